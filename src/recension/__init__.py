@@ -1,0 +1,1 @@
+"""Temporal streams for Spark pipelines."""

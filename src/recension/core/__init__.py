@@ -1,0 +1,1 @@
+"""Events, histories, columnar batches, files: what every other layer stands on."""

@@ -1,0 +1,174 @@
+"""A run of stream elements as columns: NumPy control arrays beside an Arrow payload.
+
+Fields that an element's kind does not use hold fixed values, so that equal batches have equal arrays:
+``new_ve`` is FOREVER unless the row is a retraction, ``ve`` is FOREVER on a CTI, ``count`` is 0 unless
+the row is an external CTI. The payload of a CTI is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
+from recension.core.ticks import FOREVER, Ticks
+
+Kinds: TypeAlias = npt.NDArray[np.uint8]
+Index: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+INSERT: Final = 0
+RETRACT: Final = 1
+CTI: Final = 2
+EXTERNAL_CTI: Final = 3
+KIND_NAMES: Final = ("insert", "retract", "cti", "external_cti")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventBatch:
+    """Stream elements in arrival order."""
+
+    kind: Kinds
+    vs: Ticks
+    ve: Ticks
+    new_ve: Ticks
+    count: Ticks
+    payload: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload's columns."""
+        return self.payload.schema
+
+    def sync(self) -> Ticks:
+        """The earliest time each element changes: ``vs``, or ``min(ve, new_ve)`` of a retraction."""
+        return np.where(self.kind == RETRACT, np.minimum(self.ve, self.new_ve), self.vs)
+
+    def is_data(self) -> Mask:
+        """Which rows change the history: inserts and retractions."""
+        return self.kind <= RETRACT
+
+    def take(self, rows: Index) -> EventBatch:
+        """The given rows, in the given order."""
+        return EventBatch(
+            self.kind[rows],
+            self.vs[rows],
+            self.ve[rows],
+            self.new_ve[rows],
+            self.count[rows],
+            take_rows(self.payload, rows),
+        )
+
+    def filter(self, keep: Mask) -> EventBatch:
+        """The rows where ``keep`` is true; the batch itself when that is all of them."""
+        return self if bool(keep.all()) else self.take(np.flatnonzero(keep))
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        """Rows ``start`` to ``stop``, without copying."""
+        return EventBatch(
+            self.kind[start:stop],
+            self.vs[start:stop],
+            self.ve[start:stop],
+            self.new_ve[start:stop],
+            self.count[start:stop],
+            self.payload.slice(start, stop - start),
+        )
+
+    def to_elements(self) -> list[Element]:
+        """The same elements as Python values, for people and tests."""
+        payloads = self.payload.to_pylist() if self.payload.num_columns else [{} for _ in range(len(self))]
+        control = (self.kind, self.vs, self.ve, self.new_ve, self.count)
+        rows = zip(*(column.tolist() for column in control), payloads, strict=True)
+        return [_element(*row) for row in rows]
+
+
+def _element(kind: int, vs: int, ve: int, new_ve: int, count: int, payload: Mapping[str, Any]) -> Element:
+    if kind == INSERT:
+        return Insert(payload, vs, ve)
+    if kind == RETRACT:
+        return Retract(payload, vs, ve, new_ve)
+    return Cti(vs) if kind == CTI else ExternalCti(vs, ve, count)
+
+
+def inserts(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> EventBatch:
+    """A batch of inserts."""
+    size = len(vs)
+    return EventBatch(
+        np.zeros(size, np.uint8), vs, ve, np.full(size, FOREVER), np.zeros(size, np.int64), payload
+    )  # fmt: skip
+
+
+def from_elements(elements: Iterable[Element], schema: pa.Schema) -> EventBatch:
+    """A batch of elements written as Python values."""
+    rows = [_fields(element) for element in elements]
+    kind, vs, ve, new_ve, count = (np.array([row[i] for row in rows], np.int64) for i in range(5))
+    return EventBatch(
+        kind.astype(np.uint8), vs, ve, new_ve, count, payload_of([row[5] for row in rows], schema)
+    )
+
+
+def _fields(element: Element) -> tuple[int, int, int, int, int, Mapping[str, Any] | None]:
+    match element:
+        case Insert(payload, vs, ve):
+            return INSERT, vs, ve, FOREVER, 0, payload
+        case Retract(payload, vs, ve, new_ve):
+            return RETRACT, vs, ve, new_ve, 0, payload
+        case Cti(t):
+            return CTI, t, FOREVER, FOREVER, 0, None
+        case ExternalCti(vs, ve, count):
+            return EXTERNAL_CTI, vs, ve, FOREVER, count, None
+
+
+def payload_of(rows: Sequence[Mapping[str, Any] | None], schema: pa.Schema) -> pa.RecordBatch:
+    """Payload columns from Python mappings; ``None`` is a row of nulls."""
+    columns = [pa.array([row.get(f.name) if row else None for row in rows], f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def infer_schema(elements: Iterable[Element]) -> pa.Schema:
+    """The payload schema that fits a list of elements: each name in order of first appearance."""
+    rows = [dict(e.payload) for e in elements if isinstance(e, Insert | Retract)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.schema([(name, pa.array([row.get(name) for row in rows]).type) for name in names])
+
+
+def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:
+    """``size`` rows of nulls."""
+    return pa.RecordBatch.from_arrays([pa.nulls(size, f.type) for f in schema], schema=schema)
+
+
+def take_rows(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
+    """Payload rows by position (a payload without columns stays as it is: it has no length)."""
+    return payload.take(pa.array(rows)) if payload.num_columns else payload
+
+
+def concat(batches: Sequence[EventBatch]) -> EventBatch:
+    """One batch from several of the same schema."""
+    if len(batches) == 1:
+        return batches[0]
+    return EventBatch(
+        np.concatenate([b.kind for b in batches]),
+        np.concatenate([b.vs for b in batches]),
+        np.concatenate([b.ve for b in batches]),
+        np.concatenate([b.new_ve for b in batches]),
+        np.concatenate([b.count for b in batches]),
+        pa.concat_batches([b.payload for b in batches]),
+    )
+
+
+def empty(schema: pa.Schema) -> EventBatch:
+    """A batch of no elements."""
+    return from_elements([], schema)
+
+
+def cti(t: int, schema: pa.Schema) -> EventBatch:
+    """A batch that holds one CTI."""
+    return from_elements([Cti(t)], schema)

@@ -1,0 +1,28 @@
+"""The errors a user can meet: each carries one line that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+
+class RecensionError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class TimeError(RecensionError, ValueError):
+    """A time, timestamp or duration that cannot be represented as ticks."""
+
+
+class SchemaError(RecensionError, ValueError):
+    """Columns or types that do not fit together."""
+
+
+class StreamError(RecensionError, ValueError):
+    """An element that no valid stream may contain, with the place it was found."""
+
+    def __init__(self, reason: str, *, file: str | None = None, row: int | None = None) -> None:
+        self.reason, self.file, self.row = reason, file, row
+        place = "".join([f"{file}: " if file else "", f"row {row}: " if row is not None else ""])
+        super().__init__(place + reason)
+
+
+class FormatError(StreamError):
+    """A file that cannot be read as a stream or a history."""

@@ -1,0 +1,188 @@
+"""One 64-bit hash per row of an Arrow payload, computed a column at a time.
+
+Equal rows have equal hashes: null equals null, NaN equals NaN, 0.0 equals -0.0, and the encoding of a
+column (dictionary, large or small offsets) does not matter. Unequal rows collide with a chance of
+2**-64 a pair; where that would change an answer, callers compare the rows themselves (`rows_equal`).
+The hash is part of the state format: the same on every machine and in every session.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Index, Mask
+from recension.core.errors import SchemaError
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2: Final = np.uint64(0x94D049BB133111EB)
+_NULL: Final = np.uint64(0xD6E8FEB86659FD93)
+_SEED: Final = np.uint64(0x243F6A8885A308D3)
+_WORD: Final = 8
+
+
+def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
+    """One hash per row; ``size`` gives the number of rows of a payload without columns."""
+    hashes = np.full(payload.num_rows if size is None else size, _SEED)
+    for column in payload.columns:
+        hashes = combine(hashes, _column(column))
+    return hashes
+
+
+def combine(left: Hashes, right: npt.NDArray[np.uint64] | npt.NDArray[np.int64]) -> Hashes:
+    """A hash of the pair; the order matters."""
+    with np.errstate(over="ignore"):
+        return _mix(left * _GOLDEN ^ right.view(np.uint64))
+
+
+def _mix(words: Hashes) -> Hashes:
+    """The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit."""
+    with np.errstate(over="ignore"):
+        words = (words ^ (words >> np.uint64(30))) * _MIX_1
+        words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    return words ^ (words >> np.uint64(31))
+
+
+def _column(column: pa.Array) -> Hashes:
+    hashes = _values(column)
+    if column.null_count:
+        hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
+    return hashes
+
+
+def _values(column: pa.Array) -> Hashes:
+    """Hashes of the values; what stands under a null is arbitrary."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _values(column.storage)
+    if pa.types.is_null(kind):
+        return np.full(len(column), _NULL)
+    if pa.types.is_dictionary(kind):
+        codes: Index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return _column(column.dictionary)[codes]
+    if pa.types.is_boolean(kind):
+        return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
+    if pa.types.is_floating(kind):
+        return _mix(_float_words(column))
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return _values(column.cast(pa.large_binary()))
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return _bytes(column, np.int32)
+    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        return _bytes(column, np.int64)
+    if pa.types.is_struct(kind):
+        return row_hash(
+            pa.RecordBatch.from_arrays(column.flatten(), list(map(str, range(kind.num_fields)))), len(column)
+        )
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        return _lists(column)
+    if pa.types.is_fixed_size_list(kind):
+        return _lists(column.cast(pa.list_(kind.value_type)))
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        return _fixed(column)
+    raise SchemaError(f"payload columns of type {kind} are not supported")
+
+
+def _float_words(column: pa.Array) -> Hashes:
+    values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+
+
+def _fixed(column: pa.Array) -> Hashes:
+    """Fixed-width values, one or more 64-bit words each; narrower ones are widened by value."""
+    width = column.type.bit_width // 8
+    if width > _WORD:
+        return _bytes_at(
+            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), _raw(column, width)
+        )
+    raw = _raw(column, width)[: len(column) * width]
+    if pa.types.is_fixed_size_binary(column.type):
+        return _bytes_at(np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw)
+    signed = raw.view(f"<i{width}").astype(np.int64)
+    return _mix(signed.view(np.uint64))
+
+
+def _raw(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column) * width, np.uint8)
+    return np.frombuffer(data, np.uint8)[column.offset * width :]
+
+
+def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
+    _, offsets_buffer, data = column.buffers()
+    if not len(column):
+        return np.zeros(0, np.uint64)
+    offsets = np.frombuffer(offsets_buffer, offset_type)[
+        column.offset : column.offset + len(column) + 1
+    ].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return _bytes_at(offsets[:-1], np.diff(offsets), raw)
+
+
+def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
+    """Hash ``raw[starts:starts+lengths]`` a 64-bit word at a time, all rows abreast."""
+    hashes = _mix(lengths.astype(np.uint64) + _GOLDEN)
+    longest = int(lengths.max(initial=0))
+    if not longest:
+        return hashes
+    padded = np.concatenate([raw, np.zeros(_WORD, np.uint8)]) if _overruns(starts, lengths, raw) else raw
+    # Overlapping 8-byte words, one starting at every byte.
+    words: Hashes = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
+    shortest = int(lengths.min())
+    for at in range(0, longest, _WORD):
+        if at + _WORD <= shortest:
+            hashes = combine(hashes, words[starts + at])
+            continue
+        rows = np.flatnonzero(lengths > at)
+        word = words[starts[rows] + at]
+        spare = np.maximum(_WORD - (lengths[rows] - at), 0).astype(np.uint64) * np.uint64(8)
+        hashes[rows] = combine(hashes[rows], word & (np.uint64(0xFFFFFFFFFFFFFFFF) >> spare))
+    return hashes
+
+
+def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool:
+    """Would reading whole words run past the end of the buffer?"""
+    rounded = starts + (lengths + _WORD - 1) // _WORD * _WORD
+    return bool(rounded.max(initial=0) > len(raw))
+
+
+def _lists(column: pa.Array) -> Hashes:
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    items = _column(pc.list_flatten(column))
+    ends = np.cumsum(lengths)
+    position = np.arange(len(items), dtype=np.int64) - np.repeat(ends - lengths, lengths)
+    # A sum of position-dependent hashes: order matters, and empty lists need no special case.
+    totals = np.concatenate(
+        [np.zeros(1, np.uint64), np.cumsum(combine(_mix(position.view(np.uint64)), items))]
+    )
+    with np.errstate(over="ignore"):
+        return combine(totals[ends] - totals[ends - lengths], lengths)
+
+
+def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
+    """Row by row: are the payloads equal (null equals null, NaN equals NaN)?"""
+    same = np.ones(size, np.bool_)
+    for a, b in zip(left.columns, right.columns, strict=True):
+        same &= _column_equal(a, b)
+    return same
+
+
+def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
+    if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
+        # No equality kernel for nested values: their hashes stand for them.
+        same: Mask = _column(left) == _column(right)
+        return same
+    equal = pc.fill_null(pc.equal(left, right), False)
+    if pa.types.is_floating(left.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
+    result: Mask = equal.to_numpy(zero_copy_only=False)
+    return result
