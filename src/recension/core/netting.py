@@ -1,0 +1,59 @@
+"""Cancelling: which additions survive when every removal takes away one equal addition.
+
+The one idea behind histories, differences and consolidated output: rows carry a 64-bit identity, each
+removal cancels one addition of the same identity, and what is left is the answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recension.core.batch import Index, Mask
+from recension.core.rowhash import Hashes
+
+
+def surviving(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
+    """Which additions survive, and the (addition, removal) pairs that cancelled.
+
+    A removal without an addition stays unpaired; the caller decides whether that is an error.
+    Earlier additions are cancelled first. Cost: O(n) and a sort of what the removals may touch.
+    """
+    survives = np.ones(len(added), np.bool_)
+    if not len(removed) or not len(added):
+        return survives, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    candidates = np.flatnonzero(_maybe_in(added, removed))
+    additions, removals = _pair(added[candidates], removed)
+    survives[candidates[additions]] = False
+    return survives, candidates[additions], removals
+
+
+def _maybe_in(hashes: Hashes, of: Hashes) -> Mask:
+    """A one-probe Bloom filter: never false for a member, so that only a few rows need sorting."""
+    slots = 1 << max(8, int(len(of) * 8 - 1).bit_length())
+    table = np.zeros(slots, np.bool_)
+    table[of & np.uint64(slots - 1)] = True
+    found: Mask = table[hashes & np.uint64(slots - 1)]
+    return found
+
+
+def _pair(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
+    """Pair the k-th addition of an identity with its k-th removal."""
+    hashes = np.concatenate([added, removed])
+    order = np.argsort(hashes, kind="stable")
+    group, size = group_sizes(hashes[order])
+    is_addition = order < len(added)
+    additions = np.bincount(group[is_addition], minlength=len(size))
+    # Within a group the additions stand first: the sort is stable and they were concatenated first.
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    rank = np.where(is_addition, rank, rank - additions[group])
+    paired = rank < np.minimum(additions, size - additions)[group]
+    return order[paired & is_addition], order[paired & ~is_addition] - len(added)
+
+
+def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
+    """For sorted keys: the group number of each row, and the size of each group."""
+    if not len(sorted_keys):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
+    first = np.flatnonzero(starts)
+    return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))

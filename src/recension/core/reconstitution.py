@@ -1,0 +1,140 @@
+"""Reconstitution: from a physical stream to its history.
+
+Assumes     nothing of order or CTIs; every retraction must meet an event that was announced.
+Guarantees  the history is the bag of events left when every retraction is applied.
+State       the announced events not yet cancelled, compacted whenever it has doubled.
+Cost        O(n log n) in the elements retractions touch, O(n) in the others; amortised over batches.
+Source      Operator Algorithm Design for Speculative Stream Processing, §2.1; LMerge, §III-A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat
+from recension.core.errors import RecensionError, StreamError
+from recension.core.history import History
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
+from recension.core.ticks import FOREVER, Ticks
+
+_COMPACT_AT = 1 << 22
+
+
+def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
+    """The canonical history of a stream."""
+    builder = HistoryBuilder(schema)
+    for batch in batches:
+        builder.add(batch)
+    return builder.build()
+
+
+class HistoryBuilder:
+    """Collects elements and cancels them against each other now and then."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._pending: list[EventBatch] = []
+        self._size = 0
+        self._limit = _COMPACT_AT
+
+    def add(self, batch: EventBatch) -> None:
+        """Take in the next elements of the stream."""
+        data = batch.filter(batch.is_data())
+        if len(data):
+            self._pending.append(data)
+            self._size += len(data)
+        if self._size >= self._limit:
+            self._compact()
+            self._limit = max(_COMPACT_AT, 2 * self._size)
+
+    def build(self) -> History:
+        """The history of everything taken in so far."""
+        self._compact()
+        parts = self._pending
+        payload = pa.Table.from_batches([p.payload for p in parts], self._schema)
+        none = np.zeros(0, np.int64)
+        return History(
+            np.concatenate([none, *(p.vs for p in parts)]),
+            np.concatenate([none, *(end_after(p) for p in parts)]),
+            payload,
+        )
+
+    def _compact(self) -> None:
+        """Keep only the elements whose announced lifetime still stands."""
+        if not any(bool((p.kind == RETRACT).any()) for p in self._pending):
+            return
+        lifetimes = [_identities(p) for p in self._pending]
+        # A removal announces nothing: its new end is its start.
+        announces = [end_after(p) > p.vs for p in self._pending]
+        retracts = [p.kind == RETRACT for p in self._pending]
+        added = np.concatenate([after[a] for (_, after), a in zip(lifetimes, announces, strict=True)])
+        removed = np.concatenate([before[r] for (before, _), r in zip(lifetimes, retracts, strict=True)])
+        survives, cancelled, by = surviving(added, removed)
+        self._refuse_unmatched(len(removed), by)
+        self._verify(
+            np.flatnonzero(np.concatenate(announces))[cancelled], np.flatnonzero(np.concatenate(retracts))[by]
+        )
+        keep = np.concatenate(announces)
+        keep[keep] = survives
+        self._keep(keep)
+
+    def _refuse_unmatched(self, removals: int, matched: Index) -> None:
+        if len(matched) == removals:
+            return
+        unmatched = np.ones(removals, np.bool_)
+        unmatched[matched] = False
+        retractions = concat([p.filter(p.kind == RETRACT) for p in self._pending])
+        first = retractions.take(np.flatnonzero(unmatched)[:1]).to_elements()[0]
+        raise StreamError(f"no such event to retract: {first}")
+
+    def _verify(self, added: Index, removed: Index) -> None:
+        """Equal hashes must mean equal events; see rowhash for the odds."""
+        bounds = np.cumsum([0, *map(len, self._pending)])
+        left, right = (_gather(self._pending, bounds, rows) for rows in (added, removed))
+        same = rows_equal(left.payload, right.payload, len(left)) & (left.vs == right.vs)
+        if not bool((same & (end_after(left) == right.ve)).all()):
+            raise RecensionError("two different payloads share a 64-bit hash; the history would be wrong")
+
+    def _keep(self, keep: Mask) -> None:
+        bounds = np.cumsum([0, *map(len, self._pending)])
+        kept = [p.filter(keep[a:b]) for p, a, b in zip(self._pending, bounds, bounds[1:], strict=False)]
+        self._pending = [_as_inserts(p) for p in kept if len(p)]
+        self._size = sum(map(len, self._pending))
+
+
+def end_after(batch: EventBatch) -> Ticks:
+    """The end each element leaves its event with."""
+    return np.where(batch.kind == RETRACT, batch.new_ve, batch.ve)
+
+
+def _identities(batch: EventBatch) -> tuple[Hashes, Hashes]:
+    """Hashes of the lifetime an element takes away and of the one it announces."""
+    start = combine(row_hash(batch.payload, len(batch)), batch.vs)
+    return combine(start, batch.ve), combine(start, end_after(batch))
+
+
+def _as_inserts(batch: EventBatch) -> EventBatch:
+    forever = np.full(len(batch), FOREVER)
+    return EventBatch(
+        np.zeros(len(batch), np.uint8), batch.vs, end_after(batch), forever, batch.count, batch.payload
+    )
+
+
+def _gather(batches: list[EventBatch], bounds: Index, rows: Index) -> EventBatch:
+    """Rows by position over all batches, in the order asked for."""
+    order = np.argsort(rows, kind="stable")
+    cuts = np.searchsorted(rows[order], bounds)
+    parts = [
+        batch.take(rows[order[a:b]] - start)
+        for batch, a, b, start in zip(batches, cuts, cuts[1:], bounds, strict=False)
+        if b > a
+    ]
+    if not parts:
+        return batches[0].slice(0, 0)
+    back = np.empty(len(rows), np.int64)
+    back[order] = np.arange(len(rows))
+    return concat(parts).take(back)

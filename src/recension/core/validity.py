@@ -1,0 +1,150 @@
+"""Is it a valid stream? Finds the elements no valid stream may hold and applies the user's policy.
+
+Assumes     batches come in arrival order.
+Guarantees  what it returns, concatenated, is a valid physical stream; every element it leaves out or
+            alters is counted by reason, and can be had from `rejected`.
+State       the events that a later retraction may still name: those that end at or after the last CTI.
+Cost        O(n log n) in the batch for retractions, O(n) for the rest.
+Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from recension.core.bag import EventBag
+from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Mask
+from recension.core.errors import RecensionError, StreamError
+from recension.core.orphans import find_orphans, note_changes
+from recension.core.ticks import BEGINNING, Ticks
+
+Policy: TypeAlias = Literal["raise", "drop", "adjust"]
+
+EMPTY = "an event that ends before it has begun"
+NO_OP = "a retraction that changes nothing"
+REVERSED = "a retraction to an end before the start"
+LATE = "breaks an earlier cti"
+UNKNOWN = "retracts an event that is not there"
+STALE_CTI = "a cti that does not advance"
+ADJUSTED = "moved to the last cti"
+
+
+class Checker:
+    """Checks a stream batch by batch."""
+
+    def __init__(self, policy: Policy = "raise", *, orphans: bool = True) -> None:
+        if policy not in ("raise", "drop", "adjust"):
+            raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")
+        self.counts: Counter[str] = Counter()
+        self.rejected: list[tuple[str, EventBatch]] = []
+        self._policy = policy
+        self._live = EventBag() if orphans else None
+        self._frontier = BEGINNING
+
+    def check(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
+        """The valid part of the next batch; with the policy ``raise``, an error that names the first fault.
+
+        ``first_row`` is the number of the batch's first row in ``file``, counted from 1.
+        """
+        faults = _Faults(batch, first_row, file)
+        for reason, rows in _malformed(batch):
+            faults.note(reason, rows)
+        before = _frontier_before(batch, self._frontier)
+        batch = self._late(batch, before, faults)
+        if self._live is not None:
+            faults.note(UNKNOWN, find_orphans(batch, self._live, faults.ok()))
+        faults.settle(self)
+        advancing = (batch.kind != CTI) | (batch.vs > before)
+        self.counts[STALE_CTI] += int((~advancing).sum())
+        self._advance(batch, before, faults.ok())
+        return batch.filter(faults.ok() & advancing)
+
+    @property
+    def policy(self) -> Policy:
+        """What happens to elements that may not be there."""
+        return self._policy
+
+    def _late(self, batch: EventBatch, before: Ticks, faults: _Faults) -> EventBatch:
+        late = batch.is_data() & faults.ok() & (batch.sync() < before)
+        if self._policy == "adjust" and bool(late.any()):
+            batch, late, moved = _adjusted(batch, before, late)
+            self.counts[ADJUSTED] += moved
+        faults.note(LATE, late)
+        return batch
+
+    def _advance(self, batch: EventBatch, before: Ticks, ok: Mask) -> None:
+        if not len(batch):
+            return
+        self._frontier = max(int(before[-1]), int(batch.vs[-1]) if batch.kind[-1] == CTI else BEGINNING)
+        if self._live is not None:
+            note_changes(batch.filter(ok & batch.is_data()), self._live)
+            self._live.forget_before(self._frontier)
+
+
+class _Faults:
+    """What is wrong with the rows of one batch; the first reason found for a row stands."""
+
+    def __init__(self, batch: EventBatch, first_row: int, file: str | None) -> None:
+        self._batch, self._first_row, self._file = batch, first_row, file
+        self._found: list[tuple[str, Mask]] = []
+        self._bad = np.zeros(len(batch), np.bool_)
+
+    def ok(self) -> Mask:
+        return ~self._bad
+
+    def note(self, reason: str, rows: Mask) -> None:
+        fresh = rows & ~self._bad
+        if bool(fresh.any()):
+            self._found.append((reason, fresh))
+            self._bad |= fresh
+
+    def settle(self, checker: Checker) -> None:
+        if not self._found:
+            return
+        if checker.policy == "raise":
+            reason, rows = min(self._found, key=lambda found: int(np.argmax(found[1])))
+            at = int(np.argmax(rows))
+            element = self._batch.slice(at, at + 1).to_elements()[0]
+            raise StreamError(f"{reason}: {element}", file=self._file, row=self._first_row + at)
+        for reason, rows in self._found:
+            checker.counts[reason] += int(rows.sum())
+            checker.rejected.append((reason, self._batch.filter(rows)))
+
+
+def _malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
+    """Elements that are wrong by themselves."""
+    retract = batch.kind == RETRACT
+    spans = (batch.kind == INSERT) | (batch.kind == EXTERNAL_CTI) | retract
+    return [
+        (EMPTY, spans & (batch.ve <= batch.vs)),
+        (NO_OP, retract & (batch.new_ve == batch.ve)),
+        (REVERSED, retract & (batch.new_ve < batch.vs)),
+    ]
+
+
+def _frontier_before(batch: EventBatch, start: int) -> Ticks:
+    """The largest CTI seen before each row."""
+    times = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
+    return np.maximum.accumulate(np.concatenate([[np.int64(start)], times]))[:-1]
+
+
+def _adjusted(batch: EventBatch, before: Ticks, late: Mask) -> tuple[EventBatch, Mask, int]:
+    """Late elements with what lies before the CTI cut off; what is late even so stays late.
+
+    An insert starts at the CTI instead, if it has not ended by then. A retraction takes effect at the
+    CTI, if the event still lives there.
+    """
+    insert, retract = late & (batch.kind == INSERT), late & (batch.kind == RETRACT)
+    movable = (insert | retract) & (batch.ve > before)
+    moved = EventBatch(
+        batch.kind,
+        np.where(movable & insert, before, batch.vs),
+        batch.ve,
+        np.where(movable & retract, np.maximum(before, batch.new_ve), batch.new_ve),
+        batch.count,
+        batch.payload,
+    )
+    return moved, late & ~movable, int(movable.sum())
