@@ -1,0 +1,40 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with the locked dependencies, and see that Java 17+ is there
+
+$(READY): requirements.lock pyproject.toml scripts/setup.sh
+	@sh scripts/setup.sh
+
+demo: $(READY) ## the product's story, in about a minute
+	@$(BIN)/recension demo
+
+test: check ## everything CI runs: the checks, then all tests
+	@$(BIN)/python -m pytest
+
+check: $(READY) ## lint, types and layers, in seconds
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
+
+format: $(READY) ## put the code into its standard form
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) ## every benchmark, as one table
+	@$(BIN)/python -m benchmarks
+
+lock: $(READY) ## choose dependency versions anew (needs uv)
+	@uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
+
+clean: ## remove what the other targets made
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo

@@ -1,0 +1,1 @@
+"""How operators are done: one physical operator per file, columnar, incremental, restartable."""

@@ -1,0 +1,93 @@
+"""The contract of a physical operator.
+
+An operator is driven in steps. In a step each input port may receive one batch of inserts and retractions
+(`on_batch`), and then one CTI (`on_cti`), which speaks for everything that came before it. Whatever the
+operator emits in a step may be the net effect of the whole batch; with batches of one element it behaves
+exactly as the papers' tables show.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, RETRACT, EventBatch, empty
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+
+Chunks: TypeAlias = Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What an operator emits in answer to a CTI: changes first, then the CTI it can promise, if it advances."""
+
+    batch: EventBatch
+    cti: int | None
+
+
+class Operator(ABC):
+    """One physical operator with its state."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.out_cti = BEGINNING
+
+    @abstractmethod
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        """Take in inserts and retractions; give back the changes they cause at once."""
+
+    @abstractmethod
+    def on_cti(self, port: int, t: int) -> Output:
+        """Nothing before ``t`` changes any more on this port."""
+
+    def snapshot(self) -> Chunks:
+        """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
+        return {}
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become the operator whose snapshot this is."""
+
+    def state_rows(self) -> int:
+        """How many rows of state are held."""
+        return 0
+
+    def state_bytes(self) -> int:
+        """How much memory the state takes."""
+        return 0
+
+    def promise(self, t: int, batch: EventBatch | None = None) -> Output:
+        """Emit ``batch``, then the CTI ``t`` if it advances (ruling B11)."""
+        advances = t > self.out_cti
+        self.out_cti = max(self.out_cti, t)
+        return Output(empty(self.schema) if batch is None else batch, t if advances else None)
+
+
+def old_end(batch: EventBatch) -> Ticks:
+    """The end an event had before each element: its own start for an insert."""
+    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
+
+
+def new_end(batch: EventBatch) -> Ticks:
+    """The end an event has after each element: its own start for a removal."""
+    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
+
+
+def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
+    """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
+
+    The caller leaves out rows that change nothing (ruling A3).
+    """
+    is_insert = old == vs
+    return EventBatch(
+        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
+        vs,
+        np.where(is_insert, new, old),
+        np.where(is_insert, np.int64(FOREVER), new),
+        np.zeros(len(vs), np.int64),
+        payload,
+    )
