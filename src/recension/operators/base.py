@@ -24,7 +24,7 @@ Chunks: TypeAlias = Mapping[str, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What an operator emits in answer to a CTI: changes first, then the CTI it can promise, if it advances."""
+    """What an operator emits in answer to a CTI: changes, then the CTI it can promise, if it advances."""
 
     batch: EventBatch
     cti: int | None
@@ -47,10 +47,20 @@ class Operator(ABC):
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
-        return {}
+        return {"progress": pa.table({"out_cti": [self.out_cti]})} | dict(self.state_chunks())
 
     def restore(self, chunks: Chunks) -> None:
         """Become the operator whose snapshot this is."""
+        self.out_cti = chunks["progress"]["out_cti"][0].as_py()
+        self.load_chunks(chunks)
+
+    def state_chunks(self) -> Chunks:
+        """What `snapshot` holds beyond the promised CTI; operators with state give it here."""
+        return {}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        """Take back what `state_chunks` gave; operators with state do it here."""
+        return None
 
     def state_rows(self) -> int:
         """How many rows of state are held."""
