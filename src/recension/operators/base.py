@@ -60,7 +60,6 @@ class Operator(ABC):
 
     def load_chunks(self, chunks: Chunks) -> None:
         """Take back what `state_chunks` gave; operators with state do it here."""
-        return None
 
     def state_rows(self) -> int:
         """How many rows of state are held."""

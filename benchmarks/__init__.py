@@ -1,0 +1,1 @@
+"""How fast, how much memory, and how both grow: `python -m benchmarks`, or `python -m benchmarks history`."""

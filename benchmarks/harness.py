@@ -1,0 +1,124 @@
+"""Measures a function in a fresh process, pinned to one core, and knows what to compare it with.
+
+A measurement runs in a process of its own, so that its peak memory is its own too. Timings are of the
+process's wall clock; the processor time is kept beside it, and a result whose processor time is much the
+shorter was disturbed by something else on the machine and is marked so. Nothing here asserts a timing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_DISTURBED = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One thing to measure.
+
+    setup    makes files in a directory, in a process of its own
+    load     gets the input ready, untimed, in the measuring process
+    run      is timed; gives the number of results, which must be that of its baselines
+    sizes    how many elements; several doublings show how the time grows
+    against  the baselines to compare with, measured in the same run
+    target   elements a second to aim for
+    repeats  how often it is timed; the median counts
+    """
+
+    name: str
+    load: Callable[[int, Path], Any]
+    run: Callable[[Any], int]
+    sizes: tuple[int, ...]
+    setup: Callable[[int, Path], None] | None = None
+    against: tuple[str, ...] = ()
+    target: float | None = None
+    repeats: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The measurements of one topic, baselines included."""
+
+    name: str
+    title: str
+    measurements: tuple[Measurement, ...]
+
+    def named(self, name: str) -> Measurement:
+        """The measurement of that name."""
+        return next(m for m in self.measurements if m.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one measuring process found."""
+
+    suite: str
+    name: str
+    size: int
+    answer: int
+    seconds: list[float]
+    cpu_seconds: list[float]
+    loaded_mb: float
+    peak_mb: float
+    target: float | None = None
+    against: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Elements a second."""
+        return self.size / statistics.median(self.seconds)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Did the process wait for something (a busy machine, a slow disk) while it was timed?"""
+        return sum(self.cpu_seconds) < _DISTURBED * sum(self.seconds)
+
+
+def measure(suite: Suite, directory: Path, notify: Callable[[str], None]) -> list[Result]:
+    """Every measurement of a suite at every size, baselines beside what is compared with them."""
+    results: list[Result] = []
+    for size in sorted({size for m in suite.measurements for size in m.sizes}):
+        due = [m for m in suite.measurements if size in m.sizes]
+        for step in {m.setup.__name__: m for m in due if m.setup}.values():
+            notify(f"{suite.name}: preparing {size:,} elements")
+            _child(suite, step.name, size, directory, "setup")
+        found: dict[str, Result] = {}
+        for m in due:
+            notify(f"{suite.name}: {m.name}, {size:,} elements")
+            found[m.name] = Result(**_child(suite, m.name, size, directory, "measure"))
+        results += _compared(suite, found)
+    return results
+
+
+def _compared(suite: Suite, found: dict[str, Result]) -> Iterable[Result]:
+    """The results with their ratio to each baseline; an answer that differs from a baseline's is an error."""
+    for name, result in found.items():
+        measurement = suite.named(name)
+        for other in measurement.against:
+            if other in found and found[other].answer != result.answer:
+                raise SystemExit(f"{name} found {result.answer}, but {other} found {found[other].answer}")
+        ratios = {other: result.rate / found[other].rate for other in measurement.against if other in found}
+        yield Result(**asdict(result) | {"against": ratios, "target": measurement.target})
+
+
+def _child(suite: Suite, name: str, size: int, directory: Path, step: str) -> dict[str, Any]:
+    arguments = [suite.name, name, str(size), str(directory), step]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.child", *arguments],
+        env=os.environ | _ONE_THREAD,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{suite.name}: {name} at {size:,} elements failed (exit code {done.returncode})")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

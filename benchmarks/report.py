@@ -1,0 +1,83 @@
+"""Results as a table for people, and as JSON beside a description of the machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Result, Suite
+
+_PACKAGES = ("numpy", "pyarrow", "duckdb")
+
+
+def show(suite: Suite, results: list[Result], console: Console) -> None:
+    """Print a suite's results."""
+    table = Table(title=suite.title, title_justify="left")
+    table.add_column("measurement")
+    for title in ("elements", "elements/s", "target", "compared", "time for twice as many", "peak memory"):
+        table.add_column(title, justify="right")
+    for result in sorted(results, key=lambda r: [m.name for m in suite.measurements].index(r.name)):
+        table.add_row(*_cells(result, results))
+    console.print(table)
+    if any(result.is_disturbed for result in results):
+        console.print("! waited for the machine while it was timed: the true rate is higher")
+
+
+def _cells(result: Result, results: Iterable[Result]) -> list[str]:
+    half = next((r for r in results if r.name == result.name and r.size * 2 == result.size), None)
+    return [
+        result.name,
+        f"{result.size:,}",
+        f"{result.rate:,.0f}" + ("!" if result.is_disturbed else ""),
+        f"{result.target:,.0f}" if result.target else "",
+        "\n".join(f"{ratio:.2f} × {name}" for name, ratio in result.against.items()),
+        f"× {statistics.median(result.seconds) / statistics.median(half.seconds):.2f}" if half else "",
+        f"{result.peak_mb:,.0f} MB ({result.loaded_mb:,.0f} before)",
+    ]
+
+
+def save(results: Iterable[Result], folder: Path) -> Path:
+    """Write the results as JSON; gives the file."""
+    folder.mkdir(exist_ok=True)
+    now = dt.datetime.now(dt.UTC)
+    path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
+    document = {
+        "when": now.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "results": [asdict(result) | {"rate": result.rate} for result in results],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def machine() -> dict[str, Any]:
+    """What the timings depend on."""
+    return {
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def _processor() -> str:
+    """Linux names it in a file; elsewhere the platform module has to know."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

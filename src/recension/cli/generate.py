@@ -1,0 +1,246 @@
+"""`recension generate`: test streams with the LMerge paper's knobs, and replicas of one stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from recension.core.batch import EventBatch
+from recension.core.formats import write_stream
+from recension.core.ticks import DurationLike, duration
+from recension.testing.generator import (
+    Burst,
+    Case,
+    Congestion,
+    Failure,
+    Profile,
+    SettingsError,
+    StreamSettings,
+    TimedBatch,
+    replica,
+    timed,
+)
+from recension.testing.generator import generate as one_stream
+from recension.testing.generator.settings import SCHEMA
+
+_T = TypeVar("_T")
+_ARRIVAL = pa.schema([("arrival", pa.int64())])
+_REPLICA_REVISIONS = 0.2
+_STREAM, _ORDER, _COPIES, _WAY = "The stream", "Order and revisions", "Replicas", "On the way"
+
+
+def _option(name: str, text: str, panel: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel=panel, **more)
+
+
+def generate(
+    output: Annotated[
+        Path,
+        _option(
+            "--output", "File to write (its extension says the format); with --replicas, a folder.", _STREAM
+        ),
+    ],
+    case: Annotated[Case, _option("--case", "The class the stream satisfies.", _STREAM)] = "R3",
+    size: Annotated[
+        int, _option("--size", "Elements; of a revised stream, without its revisions.", _STREAM)
+    ] = 200_000,
+    seed: Annotated[int, _option("--seed", "The same seed gives the same streams.", _STREAM)] = 0,
+    string_size: Annotated[
+        int, _option("--string-size", "Letters in the payload's text (the paper has 1000).", _STREAM)
+    ] = 16,
+    stable_freq: Annotated[
+        float, _option("--stable-freq", "Probability that an element is a CTI.", _STREAM)
+    ] = 0.01,
+    max_gap: Annotated[
+        str, _option("--max-gap", "Largest gap between elements: ticks, or for example 20s.", _STREAM)
+    ] = "20s",
+    event_duration: Annotated[
+        str | None,
+        _option("--event-duration", "Lifetime of an event; by default some 10,000 live at a time.", _STREAM),
+    ] = None,
+    duration_spread: Annotated[
+        float, _option("--duration-spread", "Lifetimes vary by this fraction either way.", _STREAM)
+    ] = 0.0,
+    timestamps: Annotated[
+        bool, _option("--timestamps", "Write times as timestamps instead of ticks.", _STREAM)
+    ] = False,
+    close: Annotated[
+        bool, _option("--close/--no-close", "End with a CTI at the end of time.", _STREAM)
+    ] = True,
+    disorder: Annotated[
+        float | None, _option("--disorder", "Fraction of inserts out of order; 0.2 in R3 and R4.", _ORDER)
+    ] = None,
+    reach: Annotated[
+        str | None, _option("--reach", "How far back disorder goes; 50 largest gaps by default.", _ORDER)
+    ] = None,
+    ties: Annotated[
+        float | None, _option("--ties", "Probability of no gap at all; 0.2 in R1 and R2.", _ORDER)
+    ] = None,
+    duplicates: Annotated[
+        float | None, _option("--duplicates", "Fraction of inserts that repeat another; 0.05 in R4.", _ORDER)
+    ] = None,
+    revisions: Annotated[
+        float | None,
+        _option("--revisions", "Fraction of events first sent wrong; 0.2 for replicas in R3 and R4.", _ORDER),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        _option(
+            "--replicas", "Write so many different streams of one history: replica-1, ...", _COPIES, min=1
+        ),
+    ] = None,
+    format_: Annotated[
+        Literal["parquet", "jsonl", "csv", "arrow"],
+        _option("--format", "What replicas are written as.", _COPIES),
+    ] = "parquet",
+    arrival: Annotated[
+        Path | None,
+        _option(
+            "--arrival", "Folder for the arrival times of each stream: a file of its name, row by row.", _WAY
+        ),
+    ] = None,
+    rate: Annotated[float, _option("--rate", "Elements a second.", _WAY)] = 5_000.0,
+    lag: Annotated[
+        list[str] | None, _option("--lag", "Delay of a stream. Once for all, or once for each replica.", _WAY)
+    ] = None,
+    burst: Annotated[
+        float,
+        _option("--burst", "Probability that an element is held up; the paper has 0.003 to 0.005.", _WAY),
+    ] = 0.0,
+    congestion: Annotated[
+        list[str] | None,
+        _option("--congestion", "A slow period, START+LENGTH such as 10s+5s. As --lag; 0 for none.", _WAY),
+    ] = None,
+    fail_after: Annotated[
+        list[int] | None,
+        _option("--fail-after", "Stop after so many elements. As --lag; 0 for never.", _WAY),
+    ] = None,
+    restart_after: Annotated[
+        str | None, _option("--restart-after", "Go on this long after the failure.", _WAY)
+    ] = None,
+    repeat: Annotated[int, _option("--repeat", "Elements sent again after a restart.", _WAY)] = 0,
+) -> None:
+    """Write test streams: inserts with a number and a text, some out of order, some revised, and CTIs.
+
+    The knobs are those of the LMerge paper. With --replicas, logically equal streams that differ in order,
+    revisions and CTIs. Files carry no clock: lag, bursts and congestion show in the --arrival times.
+    """
+    if replicas and revisions is None and case in ("R3", "R4"):
+        revisions = _REPLICA_REVISIONS
+    settings = StreamSettings.of(
+        case,
+        size=size,
+        seed=seed,
+        string_size=string_size,
+        stable_freq=stable_freq,
+        max_gap=_length(max_gap),
+        event_duration=_length(event_duration) if event_duration else None,
+        duration_spread=duration_spread,
+        close=close,
+        disorder=disorder,
+        reach=_length(reach) if reach else None,
+        ties=ties,
+        duplicates=duplicates,
+        revisions=revisions,
+    )
+    if arrival is None and (lag or burst or congestion or restart_after):
+        raise SettingsError("files carry no clock: give --arrival FOLDER to have the times of arrival")
+    count = replicas or 1
+    profiles = [
+        Profile(rate, duration(_length(delay)), Burst(burst) if burst else None, _period(period), failure)
+        for delay, period, failure in zip(
+            _each(lag, count, "0", "--lag"),
+            _each(congestion, count, "0", "--congestion"),
+            _failures(_each(fail_after, count, 0, "--fail-after"), restart_after, repeat),
+            strict=True,
+        )
+    ]
+    paths = [output / f"replica-{n}.{format_}" for n in range(1, count + 1)] if replicas else [output]
+    job = _Job(settings, pa.timestamp("us", "UTC") if timestamps else pa.int64(), arrival)
+    _write(job, paths, profiles, is_replica=bool(replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all streams of one call have in common."""
+
+    settings: StreamSettings
+    time_type: pa.DataType
+    arrival: Path | None
+
+
+def _write(job: _Job, paths: Sequence[Path], profiles: Sequence[Profile], *, is_replica: bool) -> None:
+    """Write every stream, with a progress bar when somebody watches."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for number, (path, profile) in enumerate(zip(paths, profiles, strict=True), start=1):
+            if is_replica:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            batches = replica(job.settings, number) if is_replica else one_stream(job.settings)
+            stream = timed(batches, profile, seed=job.settings.seed + number)
+            elements = _write_one(job, path, stream, progress)
+            typer.echo(f"{path}: {elements:,} elements")
+
+
+def _write_one(job: _Job, path: Path, stream: Iterable[TimedBatch], progress: Progress) -> int:
+    # A revision adds an element and a half to the event it corrects.
+    expected = job.settings.size * (1 + 1.6 * job.settings.revisions)
+    task = progress.add_task(path.name, total=expected)
+
+    def watched(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
+        for batch in batches:
+            progress.advance(task, len(batch))
+            yield batch
+
+    arrival = job.arrival / f"{path.stem}.parquet" if job.arrival else None
+    write_stream(path, watched(_noted(stream, arrival)), SCHEMA, job.time_type)
+    return int(progress.tasks[task].completed)
+
+
+def _noted(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBatch]:
+    """The batches as they are; their arrival times go to a file, one row an element."""
+    if path is None:
+        yield from (batch for batch, _ in stream)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(path, _ARRIVAL) as writer:
+        for batch, arrival in stream:
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(arrival)], schema=_ARRIVAL))
+            yield batch
+
+
+def _length(text: str) -> DurationLike:
+    """A length of time as typed: digits are ticks."""
+    return int(text) if re.fullmatch(r"-?\d+", text.strip()) else text
+
+
+def _each(given: Sequence[_T] | None, count: int, absent: _T, name: str) -> Sequence[_T]:
+    """One value for each stream: given once for all of them, once for each, or not at all."""
+    if not given or len(given) == 1:
+        return [given[0] if given else absent] * count
+    if len(given) != count:
+        raise SettingsError(f"{name} is given {len(given)} times for {count} streams: once, or once for each")
+    return given
+
+
+def _period(text: str) -> Congestion | None:
+    if text == "0":
+        return None
+    start, plus, length = text.partition("+")
+    if not plus:
+        raise SettingsError(f"--congestion {text}: write START+LENGTH, for example 10s+5s")
+    return Congestion(duration(_length(start)), duration(_length(length)))
+
+
+def _failures(after: Sequence[int], restart: str | None, repeat: int) -> list[Failure | None]:
+    down = duration(_length(restart)) if restart else None
+    return [Failure(elements, down, repeat) if elements else None for elements in after]

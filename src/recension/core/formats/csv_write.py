@@ -1,0 +1,59 @@
+"""Columns as CSV, written a column at a time and joined: no Python value per row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.formats.columns import TIMES, is_text
+from recension.core.formats.text import is_scalar, ticks_to_text, to_text
+
+# The empty text is quoted, so that nothing at all can stand for null.
+_TO_QUOTE: Final = r'^$|[",\r\n]|^\s|\s$'
+
+
+class CsvSink:
+    """Writes a header and one line a row."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = path.open("wb")
+        self._names = schema.names
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(schema.names)
+        self._file.write(header.getvalue().encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        if not len(batch):
+            return
+        cells = [
+            ticks_to_text(column) if name in TIMES else _cells(column)
+            for name, column in zip(self._names, batch.columns, strict=True)
+        ]
+        lines = pc.binary_join_element_wise(*cells, ",", null_handling="replace", null_replacement="")
+        self._file.write("\n".join(lines.to_pylist()).encode() + b"\n")
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+def refuse_unwritable(schema: pa.Schema) -> str | None:
+    """The reason why a payload cannot be written as CSV, if there is one."""
+    for field in schema:
+        if not is_scalar(field.type):
+            return f"column {field.name}: {field.type} cannot be written as CSV; use Parquet or Arrow"
+    return None
+
+
+def _cells(column: pa.Array) -> pa.Array:
+    text = to_text(column)
+    if not is_text(column.type):
+        return text
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+    return pc.if_else(pc.match_substring_regex(text, _TO_QUOTE), quoted, text)

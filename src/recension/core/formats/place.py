@@ -1,0 +1,71 @@
+"""Where in a file something is wrong, and errors that say so in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from recension.core.errors import FormatError, TimeError
+
+Convert = Callable[[pa.Array], pa.Array]
+
+
+def one_line(why: BaseException) -> str:
+    """The gist of an error that may run over many lines."""
+    if isinstance(why, OSError) and why.strerror:
+        return why.strerror[0].lower() + why.strerror[1:]
+    text = " ".join(str(why).split()) or type(why).__name__
+    # Arrow appends advice for its own callers and the place in its sources.
+    return text.split(" Detail: ")[0].split(". If these timestamps")[0][:300]
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Errors of the file system and of Arrow become errors that name the file."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (OSError, pa.ArrowException, UnicodeDecodeError, TimeError) as why:
+        raise FormatError(one_line(why), file=file) from None
+
+
+def converted(column: pa.Array, convert: Convert, *, name: str, file: str, first_row: int) -> pa.Array:
+    """``convert(column)``, or an error that names the first row it fails on."""
+    try:
+        return convert(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TimeError) as why:
+        at = _first_failure(column, convert)
+        if at is None:
+            raise FormatError(f"column {name}: {one_line(why)}", file=file) from None
+        reason = _reason(column.slice(at, 1), convert, why)
+        raise FormatError(f"column {name}: {reason}", file=file, row=first_row + at) from None
+
+
+def _fails(column: pa.Array, convert: Convert) -> bool:
+    try:
+        convert(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TimeError):
+        return True
+    return False
+
+
+def _first_failure(column: pa.Array, convert: Convert) -> int | None:
+    """The first row that cannot be converted, by halving; None if the type itself is the trouble."""
+    if _fails(column.slice(0, 0), convert):
+        return None
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _fails(column.slice(low, middle - low), convert) else (middle, high)
+    return low
+
+
+def _reason(cell: pa.Array, convert: Convert, otherwise: BaseException) -> str:
+    try:
+        convert(cell)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TimeError) as why:
+        return one_line(why)
+    return one_line(otherwise)

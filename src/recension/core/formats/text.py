@@ -1,0 +1,171 @@
+"""Values as text and back, a column at a time: what CSV cells and JSON strings have in common.
+
+Numbers are written so that they read back to the same value, instants as ISO 8601 in UTC. Years beyond
+1 to 9999 have no such form: a payload that holds one is refused, a control column falls back to ticks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.formats.columns import is_text
+
+_DAY: Final = 86_400
+_YEAR_1: Final = -719_162 * _DAY
+_YEAR_10000: Final = 2_932_897 * _DAY
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+# A zone can only follow a time of day; "2024-01-01" ends in a day, not in an offset.
+_ZONED: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_INTEGER: Final = r"^-?\d+$"
+
+
+def is_scalar(kind: pa.DataType) -> bool:
+    """Has the type a form as text?"""
+    return bool(
+        is_text(kind)
+        or pa.types.is_null(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_temporal(kind)
+        and not pa.types.is_interval(kind)
+    )
+
+
+def to_text(column: pa.Array) -> pa.Array:
+    """A string column; nulls stay nulls. Raises ``ArrowInvalid`` for an instant that has no text."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        # A whole number keeps a point, so that a reader without a schema sees a float again.
+        return pc.replace_substring_regex(column.cast(pa.string()), pattern=r"^(-?\d+)$", replacement=r"\1.0")
+    if pa.types.is_duration(kind):
+        return column.cast(pa.int64()).cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        scale = _PER_SECOND[kind.unit]
+        _refuse_outside(column.view(pa.int64()), _YEAR_1 * scale, _YEAR_10000 * scale, kind)
+        return column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
+    if pa.types.is_date(kind):
+        column = column.cast(pa.date32())
+        _refuse_outside(column.view(pa.int32()), _YEAR_1 // _DAY, _YEAR_10000 // _DAY, kind)
+    return column.cast(pa.string())
+
+
+def _refuse_outside(raw: pa.Array, low: int, high: int, kind: pa.DataType) -> None:
+    """Beyond the four-digit years Arrow would print a remark instead of a value."""
+    least, greatest = pc.min_max(raw).as_py().values()
+    if least is not None and not low <= least <= greatest < high:
+        raise pa.ArrowInvalid(f"a {kind} outside the years 1 to 9999 cannot be written as text")
+
+
+def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The inverse of `to_text`. Raises ``ArrowInvalid`` for text that is no value of that type."""
+    if is_text(kind):
+        return column.cast(kind)
+    # Other writers quote everything, and leave "" where there is no number.
+    column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    if pa.types.is_timestamp(kind):
+        return _instants(column, kind)
+    if pa.types.is_time(kind):
+        moment = pa.timestamp(kind.unit)
+        return pc.binary_join_element_wise("1970-01-01", column, " ").cast(moment).cast(kind)
+    if pa.types.is_duration(kind):
+        return column.cast(pa.int64()).cast(kind)
+    if pa.types.is_null(kind) and column.null_count < len(column):
+        raise pa.ArrowInvalid("a value in a column that holds none")
+    return column.cast(kind)
+
+
+def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Timestamps with or without a zone, also mixed; those without are UTC."""
+    zoned = pc.match_substring_regex(column, _ZONED)
+    nothing = pa.scalar(None, pa.string())
+    aware = pc.if_else(zoned, column, nothing).cast(pa.timestamp(kind.unit, "UTC"))
+    naive = pc.if_else(zoned, nothing, column).cast(pa.timestamp(kind.unit))
+    return pc.coalesce(aware.view(pa.int64()), naive.view(pa.int64())).view(kind)
+
+
+def ticks_from_text(column: pa.Array) -> pa.Array:
+    """Ticks from cells that hold integers or ISO 8601 timestamps."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.int64())
+    counted = is_integer_text(column)
+    nothing = pa.scalar(None, pa.string())
+    whole = pc.if_else(counted, column, nothing).cast(pa.int64())
+    if bool(pc.all(counted).as_py()):
+        return whole
+    moments = _instants(pc.if_else(counted, nothing, column), pa.timestamp("us"))
+    return pc.coalesce(whole, moments.view(pa.int64()))
+
+
+def ticks_to_text(column: pa.Array) -> pa.Array:
+    """A control column as ISO 8601; what lies outside the years 1 to 9999 as a number of ticks."""
+    if not pa.types.is_timestamp(column.type):
+        return column.cast(pa.string())
+    raw, scale = column.view(pa.int64()), _PER_SECOND["us"]
+    inside = pc.and_(pc.greater_equal(raw, _YEAR_1 * scale), pc.less(raw, _YEAR_10000 * scale))
+    moments = pc.if_else(inside, raw, pa.scalar(0, pa.int64())).view(column.type)
+    return pc.if_else(inside, to_text(moments), raw.cast(pa.string()))
+
+
+def is_integer_text(column: pa.Array) -> pa.Array:
+    """Which cells hold a whole number."""
+    return pc.match_substring_regex(column, _INTEGER)
+
+
+def time_type_of(column: pa.Array) -> pa.DataType:
+    """The time type that a text column shows: timestamps if any cell is one, else int64."""
+    if column.null_count == len(column):
+        return pa.null()
+    spelled = column.drop_null().filter(pc.invert(is_integer_text(column.drop_null())))
+    if not len(spelled):
+        return pa.int64()
+    zoned = bool(pc.any(pc.match_substring_regex(spelled, _ZONED)).as_py())
+    return pa.timestamp("us", "UTC" if zoned else None)
+
+
+def guess_type(column: pa.Array) -> pa.DataType:
+    """The narrowest type that holds every cell of a text column without loss."""
+    present = column.drop_null()
+    cells = present.filter(pc.not_equal(present, ""))
+    if not len(cells):
+        return pa.string() if len(present) else pa.null()
+    if _any(cells, r"^-?0\d+$"):
+        return pa.string()  # 007 is a name, not the number 7
+    for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), time_type_of(cells)):
+        if kind == pa.float64() and _any(cells, r"^-?\d{17,}$"):
+            continue  # a float would round it
+        try:
+            from_text(cells, kind)
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    return pa.string()
+
+
+def _any(cells: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(cells, pattern)).as_py())
+
+
+def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type for a column whose parts were guessed differently."""
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if {left, right} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_temporal(left) and pa.types.is_temporal(right):
+        return pa.timestamp("us", getattr(left, "tz", None) or getattr(right, "tz", None))
+    return pa.string()
+
+
+def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type of a time column whose parts differ: one timestamp makes all of them timestamps."""
+    spelled = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
+    if not spelled:
+        return right if pa.types.is_null(left) else left
+    return pa.timestamp("us", next((kind.tz for kind in spelled if kind.tz), None))

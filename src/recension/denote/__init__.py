@@ -1,0 +1,109 @@
+"""The oracle: what every operator means, one pure function from histories to a history.
+
+The files cite their sources by short names: [GH] "Operator Algorithm Design for Speculative Stream
+Processing", [TR] "Consistency Sensitive Streaming Operators in CEDR", [SI] "The Extensibility Framework
+in Microsoft StreamInsight", and "Temporal Coalescing on Window Extents over Data Streams".
+"""
+
+from recension.denote.aggregates import (
+    Aggregate,
+    Rows,
+    agg,
+    aggregate,
+    collect,
+    count,
+    first,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    stddev,
+    sum,
+    top_k,
+)
+from recension.denote.alter_lifetime import (
+    alter_lifetime,
+    clip,
+    deletes,
+    extend,
+    hop_lifetime,
+    inserts,
+    set_duration,
+    shift,
+    to_points,
+)
+from recension.denote.coalesce import coalesce
+from recension.denote.distinct import distinct
+from recension.denote.edges import edges
+from recension.denote.extents import coalesce_range, coalesce_rows
+from recension.denote.grouped import grouped
+from recension.denote.join import join
+from recension.denote.order import History, canonical
+from recension.denote.select import drop, map_payload, rename, select, with_columns
+from recension.denote.snapshot import snapshot
+from recension.denote.union import union
+from recension.denote.where import where
+from recension.denote.windowed import TimeSensitive, window_aggregate, window_apply, window_measure
+from recension.denote.windows import (
+    Window,
+    Windows,
+    count_window,
+    hopping,
+    snapshot_windows,
+    tumbling,
+)
+
+__all__ = [
+    "Aggregate",
+    "History",
+    "Rows",
+    "TimeSensitive",
+    "Window",
+    "Windows",
+    "agg",
+    "aggregate",
+    "alter_lifetime",
+    "canonical",
+    "clip",
+    "coalesce",
+    "coalesce_range",
+    "coalesce_rows",
+    "collect",
+    "count",
+    "count_window",
+    "deletes",
+    "distinct",
+    "drop",
+    "edges",
+    "extend",
+    "first",
+    "grouped",
+    "hop_lifetime",
+    "hopping",
+    "inserts",
+    "join",
+    "last",
+    "map_payload",
+    "max",
+    "mean",
+    "min",
+    "quantile",
+    "rename",
+    "select",
+    "set_duration",
+    "shift",
+    "snapshot",
+    "snapshot_windows",
+    "stddev",
+    "sum",
+    "to_points",
+    "top_k",
+    "tumbling",
+    "union",
+    "where",
+    "window_aggregate",
+    "window_apply",
+    "window_measure",
+    "with_columns",
+]

@@ -1,0 +1,70 @@
+"""Coalescing: equal facts that overlap or meet become one fact with a maximal lifetime.
+
+Source: temporal coalescing §3 and Appendix B; coalescing ruling 23; DESIGN §4 (as a set). For readings,
+make lifetimes with ``edges`` first; for a window extent see ``extents``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from recension.core.events import Event, Payload
+from recension.denote.grouped import groups, with_keys
+from recension.denote.intervals import maximal
+from recension.denote.order import Columns, History, canonical, names
+
+Equivalence: TypeAlias = Callable[[Payload, Payload], Any]
+
+
+def coalesce(
+    history: History,
+    on: Columns,
+    group_by: Columns = (),
+    equivalence: Equivalence | None = None,
+) -> History:
+    """The group and ``on`` columns with maximal lifetimes.
+
+    An ``equivalence`` compares the ``on`` columns of an event with those of the one before it in its
+    group, as "increasing" or "bounded" do; it need not be transitive. A run of such neighbours, none
+    starting after the run so far has ended, becomes one event that shows the run's first values.
+
+    >>> x = {"v": "x"}
+    >>> print(*coalesce([Event(x, 1, 3), Event(x, 3, 5), Event(x, 2, 4)], on="v"))
+    [1, 5) {'v': 'x'}
+    """
+    if equivalence is None:
+        return _coalesce_equal(history, [*names(group_by), *names(on)])
+    result = []
+    for group in groups(history, group_by):
+        for run in _runs(canonical(group), on, equivalence):
+            payload = with_keys(run[0].payload, chosen(run[0].payload, on), group_by)
+            result.append(Event(payload, run[0].vs, max(event.ve for event in run)))
+    return result
+
+
+def _coalesce_equal(history: History, columns: Sequence[str]) -> History:
+    return [
+        Event(chosen(equal[0].payload, columns), start, end)
+        for equal in groups(history, columns)
+        for start, end in maximal((event.vs, event.ve) for event in equal)
+    ]
+
+
+def _runs(events: History, on: Columns, equivalence: Equivalence) -> list[History]:
+    runs: list[History] = []
+    for event in events:
+        if (
+            runs
+            and event.vs <= max(member.ve for member in runs[-1])
+            and equivalence(chosen(runs[-1][-1].payload, on), chosen(event.payload, on))
+        ):
+            runs[-1].append(event)
+        else:
+            runs.append([event])
+    return runs
+
+
+def chosen(payload: Payload, columns: Columns) -> Payload:
+    """These columns only."""
+    return {column: payload[column] for column in names(columns)}

@@ -1,0 +1,117 @@
+"""Window operators: a module run on the events of every window, and what becomes of their lifetimes.
+
+Source: [SI] III.C (input clipping, output timestamping) and IV; ruling G10; DESIGN §4. Modules that know
+no time see the events as they are, and their results live as long as the window. Time-sensitive ones
+see events clipped to the window. Members come in (vs, ve, payload) order, taken before clipping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from recension.core.errors import RecensionError
+from recension.core.events import Event, Payload
+from recension.denote.aggregates import Aggregate, Rows
+from recension.denote.order import History, canonical
+from recension.denote.windows import Window, Windows
+
+Clipping: TypeAlias = Literal["none", "left", "right", "full"]
+Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound"]
+Operator: TypeAlias = Callable[[History, Window], Iterable[Payload | Event]]
+
+
+@dataclass(frozen=True)
+class TimeSensitive:
+    """An aggregate that reads lifetimes: a value of the clipped events and their window."""
+
+    compute: Callable[[History, Window], Any]
+
+
+def window_aggregate(history: History, windows: Windows, rows: Rows) -> History:
+    """The rows of every window's events, alive during the window.
+
+    >>> from recension.denote import agg, sum, tumbling
+    >>> print(*window_aggregate([Event({"x": 4}, 3, 7)], tumbling(5), agg(total=sum("x"))), sep="; ")
+    [0, 5) {'total': 4}; [5, 10) {'total': 4}
+    """
+    return window_apply(history, windows, lambda events, window: rows(events), clip="none")
+
+
+def window_apply(
+    history: History,
+    windows: Windows,
+    operator: Operator,
+    clip: Clipping = "full",
+    stamp: Stamping = "align",
+) -> History:
+    """What the operator yields for every window: payloads, or events that say when they are valid.
+
+    >>> from recension.denote import tumbling
+    >>> echo = lambda events, window: events
+    >>> print(*window_apply([Event({}, 3, 7)], tumbling(5), echo, clip="left", stamp="keep"), sep="; ")
+    [3, 7) {}; [5, 7) {}
+    """
+    result: History = []
+    for window, members in windows(history):
+        events = [clipped(event, window, clip) for event in canonical(members)]
+        for output in operator(events, window):
+            result += stamped(output, window, stamp)
+    return result
+
+
+def window_measure(
+    history: History,
+    windows: Windows,
+    named: Mapping[str, Aggregate | TimeSensitive],
+    clip: Clipping = "full",
+) -> History:
+    """One row a window from aggregates of both kinds; only the time-sensitive ones see clipped events.
+
+    >>> from recension.denote import count, tumbling
+    >>> busy = TimeSensitive(lambda events, window: sum(e.ve - e.vs for e in events))
+    >>> print(*window_measure([Event({}, 3, 6)], tumbling(5), {"busy": busy, "n": count()}), sep="; ")
+    [0, 5) {'busy': 2, 'n': 1}; [5, 10) {'busy': 1, 'n': 1}
+    """
+
+    def row(events: History, window: Window) -> list[Payload]:
+        inside = [clipped(event, window, clip) for event in events]
+        return [
+            {
+                name: one.compute(inside, window) if isinstance(one, TimeSensitive) else one(events)
+                for name, one in named.items()
+            }
+        ]
+
+    return window_apply(history, windows, row, clip="none")
+
+
+def clipped(event: Event, window: Window, clip: Clipping) -> Event:
+    """The event with its start, its end, both or neither cut to the window.
+
+    A count window by end holds events that end where it starts: cut on the left, those are empty.
+    """
+    vs = max(event.vs, window.start) if clip in ("left", "full") else event.vs
+    ve = min(event.ve, window.end) if clip in ("right", "full") else event.ve
+    return Event(event.payload, vs, ve)
+
+
+def stamped(output: Payload | Event, window: Window, stamp: Stamping) -> History:
+    """The output with the lifetime that the policy gives it, or nothing if clipping leaves it empty.
+
+    A bare payload gets the window. ``keep`` refuses a start before the window. ``time_bound`` is a
+    promise about revisions; in the history left at the end it is the same as ``keep``.
+    """
+    if not isinstance(output, Event):
+        return [Event(output, *window)]
+    if stamp == "align":
+        return [Event(output.payload, *window)]
+    if stamp == "clip":
+        cut = clipped(output, window, "full")
+        return [cut] if cut.vs < cut.ve else []
+    if output.vs < window.start:
+        raise RecensionError(f"a module put {output} before its window {tuple(window)}")
+    if output.ve <= output.vs:
+        raise RecensionError(f"a module gave {output} an empty lifetime")
+    return [output]

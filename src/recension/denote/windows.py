@@ -1,0 +1,93 @@
+"""Windows: a division of time into intervals, each with the events that belong to it.
+
+Source: [SI] III.B; rulings G1, G2. An event belongs to every window it overlaps; to a count window if
+its start (end) lies in it. Windows that hold no event do not exist. Grouped, every group has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+from recension.core.errors import RecensionError
+from recension.core.events import Event
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.denote.intervals import saturated
+from recension.denote.order import History
+from recension.denote.snapshot import end_points
+
+
+class Window(NamedTuple):
+    """The interval ``[start, end)``."""
+
+    start: int
+    end: int
+
+
+Windows: TypeAlias = Callable[[History], list[tuple[Window, History]]]
+
+
+def tumbling(size: int, offset: int = 0, until: int | None = None) -> Windows:
+    """Windows that follow each other without gap or overlap."""
+    return hopping(size, size, offset, until)
+
+
+def hopping(size: int, hop: int, offset: int = 0, until: int | None = None) -> Windows:
+    """Windows of one size at every ``offset + k*hop``; with ``until``, those that start before it.
+
+    >>> windows = hopping(size=6, hop=3)
+    >>> [(tuple(window), len(members)) for window, members in windows([Event({}, 1, 2), Event({}, 3, 4)])]
+    [((-3, 3), 1), ((0, 6), 2), ((3, 9), 1)]
+    """
+    if size <= 0 or hop <= 0:
+        raise RecensionError(f"windows of size {size} and hop {hop}: both must be positive")
+
+    def divide(history: History) -> list[tuple[Window, History]]:
+        starts = sorted({start for event in history for start in starts_over(event)})
+        return _overlapping([Window(saturated(start), saturated(start + size)) for start in starts], history)
+
+    def starts_over(event: Event) -> range:
+        end = event.ve if until is None else min(event.ve, until)
+        if end == FOREVER:
+            raise RecensionError(f"{event} never ends, nor do the windows over it: give them until=")
+        if event.vs == BEGINNING:
+            raise RecensionError(f"{event} has no beginning, nor do the windows over it")
+        over_none = event.vs - size  # a window that starts here, or earlier, ends too early
+        return range(over_none - (over_none - offset) % hop + hop, end, hop)
+
+    return divide
+
+
+def snapshot_windows() -> Windows:
+    """One window between every two neighbouring end points of events."""
+    return lambda history: _overlapping([Window(*ends) for ends in pairwise(end_points(history))], history)
+
+
+def count_window(n: int, by: Literal["start", "end"] = "start") -> Windows:
+    """A window from each distinct start (end) to the ``n``-th from there, one tick beyond it.
+
+    Where fewer follow there is no window; ends at the end of time do not count.
+
+    >>> windows = count_window(2, by="end")
+    >>> [tuple(w) for w, members in windows([Event({}, 1, 2), Event({}, 3, 8), Event({}, 8, 9)])]
+    [(2, 9), (8, 10)]
+    """
+    if n <= 0:
+        raise RecensionError(f"a window of {n} events; count at least one")
+
+    def moment(event: Event) -> int:
+        return event.vs if by == "start" else event.ve
+
+    def divide(history: History) -> list[tuple[Window, History]]:
+        moments = sorted({moment(event) for event in history} - {FOREVER})
+        windows = [Window(moments[i], moments[i + n - 1] + 1) for i in range(len(moments) - n + 1)]
+        return [(w, [event for event in history if w.start <= moment(event) < w.end]) for w in windows]
+
+    return divide
+
+
+def _overlapping(windows: list[Window], history: History) -> list[tuple[Window, History]]:
+    """Every window with the events it overlaps, where there are any."""
+    pairs = [(w, [event for event in history if event.vs < w.end and w.start < event.ve]) for w in windows]
+    return [(window, members) for window, members in pairs if members]

@@ -1,0 +1,158 @@
+"""Aggregates that can take an event back: kept as sums, changed by differences."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Index, Mask
+from recension.operators import double_double as dd
+from recension.operators.double_double import Floats
+from recension.operators.snapshot.steps import Contributions, Pair
+
+# Counts of NaN, +inf and -inf share one whole number, 21 bits each.
+_KIND_BITS = 21
+_KIND_MASK = (1 << _KIND_BITS) - 1
+
+
+class Accumulator(ABC):
+    """Whole numbers and float pairs that sum up one aggregate's events, and the result they stand for."""
+
+    ints: int = 0
+    pairs: int = 0
+
+    @abstractmethod
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        """What each event adds."""
+
+    @abstractmethod
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        """The aggregate where ``n`` events are live and the sums are as given."""
+
+
+class CountEvents(Accumulator):
+    """How many events are live."""
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(n)
+
+
+class CountValues(Accumulator):
+    """How many live events have a value."""
+
+    ints = 1
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(ints[0])
+
+
+class SumIntegers(Accumulator):
+    """The sum of whole numbers, exact."""
+
+    ints = 2
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(ints[1], mask=ints[0] == 0)
+
+
+class MeanIntegers(SumIntegers):
+    """The arithmetic mean of whole numbers."""
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(ints[1] / np.maximum(ints[0], 1), mask=ints[0] == 0)
+
+
+class SumFloats(Accumulator):
+    """The sum of floats: NaN and the infinities are counted, not summed, so that they can leave again."""
+
+    ints = 2
+    pairs = 1
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers, kinds = _finite(_floats(values))
+        return Contributions([_is_valid(values).astype(np.int64), kinds], [(numbers, np.zeros(size))])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(_with_kinds(_rounded(pairs[0]), ints[1]), mask=ints[0] == 0)
+
+
+class Mean(SumFloats):
+    """The arithmetic mean."""
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
+        return pa.array(_with_kinds(mean, ints[1]), mask=ints[0] == 0)
+
+
+class StdDev(Accumulator):
+    """The sample standard deviation, from exact sums of values and squares."""
+
+    ints = 2
+    pairs = 2
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers, kinds = _finite(_floats(values))
+        counts = [_is_valid(values).astype(np.int64), kinds]
+        return Contributions(counts, [(numbers, np.zeros(size)), dd.square(numbers)])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        valid = np.maximum(ints[0], 2).astype(np.float64)
+        # n·Σx² − (Σx)² in pairs: the difference of two nearly equal numbers keeps its digits.
+        total, squares = pairs
+        product = dd.add(dd.multiply(total, total[0]), dd.multiply((total[1], np.zeros(len(n))), total[0]))
+        spread = dd.add(dd.multiply(squares, valid), dd.negate(product))
+        variance = np.maximum(_rounded(spread), 0.0) / (valid * (valid - 1.0))
+        deviation = np.where(ints[1] != 0, np.nan, np.sqrt(variance))
+        return pa.array(deviation, mask=ints[0] < 2)
+
+
+def _is_valid(values: pa.Array | None) -> Mask:
+    assert values is not None
+    valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _integers(values: pa.Array | None) -> Index:
+    filled = pc.fill_null(values.cast(pa.int64()), 0)  # type: ignore[union-attr]
+    numbers: Index = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _floats(values: pa.Array | None) -> Floats:
+    filled = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)  # type: ignore[union-attr]
+    numbers: Floats = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _finite(numbers: Floats) -> tuple[Floats, Index]:
+    """Numbers with 0 in the place of what is not finite, and codes that count what that was."""
+    finite = np.isfinite(numbers)
+    if bool(finite.all()):
+        return numbers, np.zeros(len(numbers), np.int64)
+    code = np.where(np.isnan(numbers), 1, np.where(numbers > 0, 1 << _KIND_BITS, 1 << 2 * _KIND_BITS))
+    return np.where(finite, numbers, 0.0), np.where(finite, 0, code)
+
+
+def _with_kinds(sums: Floats, kinds: Index) -> Floats:
+    if not bool(kinds.any()):
+        return sums
+    nan, up, down = (((kinds >> (_KIND_BITS * i)) & _KIND_MASK) > 0 for i in range(3))
+    infinite = np.where(up, np.inf, np.where(down, -np.inf, sums))
+    return np.where(nan | (up & down), np.nan, infinite)
+
+
+def _rounded(pair: Pair) -> npt.NDArray[np.float64]:
+    return pair[0] + pair[1]

@@ -1,0 +1,119 @@
+"""A batch as steps along the time axis of each group.
+
+An element takes an event's end from ``a`` to ``b`` (``a == vs``: it was not there; ``b == vs``: it goes).
+Whatever is counted over live events therefore changes by ``+x`` at ``a`` and ``-x`` at ``b``, and the
+number of end points at a time changes so:
+
+    at a   +1 for an insert (its start appears)       -1 for a retraction (its old end goes)
+    at b   -1 for a removal (its start goes)          +1 otherwise (its new end appears)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recension.core.batch import Index, Mask
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators import double_double as dd
+from recension.operators.double_double import Floats
+
+Pair = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """What each event adds to the accumulators: whole numbers exactly, floats as pairs."""
+
+    ints: list[Index]
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One row per distinct (group, time), sorted; amounts are running totals within their segment.
+
+    A segment is a maximal stretch of a group's time axis over which some event changes; ``covered`` tells
+    whether the stretch from this step to the next belongs to it.
+    """
+
+    group: Index
+    time: Ticks
+    refs: Index
+    n: Index
+    covered: Mask
+    ints: list[Index]
+    pairs: list[Pair]
+
+    def segments(self) -> tuple[Index, Ticks, Ticks]:
+        """Group, first and last time of each segment."""
+        last = np.flatnonzero(~self.covered)
+        first = np.append(0, last[:-1] + 1)
+        return self.group[last], self.time[first], self.time[last]
+
+
+def steps_of(
+    group: Index, vs: Ticks, a: Ticks, b: Ticks, amounts: Contributions, look: tuple[Ticks, Index]
+) -> Steps:
+    """The steps of a batch of changes; ``look`` names further (time, group) points to look at."""
+    none = np.zeros(len(look[0]), np.int64)
+    groups = np.concatenate([group, group, look[1]])
+    times = np.concatenate([a, b, look[0]])
+    order = np.argsort(sort_keys([groups], [times])[0])
+    one = np.ones(len(group), np.int64)
+    # +1 where the changed stretch begins, -1 where it ends.
+    begins = np.where(a < b, 1, -1)
+    refs = np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none])[order]
+    n = np.cumsum(np.concatenate([one, -one, none])[order])
+    cover = np.cumsum(np.concatenate([begins, -begins, none])[order])
+    group_, time_ = groups[order], times[order]
+    last = np.append((group_[1:] != group_[:-1]) | (time_[1:] != time_[:-1]), True)
+    at = np.flatnonzero(last)
+    covered = cover[at] > 0
+    zero = np.zeros(len(look[0]))
+    return Steps(
+        group_[at],
+        time_[at],
+        np.diff(np.append(0, np.cumsum(refs)[at])),
+        n[at],
+        covered,
+        [np.cumsum(np.concatenate([x, -x, none])[order])[at] for x in amounts.ints],
+        [_running_pair(pair, zero, order, at, covered) for pair in amounts.pairs],
+    )
+
+
+def _running_pair(pair: Pair, zero: Floats, order: Index, at: Index, covered: Mask) -> Pair:
+    """Totals since the segment began; where no event changes they are nothing, exactly."""
+    high, low = (np.concatenate([part, -part, zero])[order] for part in pair)
+    total = dd.running_sum(high, low)
+    ends = np.append(-1, np.flatnonzero(~covered)[:-1])
+    before = np.append(-1, at)[ends + 1]
+    length = np.diff(np.append(ends, len(at) - 1))
+    base = tuple(np.repeat(np.append(0.0, part)[before + 1], length) for part in total)
+    since = dd.add((total[0][at], total[1][at]), dd.negate((base[0], base[1])))
+    return np.where(covered, since[0], 0.0), np.where(covered, since[1], 0.0)
+
+
+def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:
+    """One whole number per (group, time), in the same order as the pairs, over all arrays together."""
+    all_times = np.concatenate(times)
+    finite = all_times[all_times != FOREVER]
+    low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
+    width = high - low + 2
+    if (max(int(g.max(initial=0)) for g in groups) + 1) * width < 2**62:
+        return [
+            g * width + (np.where(t == FOREVER, high + 1, t) - low)
+            for g, t in zip(groups, times, strict=True)
+        ]
+    return _ranks(groups, times)
+
+
+def _ranks(groups: list[Index], times: list[Ticks]) -> list[Index]:
+    """The same for times too far apart to be packed into one number beside the group."""
+    group, time = np.concatenate(groups), np.concatenate(times)
+    order = np.lexsort((time, group))
+    new = (group[order][1:] != group[order][:-1]) | (time[order][1:] != time[order][:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(np.append(0, new))
+    return np.split(rank, np.cumsum([len(g) for g in groups])[:-1])

@@ -1,0 +1,165 @@
+"""A table of numbers sorted by (group, time), changed a few blocks at a time.
+
+Kept as consecutive blocks of a few hundred rows with a directory of their first keys, like the leaves of
+a B-tree: reading or rewriting part of it costs what that part holds, not what the table holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recension.core.batch import Index
+from recension.core.ticks import Ticks
+
+# int64 or float64
+Column: TypeAlias = npt.NDArray[Any]
+Columns: TypeAlias = dict[str, Column]
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Rows read out of the table, in order: whole blocks, and after each run of blocks the key that follows.
+
+    ``follower`` marks those extra rows: they are context, and are not written back.
+    """
+
+    blocks: Index
+    columns: Columns
+    follower: npt.NDArray[np.bool_]
+
+
+class BlockTable:
+    """Columns of int64 or float64, the first two being ``group`` and ``time``."""
+
+    def __init__(self, columns: Mapping[str, npt.DTypeLike]) -> None:
+        self._types = {"group": np.dtype(np.int64), "time": np.dtype(np.int64)} | {
+            name: np.dtype(kind) for name, kind in columns.items()
+        }
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._blocks: list[Columns] = []
+        self._first_group = self._first_time = np.zeros(0, np.int64)
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def nbytes(self) -> int:
+        """Memory taken by the rows."""
+        return self._rows * sum(kind.itemsize for kind in self._types.values())
+
+    def empty_columns(self) -> Columns:
+        """No rows."""
+        return {name: np.zeros(0, kind) for name, kind in self._types.items()}
+
+    def extract(self, group: Index, low: Ticks, high: Ticks) -> Extract:
+        """All rows from the last one before ``low`` to the first one after ``high``, for each segment.
+
+        Segments are sorted and do not overlap.
+        """
+        first = np.maximum(self._block_before(group, low), 0)
+        last = np.maximum(self._block_before(group, high, or_equal=True), first)
+        touched = np.zeros(len(self._blocks) + 1, np.int64)
+        if len(self._blocks):
+            np.add.at(touched, first, 1)
+            np.add.at(touched, last + 1, -1)
+        blocks = np.flatnonzero(np.cumsum(touched[:-1]) > 0)
+        return self._read(blocks)
+
+    def _read(self, blocks: Index) -> Extract:
+        parts: list[Columns] = []
+        follower: list[npt.NDArray[np.bool_]] = []
+        ends = np.append(np.diff(blocks) > 1, True)
+        for block, run_ends in zip(blocks.tolist(), ends.tolist(), strict=False):
+            parts.append(self._blocks[block])
+            follower.append(np.zeros(len(self._blocks[block]["time"]), np.bool_))
+            if run_ends and block + 1 < len(self._blocks):
+                parts.append({name: column[:1] for name, column in self._blocks[block + 1].items()})
+                follower.append(np.ones(1, np.bool_))
+        if not parts:
+            return Extract(blocks, self.empty_columns(), np.zeros(0, np.bool_))
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in self._types}
+        return Extract(blocks, columns, np.concatenate(follower))
+
+    def replace(self, blocks: Index, columns: Columns) -> None:
+        """Put new rows, sorted, in the place of the blocks of an extract.
+
+        The rows must lie between the neighbours of those blocks.
+        """
+        old = sum(len(self._blocks[b]["time"]) for b in blocks.tolist())
+        self._rows += len(columns["time"]) - old
+        if not len(blocks):
+            self._splice(0, 0, columns)
+            return
+        # Runs of adjacent blocks, from the last to the first so that earlier positions stay true.
+        starts = np.flatnonzero(np.append(True, np.diff(blocks) > 1))
+        stops = np.append(starts[1:], len(blocks))
+        cuts = self._cuts(columns, blocks[starts[1:]])
+        edges = [0, *cuts.tolist(), len(columns["time"])]
+        for i in range(len(starts) - 1, -1, -1):
+            part = {name: column[edges[i] : edges[i + 1]] for name, column in columns.items()}
+            self._splice(int(blocks[starts[i]]), int(blocks[stops[i] - 1]) + 1, part)
+
+    def _cuts(self, columns: Columns, run_starts: Index) -> Index:
+        """Where the rows of each further run begin: an untouched block stands between two runs."""
+        before = run_starts - 1
+        group, time = columns["group"], columns["time"]
+        return bisect(group, time, self._first_group[before], self._first_time[before])
+
+    def _splice(self, start: int, stop: int, columns: Columns) -> None:
+        size = len(columns["time"])
+        pieces = max(1, round(size / _BLOCK)) if size else 0
+        edges = [size * i // pieces for i in range(pieces + 1)] if pieces else []
+        # Copies, so that a block does not keep a whole batch's arrays alive.
+        fresh = [
+            {name: column[a:b].copy() for name, column in columns.items()}
+            for a, b in itertools.pairwise(edges)
+        ]
+        self._blocks[start:stop] = fresh
+        firsts = np.array(edges[:-1], np.int64)
+        self._first_group = _spliced(self._first_group, start, stop, columns["group"][firsts])
+        self._first_time = _spliced(self._first_time, start, stop, columns["time"][firsts])
+
+    def _block_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
+        """The last block whose first key is before (or at) the given key; -1 if there is none."""
+        return bisect(self._first_group, self._first_time, group, time, after_equal=or_equal) - 1
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return pa.table(self._read(np.arange(len(self._blocks))).columns)
+
+    def load(self, table: pa.Table) -> None:
+        """Become the table that `to_arrow` gave."""
+        self.clear()
+        self.replace(
+            np.zeros(0, np.int64), {n: table[n].to_numpy().astype(k) for n, k in self._types.items()}
+        )
+
+
+def _spliced(values: Index, start: int, stop: int, fresh: Column) -> Index:
+    return np.concatenate([values[:start], fresh, values[stop:]])
+
+
+def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_equal: bool = False) -> Index:
+    """Positions of (group, time) keys among sorted ones, all searches abreast."""
+    low = np.zeros(len(group), np.int64)
+    high = np.full(len(group), len(groups), np.int64)
+    for _ in range(len(groups).bit_length()):
+        middle = np.minimum((low + high) >> 1, max(len(groups) - 1, 0))
+        g, t = groups[middle], times[middle]
+        is_before = (g < group) | ((g == group) & ((t <= time) if after_equal else (t < time)))
+        is_open = low < high
+        low = np.where(is_open & is_before, middle + 1, low)
+        high = np.where(is_open & ~is_before, middle, high)
+    return low

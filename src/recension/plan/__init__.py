@@ -1,0 +1,1 @@
+"""What a query says: logical nodes, expressions, schemas, properties, rewrites, explain."""

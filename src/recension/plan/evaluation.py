@@ -1,0 +1,96 @@
+"""Expressions as functions of payload batches: what lowering hands to physical operators.
+
+One narwhals call computes all expressions of a projection; plain columns and literals never go through
+it. Results have exactly the types inferred when the query was built.
+
+A payload without columns has no length, so callers that may hold one pass ``size``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Mask
+from recension.plan.expressions import Expression
+
+
+def evaluate(
+    computed: Sequence[Expression],
+    types: Sequence[pa.DataType],
+    payload: pa.RecordBatch,
+    size: int | None = None,
+) -> list[pa.Array]:
+    """One array per expression, as long as the payload and of the given types."""
+    rows = payload.num_rows if size is None else size
+    arrays: list[pa.Array | None] = [_at_once(e, t, payload, rows) for e, t in zip(computed, types, strict=True)]
+    rest = [i for i, array in enumerate(arrays) if array is None]
+    if rest:
+        frame = nw.from_native(pa.Table.from_batches([payload]), eager_only=True)
+        table = frame.select(*(computed[i].native.alias(str(i)) for i in rest)).to_native()
+        for i in rest:
+            arrays[i] = _typed(table.column(str(i)).combine_chunks(), types[i])
+    return arrays
+
+
+def _at_once(computed: Expression, kind: pa.DataType, payload: pa.RecordBatch, rows: int) -> pa.Array | None:
+    """A column as it stands, or a value repeated: what needs no computing."""
+    if computed.column is not None:
+        return _typed(payload.column(computed.column), kind)
+    if not computed.references:
+        one = pa.table({"": [0]})
+        value = nw.from_native(one, eager_only=True).select(computed.native.alias("_")).to_native()
+        return pa.repeat(_typed(value.column(0).combine_chunks(), kind)[0], rows)
+    return None
+
+
+def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The payload with other columns."""
+
+    outputs: tuple[tuple[str, Expression], ...]
+    schema: pa.Schema
+
+    def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.RecordBatch:
+        """The output payload."""
+        arrays = evaluate(self._expressions, self.schema.types, payload, size)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    @cached_property
+    def _expressions(self) -> list[Expression]:
+        return [computed for _, computed in self.outputs]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Which rows satisfy a condition; where it is null they do not."""
+
+    condition: Expression
+
+    def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> Mask:
+        """One truth value a row."""
+        (truth,) = evaluate([self.condition], [pa.bool_()], payload, size)
+        known = pc.fill_null(truth, False) if truth.null_count else truth
+        return np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One computed column, such as the argument of an aggregate."""
+
+    value: Expression
+    kind: pa.DataType
+
+    def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
+        """One value a row."""
+        return evaluate([self.value], [self.kind], payload, size)[0]

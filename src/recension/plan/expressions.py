@@ -1,0 +1,104 @@
+"""Expressions: what a row says about itself, written with narwhals, checked when the query is built.
+
+An expression is computed row by row, so that it means the same on any batch. It is never evaluated on
+data to find its type: an empty table of the right schema is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import pyarrow as pa
+from narwhals.exceptions import NarwhalsError
+
+from recension.core.errors import SchemaError
+from recension.plan import expression_tree as tree
+from recension.plan.rendering import render
+
+IntoExpression: TypeAlias = nw.Expr | str | int | float | bool | None | Any
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A narwhals expression; two that are written alike are equal."""
+
+    structure: Hashable
+    native: nw.Expr = field(compare=False, repr=False)
+
+    @cached_property
+    def references(self) -> frozenset[str]:
+        """The columns it reads."""
+        return frozenset(tree.columns_of(self.native))
+
+    @cached_property
+    def column(self) -> str | None:
+        """The column's name if that is all there is to it."""
+        return tree.plain_column(self.native)
+
+    @cached_property
+    def is_total(self) -> bool:
+        """Can it be computed for any row at all? (A division or a cast may fail on some.)"""
+        return tree.cannot_fail(self.native)
+
+    def __str__(self) -> str:
+        return render(self.native)
+
+
+def expression(value: IntoExpression) -> Expression:
+    """An expression from what users write: an expression, a column's name, or a value.
+
+    >>> str(expression(nw.col("bytes") * 8)), str(expression("bytes")), str(expression(1))
+    ('bytes * 8', 'bytes', '1')
+    """
+    if isinstance(value, Expression):
+        return value
+    native = value if isinstance(value, nw.Expr) else nw.col(value) if isinstance(value, str) else nw.lit(value)
+    if reason := tree.why_not_row_by_row(native):
+        raise SchemaError(f"{render(native)}: {reason}")
+    return Expression(tree.structure(native), native)
+
+
+def column(name: str) -> Expression:
+    """A column as an expression."""
+    return expression(nw.col(name))
+
+
+def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataType:
+    """The type the expression has on rows of this schema; ``verb`` says in errors where it stands."""
+    require_columns(computed.references, schema, verb)
+    if computed.column is not None:
+        return schema.field(computed.column).type
+    try:
+        frame = nw.from_native(schema.empty_table(), eager_only=True)
+        return frame.select(computed.native.alias("_")).to_native().schema.field(0).type
+    except (pa.ArrowException, NarwhalsError, TypeError, ValueError, NotImplementedError) as why:
+        types = ", ".join(f"{name} is {schema.field(name).type}" for name in sorted(computed.references))
+        detail = str(why).splitlines()[0]
+        raise SchemaError(f"{verb}: cannot compute {computed} where {types or 'there are no columns'} ({detail})") from None
+
+
+def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
+    """Raise unless every name is a column."""
+    for name in sorted(set(names) - set(schema.names)):
+        near = get_close_matches(name, schema.names, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {listed(schema)}")
+
+
+def require_boolean(predicate: Expression, schema: pa.Schema, verb: str) -> None:
+    """Raise unless the expression is a condition."""
+    kind = result_type(predicate, schema, verb)
+    if not pa.types.is_boolean(kind):
+        raise SchemaError(f"{verb}: a condition must be true or false, but {predicate} is {kind}")
+
+
+def listed(schema: pa.Schema) -> str:
+    """The columns that exist, for error messages."""
+    if not schema.names:
+        return "there are no columns"
+    return "the columns are " + ", ".join(f"{f.name} ({f.type})" for f in schema)

@@ -1,0 +1,130 @@
+"""How two histories differ, told so that a person finds the cause: near misses are shown as pairs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from recension.core.events import Event
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.walk import payload_key
+
+Pair: TypeAlias = tuple[Event, Event]
+SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What an actual history lacks, has too much, or has slightly wrong; false when there is nothing."""
+
+    other_lifetime: Sequence[Pair]
+    other_payload: Sequence[Pair]
+    missing: Sequence[Event]
+    unexpected: Sequence[Event]
+
+    def __bool__(self) -> bool:
+        return bool(self.other_lifetime or self.other_payload or self.missing or self.unexpected)
+
+    def __str__(self) -> str:
+        sections = [
+            ("other lifetime (expected -> actual)", [_moved(*pair) for pair in self.other_lifetime]),
+            ("other payload (expected -> actual)", [_changed(*pair) for pair in self.other_payload]),
+            ("missing", [f"{lifetime(e)}  {shown(e)}" for e in self.missing]),
+            ("unexpected", [f"{lifetime(e)}  {shown(e)}" for e in self.unexpected]),
+        ]
+        found = [(title, lines) for title, lines in sections if lines]
+        head = "the histories differ: " + ", ".join(f"{len(ls)} {t.split(' (')[0]}" for t, ls in found)
+        return "\n".join([head, *(_section(title, lines) for title, lines in found)]) if found else "equal"
+
+
+def difference(actual: Sequence[Event], expected: Sequence[Event], tolerance: float = 1e-9) -> Difference:
+    """Compare two bags of events; floats are equal within a relative ``tolerance``."""
+    _, surplus, lacking = _pair(actual, expected, lambda e: (e.vs, e.ve, payload_key(e.payload)))
+    _, surplus, lacking = _pair_if(
+        surplus, lacking, lambda e: (e.vs, e.ve), lambda a, b: is_close(a.payload, b.payload, tolerance)
+    )
+    started, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, payload_key(e.payload)))
+    moved, surplus, lacking = _pair(surplus, lacking, lambda e: payload_key(e.payload))
+    changed, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, e.ve))
+    return Difference(started + moved, changed, _sorted(lacking), _sorted(surplus))
+
+
+def is_close(actual: Any, expected: Any, tolerance: float) -> bool:
+    """Equal, with floats compared within a relative tolerance, at any depth of nesting.
+
+    Sums that should be zero come out as tiny remainders, which no relative tolerance forgives: below a
+    thousandth of the tolerance the difference itself counts.
+    """
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        names = actual.keys() | expected.keys()
+        return all(is_close(actual.get(name), expected.get(name), tolerance) for name in names)
+    if isinstance(actual, list) and isinstance(expected, list):
+        pairs = zip(actual, expected, strict=False)
+        return len(actual) == len(expected) and all(is_close(a, b, tolerance) for a, b in pairs)
+    if isinstance(actual, float) and isinstance(expected, float):
+        both_nan = math.isnan(actual) and math.isnan(expected)
+        return both_nan or math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance / 1000)
+    return bool(actual == expected)
+
+
+def _pair(
+    actual: Sequence[Event], expected: Sequence[Event], key: Callable[[Event], Hashable]
+) -> tuple[list[Pair], list[Event], list[Event]]:
+    return _pair_if(actual, expected, key, lambda a, b: True)
+
+
+def _pair_if(
+    actual: Sequence[Event],
+    expected: Sequence[Event],
+    key: Callable[[Event], Hashable],
+    fits: Callable[[Event, Event], bool],
+) -> tuple[list[Pair], list[Event], list[Event]]:
+    """Pairs (expected, actual) with one key that fit, and what is left of both sides."""
+    waiting: defaultdict[Hashable, list[Event]] = defaultdict(list)
+    for event in reversed(actual):
+        waiting[key(event)].append(event)
+    pairs, lacking = [], []
+    for event in expected:
+        candidates = waiting[key(event)]
+        found = next((i for i in reversed(range(len(candidates))) if fits(candidates[i], event)), None)
+        if found is None:
+            lacking.append(event)
+        else:
+            pairs.append((event, candidates.pop(found)))
+    return pairs, [event for events in waiting.values() for event in events], lacking
+
+
+def _sorted(events: Sequence[Event]) -> list[Event]:
+    return sorted(events, key=lambda e: (e.vs, e.ve, repr(e.payload)))
+
+
+def lifetime(event: Event) -> str:
+    """``[vs, ve)`` with the ends of time as signs."""
+    return f"[{_time(event.vs)}, {_time(event.ve)})"
+
+
+def _time(t: int) -> str:
+    return {FOREVER: "∞", BEGINNING: "-∞"}.get(t, str(t))
+
+
+def shown(event: Event) -> str:
+    """The payload on one line."""
+    return ", ".join(f"{name}={value!r}" for name, value in event.payload.items())
+
+
+def _moved(expected: Event, actual: Event) -> str:
+    return f"{lifetime(expected)} -> {lifetime(actual)}  {shown(expected)}"
+
+
+def _changed(expected: Event, actual: Event) -> str:
+    return f"{lifetime(expected)}  {shown(expected)} -> {shown(actual)}"
+
+
+def _section(title: str, lines: list[str]) -> str:
+    """Repeated lines are counted, long lists cut."""
+    rows = [f"    {line}{f'  x{n}' if n > 1 else ''}" for line, n in Counter(lines).items()]
+    rest = [f"    ... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    return "\n".join([f"  {title}:", *rows[:SHOWN], *rest])

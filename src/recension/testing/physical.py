@@ -1,0 +1,155 @@
+"""The many ways a source may tell one history: disorder, second thoughts, and CTIs in between.
+
+Every event becomes a *chain*: the path its end takes from "not there" to its final value, by wrong ends,
+removals and re-insertions. Chains are interleaved by arrival times, and CTIs are put where the rest of the
+stream allows them, mostly as early as legal, because equality of sync time and CTI is where algorithms
+fail (ruling A1).
+
+    path of [2, 9):   absent -> 5 -> inf -> 9      I(2, 5)  R(2, 5 -> inf)  R(2, inf -> 9)
+    path of a ghost:  absent -> 7 -> absent        I(3, 7)  R(3, 7 -> 3)
+
+All choices come from `Dice`, a string of bytes: Hypothesis draws and shrinks it in one piece, which is ten
+times faster than drawing every choice. Bytes of zero make the plainest stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, pairwise
+from typing import TypeVar
+
+from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.walk import payload_key
+
+T = TypeVar("T")
+
+HORIZON = 12
+_GHOSTS = [0] + [1] * 9 + [2] * 6
+
+
+class Dice:
+    """Choices read from bytes, over and over again."""
+
+    def __init__(self, rolls: bytes) -> None:
+        self._rolls = cycle(rolls)
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of the options, the first for a roll of zero."""
+        return options[next(self._rolls) % len(options)]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in another order."""
+        rest, order = list(items), []
+        while rest:
+            order.append(rest.pop(self.pick(range(len(rest)))))
+        return order
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a physical stream is allowed to do."""
+
+    insert_only: bool = False
+    ordered: bool = False
+    shrink_only: bool = False
+    keyed: bool = False
+    closed: bool = True
+
+
+def tell(events: Sequence[Event], dice: Dice, shape: Shape) -> list[Element]:
+    """A valid physical stream whose history is ``events``."""
+    finite = [t for e in events for t in (e.vs, e.ve) if t != FOREVER]
+    horizon = max([HORIZON, *finite]) + 1
+    told = [(event, event.ve) for event in events]
+    if not shape.insert_only:
+        told += [(ghost, ghost.vs) for ghost in _ghosts(events, dice, shape)]
+    chains = [_chain(event, target, horizon, dice, shape) for event, target in told]
+    return _punctuated(_interleaved(chains, dice, shape), dice, shape)
+
+
+def _ghosts(events: Sequence[Event], dice: Dice, shape: Shape) -> list[Event]:
+    """Events that come and go, mostly looking like real ones; none may share a key with another if keyed."""
+    known = [event.payload for event in events] or [{}]
+    taken = {(e.vs, payload_key(e.payload)) for e in events} if shape.keyed else set()
+    ghosts = []
+    for _ in range(dice.pick(_GHOSTS)):
+        ghost = Event(dice.pick(known), dice.pick(range(HORIZON)))
+        if (key := (ghost.vs, payload_key(ghost.payload))) not in taken:
+            ghosts.append(ghost)
+            taken |= {key} if shape.keyed else set()
+    return ghosts
+
+
+def _chain(event: Event, target: int, horizon: int, dice: Dice, shape: Shape) -> list[Element]:
+    """The elements that bring an event to ``target``; its start stands for "not there"."""
+    path = [event.vs]
+    for end in [*_wrong_ends(event.vs, target, horizon, dice, shape), target]:
+        if end != path[-1] and (not shape.ordered or _is_ordered([*path, end, target])):
+            path.append(end)
+    return [_change(event.payload, event.vs, before, after) for before, after in pairwise(path)]
+
+
+def _wrong_ends(vs: int, target: int, horizon: int, dice: Dice, shape: Shape) -> list[int]:
+    """Ends announced before the right one; a ghost has at least one, or it would not be seen."""
+    if shape.insert_only:
+        return []
+    later = [*range(vs + 1, horizon + 1), FOREVER]
+    first = [dice.pick(later)] if target == vs else []
+    wrong = first + [dice.pick([vs, *later]) for _ in range(dice.pick([0, 0, 1, 1, 2, 3]))]
+    if not shape.shrink_only:
+        return wrong
+    return sorted({end for end in wrong if end > target}, reverse=True)
+
+
+def _is_ordered(path: list[int]) -> bool:
+    """Do sync times never fall on this path, which starts at the event's start?"""
+    steps = [(before, after) for before, after in pairwise(path) if before != after]
+    syncs = [min(before, after) for before, after in steps]
+    return all(a <= b for a, b in pairwise(syncs))
+
+
+def _change(payload: Payload, vs: int, before: int, after: int) -> Element:
+    return Insert(payload, vs, after) if before == vs else Retract(payload, vs, before, after)
+
+
+def _interleaved(chains: list[list[Element]], dice: Dice, shape: Shape) -> list[Element]:
+    """All chains by arrival time, which is the sync time and a delay; a chain keeps its own order."""
+    longest = 0 if shape.ordered else dice.pick([0, 2, 5, 3 * HORIZON])
+    arrivals: list[tuple[int, Element]] = []
+    for chain in dice.shuffled(chains):
+        latest = BEGINNING
+        for element in chain:
+            latest = max(latest, sync(element) + dice.pick(range(longest + 1)))
+            arrivals.append((latest, element))
+    return [element for _, element in sorted(arrivals, key=lambda pair: pair[0])]
+
+
+def _punctuated(elements: list[Element], dice: Dice, shape: Shape) -> list[Element]:
+    """The elements with CTIs between them, each at most the least sync time still to come."""
+    bounds = [sync(e) for e in elements]
+    for i in reversed(range(len(bounds) - 1)):
+        bounds[i] = min(bounds[i], bounds[i + 1])
+    stream: list[Element] = []
+    last = reached = BEGINNING
+    for element, bound in zip(elements, bounds, strict=True):
+        if bound > last and dice.pick([False, True, True]):
+            t = bound - dice.pick([0, 0, 0, 1, 2, HORIZON])
+            t = max(t, reached) if shape.ordered else t
+            stream += [Cti(t)] if t > last else []
+            last = max(last, t)
+        stream.append(element)
+        reached = max(reached, sync(element))
+    return [*stream, Cti(FOREVER)] if shape.closed else stream
+
+
+def sync(element: Element) -> int:
+    """The earliest time an element changes."""
+    match element:
+        case Retract(_, _, ve, new_ve):
+            return min(ve, new_ve)
+        case Cti(t):
+            return t
+        case _:
+            return element.vs

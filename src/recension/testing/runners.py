@@ -1,0 +1,156 @@
+"""Running transcripts: what a runner is, and whether what it did is what the transcript says."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from recension.core.events import Cti, Element, Event
+from recension.testing.difference import difference
+from recension.testing.notation import render
+from recension.testing.transcripts import Step, Transcript
+from recension.testing.walk import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a runner showed after one step, by output: the elements of this step, the history so far."""
+
+    output: Mapping[str, Sequence[Element]]
+    history: Mapping[str, Sequence[Event]]
+    refused: str | None = None
+
+
+class Runner(Protocol):
+    """Something that can play transcripts: reconstitution, the local engine, Spark."""
+
+    @property
+    def name(self) -> str:
+        """What ``broken_on`` calls it."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Does it take elements one at a time, so that its output must be as the papers print it?
+
+        Other runners may put out the net effect of a step: only what it adds up to is compared.
+        """
+
+    def plays(self, transcript: Transcript) -> bool:
+        """Is this the kind of transcript it runs?"""
+
+    def run(self, transcript: Transcript) -> Sequence[Outcome]:
+        """One outcome per step; it may end early with a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A transcript on a runner."""
+
+    transcript: Transcript
+    runner: Runner
+
+    @property
+    def id(self) -> str:
+        """The name a test report shows."""
+        return f"{self.transcript.name} [{self.runner.name}]"
+
+    def check(self) -> None:
+        """Fail unless the runner does what the transcript says; fail if it does where it is marked broken."""
+        reason = self.transcript.broken_on.get(self.runner.name)
+        if reason is None:
+            _compare(self.transcript, self.runner)
+            return
+        try:
+            _compare(self.transcript, self.runner)
+        except Exception:
+            return
+        raise AssertionError(f"{self.id} works, but is marked broken ({reason}): remove the mark")
+
+
+def cases(transcripts: Iterable[Transcript], runners: Sequence[Runner]) -> list[Case]:
+    """Every transcript on every runner that plays it; none may be left unplayed."""
+    known, found = {runner.name for runner in runners}, []
+    for transcript in transcripts:
+        playing = [runner for runner in runners if runner.plays(transcript)]
+        if not playing:
+            raise ValueError(f"no runner plays {transcript.name!r}")
+        if strange := transcript.broken_on.keys() - known:
+            raise ValueError(f"{transcript.name!r} is broken on {strange}, of which there is no runner")
+        found += [Case(transcript, runner) for runner in playing]
+    return found
+
+
+def _compare(transcript: Transcript, runner: Runner) -> None:
+    outcomes = list(runner.run(transcript))
+    story = _Story(runner.is_exact)
+    for step, outcome in zip(transcript.steps, outcomes, strict=False):
+        try:
+            story.turn(step, outcome)
+        except AssertionError as why:
+            place = f"{transcript.file}:{step.line}: {transcript.name} [{runner.name}]"
+            raise AssertionError(f"{place}\n{why}") from None
+    if len(outcomes) != len(transcript.steps):
+        raise AssertionError(f"{runner.name} ended after {len(outcomes)} of {len(transcript.steps)} steps")
+
+
+class _Story:
+    """What has been put out and expected so far."""
+
+    def __init__(self, is_exact: bool) -> None:
+        self._is_exact = is_exact
+        self._shown: defaultdict[str, Walk] = defaultdict(Walk)
+        self._expected: defaultdict[str, Walk] = defaultdict(Walk)
+
+    def turn(self, step: Step, outcome: Outcome) -> None:
+        if outcome.refused is not None or step.refused is not None:
+            _compare_refusal(step.refused, outcome.refused)
+            return
+        for name, elements in outcome.output.items():
+            self._follow(name, elements)
+            _no_difference(outcome.history[name], self._shown[name].events(), "history against output")
+        for name, elements in (step.expect or {}).items():
+            self._compare_output(name, outcome.output[name], elements)
+        for name, events in (step.history or {}).items():
+            _no_difference(outcome.history[name], events, f"history of {name}")
+
+    def _follow(self, name: str, elements: Sequence[Element]) -> None:
+        """Whatever comes out must be a valid stream."""
+        walk = self._shown[name]
+        for element in elements:
+            if fault := walk.fault(element):
+                raise AssertionError(f"{name}: {render(element)} {fault}")
+            walk.take(element)
+
+    def _compare_output(self, name: str, actual: Sequence[Element], expected: Sequence[Element]) -> None:
+        for element in expected:
+            self._expected[name].take(element)
+        if self._is_exact:
+            _same_elements(name, actual, expected)
+            return
+        _no_difference(self._shown[name].events(), self._expected[name].events(), f"net output of {name}")
+        if self._shown[name].cti != self._expected[name].cti:
+            raise AssertionError(f"{name} reached {render(Cti(self._shown[name].cti))}")
+
+
+def _compare_refusal(expected: str | None, actual: str | None) -> None:
+    if expected is None:
+        raise AssertionError(f"refused: {actual}")
+    if actual is None:
+        raise AssertionError(f"was accepted, but should be refused: {expected}")
+    if expected not in actual:
+        raise AssertionError(f"refused for another reason: {actual}\n  expected: {expected}")
+
+
+def _same_elements(name: str, actual: Sequence[Element], expected: Sequence[Element]) -> None:
+    got, wanted = [render(e) for e in actual], [render(e) for e in expected]
+    if got != wanted:
+        lines = "\n".join(f"    {line}" for line in difflib.ndiff(wanted, got) if not line.startswith("?"))
+        raise AssertionError(f"{name} differs (- expected, + actual)\n{lines}")
+
+
+def _no_difference(actual: Sequence[Event], expected: Sequence[Event], what: str) -> None:
+    if found := difference(actual, expected):
+        raise AssertionError(f"{what}: {found}")

@@ -1,0 +1,112 @@
+"""What a stream means and whether it is valid, in the plainest Python, one element at a time.
+
+It shares nothing with `core.history` and `core.validity`, so that tests can let it judge them. The order
+of the questions is the order of rulings A1–A4 and LMerge 4: is the element well formed, does it respect
+the last CTI, does a retraction name an event that is there?
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import Any, TypeAlias
+
+from recension.core.errors import StreamError
+from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Payload, Retract
+from recension.core.ticks import BEGINNING
+
+Row: TypeAlias = tuple[int, int, Hashable]
+
+
+class Walk:
+    """Takes a stream's elements in turn; knows the history so far and what may not come next."""
+
+    def __init__(self, *, orphans: bool = True) -> None:
+        self.cti = BEGINNING
+        self._orphans = orphans
+        self._live: Counter[Row] = Counter()
+        self._payloads: dict[Hashable, Payload] = {}
+
+    def fault(self, element: Element) -> str | None:
+        """Why no valid stream may go on with this element; ``None`` if it may."""
+        match element:
+            case Insert():
+                return self._insert_fault(element)
+            case Retract():
+                return self._retract_fault(element)
+            case ExternalCti(vs, ve):
+                return "ends before it has begun" if ve <= vs else None
+            case Cti():
+                return None
+
+    def _insert_fault(self, e: Insert) -> str | None:
+        if e.ve <= e.vs:
+            return "ends before it has begun"
+        return f"breaks an earlier cti ({self.cti})" if e.vs < self.cti else None
+
+    def _retract_fault(self, e: Retract) -> str | None:
+        if e.ve <= e.vs:
+            return "ends before it has begun"
+        if e.new_ve < e.vs:
+            return "goes to an end before the start"
+        if e.new_ve == e.ve:
+            return "changes nothing"
+        if min(e.ve, e.new_ve) < self.cti:
+            return f"breaks an earlier cti ({self.cti})"
+        return "retracts an event that is not there" if self._orphans and not self.holds(e) else None
+
+    def holds(self, e: Insert | Retract | Event) -> bool:
+        """Is an event with this lifetime and payload there?"""
+        return self._live[e.vs, e.ve, payload_key(e.payload)] > 0
+
+    def take(self, element: Element) -> None:
+        """Let the element take effect; the caller has asked for its `fault`, or does not care."""
+        match element:
+            case Insert(payload, vs, ve):
+                self._count(payload, vs, ve, 1)
+            case Retract(payload, vs, ve, new_ve):
+                self._count(payload, vs, ve, -1)
+                if new_ve != vs:
+                    self._count(payload, vs, new_ve, 1)
+            case Cti(t):
+                self.cti = max(self.cti, t)
+            case ExternalCti():
+                pass
+
+    def _count(self, payload: Payload, vs: int, ve: int, change: int) -> None:
+        key = payload_key(payload)
+        self._payloads.setdefault(key, payload)
+        self._live[vs, ve, key] += change
+
+    def events(self) -> list[Event]:
+        """The history so far, by lifetime."""
+        rows = sorted(self._live.elements(), key=lambda row: row[:2])
+        return [Event(self._payloads[key], vs, ve) for vs, ve, key in rows]
+
+
+def reconstitute(elements: Iterable[Element]) -> list[Event]:
+    """The canonical history of a stream; an error names a retraction of an event that is not there."""
+    walk = Walk()
+    for at, element in enumerate(elements, start=1):
+        if isinstance(element, Retract) and not walk.holds(element):
+            raise StreamError(f"retracts an event that is not there: {element}", row=at)
+        walk.take(element)
+    return walk.events()
+
+
+def payload_key(payload: Payload) -> Hashable:
+    """A hashable stand-in: equal payloads have equal keys, and a column that is absent is null."""
+    return tuple((name, _value_key(payload[name])) for name in sorted(payload) if payload[name] is not None)
+
+
+def _value_key(value: Any) -> Hashable:
+    if isinstance(value, bool):
+        return ("bool", value)  # True == 1 in Python, but not in a column
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN", None  # NaN equals NaN in a payload
+    if isinstance(value, dict):
+        return payload_key(value)
+    if isinstance(value, list | tuple):
+        return tuple(_value_key(item) for item in value)
+    return value  # type: ignore[no-any-return]

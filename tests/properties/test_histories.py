@@ -1,0 +1,101 @@
+"""Reconstitution: every way to tell a history gives that history back, and no other."""
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recension.core.batch import from_elements
+from recension.core.difference import difference, equivalent
+from recension.core.events import Element, Event, Retract
+from recension.core.history import History
+from recension.core.reconstitution import HistoryBuilder, reconstitute
+from recension.core.ticks import FOREVER
+from recension.testing import assert_equivalent, assert_valid
+from recension.testing.disturbances import changed_histories
+from recension.testing.strategies import (
+    SCHEMA,
+    batchings,
+    consistent_streams,
+    histories,
+    physical_streams,
+    schemas,
+)
+from recension.testing.walk import Walk
+
+
+def history_of(elements: list[Element], schema: pa.Schema = SCHEMA) -> History:
+    return reconstitute([from_elements(elements, schema)], schema)
+
+
+@given(st.data())
+def test_any_stream_of_a_history_has_that_history(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    events = data.draw(histories(schema))
+    stream = data.draw(physical_streams(events))
+    assert_valid(stream)
+    assert equivalent(history_of(stream, schema), History.from_events(events, schema))
+
+
+@given(consistent_streams(2))
+def test_two_streams_of_one_history_are_equal(drawn: object) -> None:
+    first, second = drawn.streams  # type: ignore[attr-defined]
+    assert not difference(history_of(first), history_of(second))
+    assert_equivalent(first, second)
+
+
+@given(st.data())
+def test_a_changed_history_is_never_equal(data: st.DataObject) -> None:
+    events = data.draw(histories())
+    changed = data.draw(changed_histories(events))
+    one, other = (history_of(data.draw(physical_streams(h))) for h in (events, changed))
+    found = difference(one, other)
+    assert found
+    assert not equivalent(one, other)
+    assert len(found.unexpected) - len(found.missing) == len(changed) - len(events)
+
+
+@given(st.data())
+def test_every_prefix_agrees_with_the_plain_walk_under_any_batching(data: st.DataObject) -> None:
+    events = data.draw(histories(max_size=4))
+    builder, walk = HistoryBuilder(SCHEMA), Walk()
+    for batch in data.draw(batchings(data.draw(physical_streams(events)))):
+        builder.add(from_elements(batch, SCHEMA))
+        for element in batch:
+            walk.take(element)
+        assert_equivalent(builder.build(), walk.events())
+
+
+@given(st.data())
+def test_before_cuts_every_lifetime(data: st.DataObject) -> None:
+    events = data.draw(histories())
+    t = data.draw(st.one_of(st.integers(-1, 14), st.just(FOREVER)))
+    cut = [Event(e.payload, e.vs, min(e.ve, t)) for e in events if e.vs < t]
+    assert_equivalent(History.from_events(events, SCHEMA).before(t), cut)
+
+
+@given(st.data())
+def test_after_a_cti_the_history_before_it_is_final(data: st.DataObject) -> None:
+    """What CTIs promise: no extension of a prefix changes anything before its last CTI."""
+    stream = data.draw(physical_streams(data.draw(histories(max_size=4))))
+    cut = data.draw(st.integers(0, len(stream)))
+    walk = Walk()
+    for element in stream[:cut]:
+        walk.take(element)
+    early = History.from_events(walk.events(), SCHEMA).before(walk.cti)
+    assert not difference(early, history_of(stream).before(walk.cti))
+
+
+@given(histories(), st.data())
+def test_events_survive_the_round_trip(events: list[Event], data: st.DataObject) -> None:
+    history = History.from_events(events, SCHEMA)
+    assert_equivalent(history.to_events(), events)
+    assert equivalent(History.from_arrow(history.to_arrow()), history)
+
+
+@given(st.data())
+def test_shrink_only_streams_never_lengthen(data: st.DataObject) -> None:
+    events = data.draw(histories())
+    stream = data.draw(physical_streams(events, shrink_only=True))
+    assert all(e.new_ve < e.ve for e in stream if isinstance(e, Retract))
+    assert_valid(stream)
+    assert_equivalent(stream, events)

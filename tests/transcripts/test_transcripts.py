@@ -1,0 +1,17 @@
+"""Every transcript on every runner that plays it."""
+
+from pathlib import Path
+
+import pytest
+
+from recension.testing.reconstitution import CoreReconstitution, PlainReconstitution
+from recension.testing.runners import Case, Runner, cases
+from recension.testing.transcripts import load_transcripts
+
+RUNNERS: list[Runner] = [PlainReconstitution(), CoreReconstitution("element"), CoreReconstitution("step")]
+CASES = cases(load_transcripts([Path(__file__).parent]), RUNNERS)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_transcript(case: Case) -> None:
+    case.check()
