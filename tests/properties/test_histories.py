@@ -68,7 +68,7 @@ def test_every_prefix_agrees_with_the_plain_walk_under_any_batching(data: st.Dat
 @given(st.data())
 def test_before_cuts_every_lifetime(data: st.DataObject) -> None:
     events = data.draw(histories())
-    t = data.draw(st.one_of(st.integers(-1, 14), st.just(FOREVER)))
+    t = data.draw(st.one_of(st.integers(-1, 10), st.just(FOREVER)))
     cut = [Event(e.payload, e.vs, min(e.ve, t)) for e in events if e.vs < t]
     assert_equivalent(History.from_events(events, SCHEMA).before(t), cut)
 

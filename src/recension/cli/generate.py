@@ -152,7 +152,7 @@ def generate(
         duplicates=duplicates,
         revisions=revisions,
     )
-    if arrival is None and (lag or burst or congestion or restart_after):
+    if arrival is None and (lag or burst or congestion):
         raise SettingsError("files carry no clock: give --arrival FOLDER to have the times of arrival")
     count = replicas or 1
     profiles = [

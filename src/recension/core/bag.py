@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.netting import group_sizes
@@ -61,6 +62,18 @@ class EventBag:
         while len(self._runs) > 1:
             self._runs.append(self._merged(self._runs.pop(), self._runs.pop()))
         return int(self._runs[0].ends.max(initial=BEGINNING)) if self._runs else BEGINNING
+
+    def to_arrow(self) -> pa.Table:
+        """Everything present."""
+        columns = {name: [getattr(run, name) for run in self._runs] for name in ("keys", "counts", "ends")}
+        types = {"keys": np.uint64, "counts": np.int64, "ends": np.int64}
+        return pa.table({n: np.concatenate([np.zeros(0, types[n]), *parts]) for n, parts in columns.items()})
+
+    def load(self, table: pa.Table, frontier: int) -> None:
+        """Become the bag that `to_arrow` gave, with everything before ``frontier`` forgotten."""
+        self._runs, self._frontier = [], frontier
+        if table.num_rows:
+            self.change(*(table[name].to_numpy() for name in ("keys", "counts", "ends")))
 
     def _merged(self, a: _Run, b: _Run) -> _Run:
         return self._live(

@@ -28,7 +28,7 @@ from recension.core.validity import ADJUSTED, LATE, Policy
 OPEN: Final = 4
 CLOSE: Final = 5
 
-NOT_OPEN: Final = "closes an event that is not open"
+NOT_OPEN: Final = "closes an event that is not open, or whose end is final"
 BEFORE_START: Final = "closes an event before its start"
 
 
@@ -52,18 +52,17 @@ class OpenClose:
 
     def translate(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
         """The batch in inserts and retractions; its first row is ``first_row`` of ``file``."""
-        ctis = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
-        frontier = np.maximum.accumulate(np.append(self._frontier, ctis))
+        frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
         rows = np.flatnonzero(batch.kind >= OPEN)
         if len(rows):
             faults = _Faults()
-            walk = self._settled(_walk(batch, rows, frontier, self._open), faults)
+            walk = self._settled(_walk(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file)
             self._open.put(walk.last_of_each())
             batch = _written(batch, rows, walk)
-        if frontier[-1] > self._frontier:
-            self._frontier = int(frontier[-1])
-            self._open.forget_before(self._frontier)
+        if frontier > self._frontier:
+            self._frontier = frontier
+            self._open.forget_before(frontier)
         return batch
 
     def _settled(self, walk: _Walk, faults: _Faults) -> _Walk:
@@ -73,7 +72,9 @@ class OpenClose:
         walk = faults.without(walk, walk.opener() < 0, NOT_OPEN)
         walk = replace(walk, start=walk.start[walk.opener()])
         walk = faults.without(walk, ~walk.is_open & (walk.end < walk.start), BEFORE_START)
-        return walk if self._policy == "raise" else self._late_closes(walk, faults)
+        if self._policy != "raise":
+            walk = self._late_closes(walk, faults)
+        return faults.without(walk, walk.is_final(), NOT_OPEN)
 
     def _late_opens(self, walk: _Walk, faults: _Faults) -> _Walk:
         late = walk.is_open & (walk.start < walk.frontier)
@@ -85,17 +86,17 @@ class OpenClose:
     def _late_closes(self, walk: _Walk, faults: _Faults) -> _Walk:
         late = ~walk.is_open & (walk.end < walk.frontier)
         if self._policy == "drop":
-            walk = faults.without(walk, late, LATE)
-            return faults.without(walk, walk.is_final(), LATE)
+            return faults.without(walk, late, LATE)
         walk = replace(walk, end=np.where(late, walk.frontier, walk.end))
         self.counts[ADJUSTED] += int((late & ~walk.is_final()).sum())
-        return faults.without(walk, walk.is_final(), LATE)
+        return walk
 
     def _report(self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None) -> None:
         if faults.found and self._policy == "raise":
             reason, rows = min(faults.found, key=lambda fault: int(fault[1].min()))
-            element = _as_elements(batch.take(rows[[rows.argmin()]])).to_elements()[0]
-            raise StreamError(f"{reason}: {element}", file=file, row=first_row + int(rows.min()))
+            at = int(rows.min())
+            payload = batch.payload.slice(at, 1).to_pylist() or [{}]
+            raise StreamError(f"{reason}: {payload[0]} at {batch.ve[at]}", file=file, row=first_row + at)
         for reason, rows in faults.found:
             self.counts[reason] += len(rows)
             self.rejected.append((reason, _as_elements(batch.take(rows))))
@@ -116,8 +117,9 @@ class _Walk:
     frontier: Ticks
 
     def take(self, at: Index | Mask) -> _Walk:
-        columns = (self.key, self.row, self.is_open, self.start, self.end, self.frontier)
-        return _Walk(*(column[at] for column in columns))
+        return _Walk(
+            self.key[at], self.row[at], self.is_open[at], self.start[at], self.end[at], self.frontier[at]
+        )
 
     def opener(self) -> Index:
         """The last open of the same payload at or before each row; -1 if there is none."""
@@ -130,7 +132,8 @@ class _Walk:
 
     def is_final(self) -> Mask:
         """Which closes find their event ended before a CTI; once one does, all later ones of it do."""
-        fails = np.cumsum(~self.is_open & (self.end_before() < self.frontier))
+        has_ended = (self.end_before() < self.frontier) | (self.frontier == FOREVER)
+        fails = np.cumsum(~self.is_open & has_ended)
         final: Mask = ~self.is_open & (fails > fails[self.opener()])
         return final
 
@@ -152,11 +155,13 @@ class _Faults:
         return walk.take(~bad)
 
 
-def _walk(batch: EventBatch, rows: Index, frontier: Ticks, known: _OpenEvents) -> _Walk:
+def _walk(batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents) -> _Walk:
     kind = batch.kind[rows]
     end = np.where(kind == OPEN, FOREVER, batch.ve[rows])
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
-    fresh = _Walk(keys, rows, kind == OPEN, batch.vs[rows], end, frontier[rows])
+    ctis = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
+    before = np.maximum.accumulate(np.append(frontier, ctis))
+    fresh = _Walk(keys, rows, kind == OPEN, batch.vs[rows], end, before[rows])
     walk = _concatenated([known.of(np.unique(keys)), fresh])
     return walk.take(np.argsort(walk.key, kind="stable"))
 
@@ -168,31 +173,36 @@ def _written(batch: EventBatch, rows: Index, walk: _Walk) -> EventBatch:
     is_insert = walk.is_open | (before == walk.start)
     shown = walk.row >= 0
     at = walk.row[shown]
-    columns = [batch.kind.copy(), batch.vs.copy(), batch.ve.copy(), batch.new_ve.copy()]
-    values = [
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
-        walk.start,
-        np.where(is_insert, walk.end, before),
-        np.where(is_insert, FOREVER, walk.end),
-    ]
-    for column, value in zip(columns, values, strict=True):
-        column[at] = value[shown]
+    kind = batch.kind.copy()
+    kind[at] = np.where(is_insert, INSERT, RETRACT)[shown]
+    times = np.stack([batch.vs, batch.ve, batch.new_ve])
+    times[0, at] = walk.start[shown]
+    times[1, at] = np.where(is_insert, walk.end, before)[shown]
+    times[2, at] = np.where(is_insert, FOREVER, walk.end)[shown]
     kept = np.ones(len(batch), np.bool_)
     kept[rows] = False
     kept[at] = True
-    return EventBatch(*columns, batch.count, batch.payload).filter(kept)
+    return EventBatch(kind, times[0], times[1], times[2], batch.count, batch.payload).filter(kept)
 
 
 def _as_elements(rows: EventBatch) -> EventBatch:
     """Open and close rows as the elements they come nearest to."""
     kind = np.where(rows.kind == OPEN, INSERT, RETRACT).astype(np.uint8)
     forever = np.full(len(rows), FOREVER)
-    return EventBatch(kind, rows.vs, forever, np.where(kind == RETRACT, rows.ve, FOREVER), rows.count, rows.payload)
+    return EventBatch(
+        kind, rows.vs, forever, np.where(kind == RETRACT, rows.ve, FOREVER), rows.count, rows.payload
+    )
 
 
 def _concatenated(walks: list[_Walk]) -> _Walk:
-    names = ("key", "row", "is_open", "start", "end", "frontier")
-    return _Walk(*(np.concatenate([getattr(walk, name) for walk in walks]) for name in names))
+    return _Walk(
+        np.concatenate([walk.key for walk in walks]),
+        np.concatenate([walk.row for walk in walks]),
+        np.concatenate([walk.is_open for walk in walks]),
+        np.concatenate([walk.start for walk in walks]),
+        np.concatenate([walk.end for walk in walks]),
+        np.concatenate([walk.frontier for walk in walks]),
+    )
 
 
 class _OpenEvents:
@@ -206,9 +216,9 @@ class _OpenEvents:
         return sum(len(run.key) for run in self._runs)
 
     def of(self, keys: Hashes) -> _Walk:
-        """The events of the given (sorted) payloads, as far as they are known."""
+        """The events of the given (sorted) payloads that can still be closed."""
         found = [run.take(_positions(run.key, keys)) for run in self._runs]
-        return _newest(_concatenated([_nothing(), *found]))
+        return self._live(_newest(_concatenated([_nothing(), *found])))
 
     def put(self, events: _Walk) -> None:
         """Remember the events of these (sorted) payloads instead of earlier ones."""
@@ -217,23 +227,26 @@ class _OpenEvents:
         self._runs.append(replace(events, row=nowhere, is_open=np.ones(size, np.bool_), frontier=none))
         while len(self._runs) > 1 and 2 * len(self._runs[-1].key) >= len(self._runs[-2].key):
             last, before = self._runs.pop(), self._runs.pop()
-            self._runs.append(self._live(_newest(_concatenated([before, last]))))
+            self._runs.append(_newest(_concatenated([before, last])))
+        # Only the oldest run may drop what is final: elsewhere that would uncover what it replaced.
+        self._runs[0] = self._live(self._runs[0])
 
     def forget_before(self, t: int) -> None:
         """Nothing that ended before ``t`` can be closed again; the space is freed by later merges."""
         self._frontier = t
-        if self._runs and bool((self._runs[0].end < t).mean() > 0.5) or t == FOREVER:
-            self._runs = [run for run in map(self._live, self._runs) if len(run.key)]
+        if t == FOREVER:
+            self._runs = []
 
     def _live(self, run: _Walk) -> _Walk:
-        keep = (run.end >= self._frontier) & (self._frontier < FOREVER)
+        keep = run.end >= self._frontier
         return run if bool(keep.all()) else run.take(keep)
 
 
 def _positions(haystack: Hashes, needles: Hashes) -> Index:
-    at = np.searchsorted(haystack, needles)
+    at = np.searchsorted(haystack, needles).astype(np.int64)
     at = at[at < len(haystack)]
-    return at[haystack[at] == needles[: len(at)]]
+    found: Index = at[haystack[at] == needles[: len(at)]]
+    return found
 
 
 def _newest(events: _Walk) -> _Walk:

@@ -65,8 +65,8 @@ def _values(column: pa.Array) -> Hashes:
     if pa.types.is_null(kind):
         return np.full(len(column), _NULL)
     if pa.types.is_dictionary(kind):
-        codes: Index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return _column(column.dictionary)[codes]
+        codes: Index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.append(_column(column.dictionary), _NULL)[codes]
     if pa.types.is_boolean(kind):
         return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_floating(kind):

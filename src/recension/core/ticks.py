@@ -1,7 +1,8 @@
 """Time as int64 ticks: its two ends, durations in words, and timestamps without loss.
 
-One tick is one microsecond wherever a duration or a timestamp is converted. ``FOREVER`` absorbs
-addition (ruling A7); everything else that leaves int64 is an error, never a wrap-around.
+One tick is one microsecond wherever a duration or a timestamp is converted; what does not fit into int64
+ticks, or is no whole number of them, is an error. Engines calculate with saturation instead (ruling A7):
+both ends of time absorb what is added to them, and what leaves int64 arrives at an end of time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from recension.core.errors import TimeError
 Ticks: TypeAlias = npt.NDArray[np.int64]
 DurationLike: TypeAlias = int | str | dt.timedelta
 TimeLike: TypeAlias = int | str | dt.datetime | dt.date
+
+T = TypeVar("T", dt.datetime, dt.timedelta)
 
 FOREVER: Final = 2**63 - 1
 BEGINNING: Final = -(2**63)
@@ -38,6 +41,7 @@ _UNITS: Final = {
     "w": 604_800_000_000,
 }
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
 def duration(value: DurationLike) -> int:
@@ -49,7 +53,7 @@ def duration(value: DurationLike) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str | dt.timedelta):
         raise TimeError(f"{value!r} is not a duration; write ticks, '10s', '1.5h' or a timedelta")
     if isinstance(value, dt.timedelta):
-        return _in_range(value // _MICROSECOND, value)
+        return _in_range(_whole(value, "nanoseconds") // _MICROSECOND, value)
     if isinstance(value, int):
         return _in_range(value, value)
     return _in_range(_parse_duration(value), value)
@@ -79,17 +83,30 @@ def instant(value: TimeLike) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | str | dt.date):
         raise TimeError(f"{value!r} is not a time; write ticks, a datetime or an ISO 8601 text")
-    if isinstance(value, str):
-        try:
-            value = dt.datetime.fromisoformat(value)
-        except ValueError:
-            raise TimeError(f"{value!r} is not an ISO 8601 timestamp") from None
     if isinstance(value, int):
         return _in_range(value, value)
+    if isinstance(value, str):
+        value = _parse_instant(value)
     if not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
     aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-    return (aware - _EPOCH) // _MICROSECOND
+    return _in_range((_whole(aware, "nanosecond") - _EPOCH) // _MICROSECOND, value)
+
+
+def _parse_instant(text: str) -> dt.datetime:
+    if _FINER_THAN_A_TICK.search(text):  # Python would cut the digits off
+        raise TimeError(f"{text!r} is not a whole number of microseconds")
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise TimeError(f"{text!r} is not an ISO 8601 timestamp") from None
+
+
+def _whole(value: T, finer: str) -> T:
+    """Refuse the fractions of a microsecond that pandas' own datetimes and timedeltas can hold."""
+    if getattr(value, finer, 0):
+        raise TimeError(f"{value!r} is not a whole number of microseconds")
+    return value
 
 
 def timestamp(ticks: int) -> dt.datetime | None:
@@ -108,25 +125,28 @@ def _in_range(ticks: int, shown: object) -> int:
     return ticks
 
 
-def add(times: Ticks, delta: int) -> Ticks:
-    """``times + delta``: both ends of time absorb it, anything else that overflows is an error."""
-    fixed = (times == FOREVER) | (times == BEGINNING)
+def add(times: Ticks, delta: int | Ticks) -> Ticks:
+    """``times + delta``, saturated: both ends of time stay, and a delta of ``FOREVER`` is endless."""
+    by = np.asarray(delta, np.int64)
     with np.errstate(over="ignore"):
-        moved = times + np.int64(delta)
-    wrapped = (moved < times) if delta > 0 else (moved > times)
-    if delta and bool(np.any(wrapped & ~fixed)):
-        worst = int(times[np.flatnonzero(wrapped & ~fixed)[0]])
-        raise TimeError(f"time {worst} moved by {delta} ticks leaves the 64-bit range")
-    return np.where(fixed, times, moved)
+        moved = times + by
+    moved = np.where((by > 0) & (moved < times), np.int64(FOREVER), moved)
+    moved = np.where((by < 0) & (moved > times), np.int64(BEGINNING), moved)
+    return np.where(by == FOREVER, np.int64(FOREVER), np.where(_is_end(times), times, moved))
 
 
 def floor(times: Ticks, step: int, offset: int = 0) -> Ticks:
-    """The greatest grid point ``offset + k*step`` at or before each time; the ends of time stay."""
-    fixed = (times == FOREVER) | (times == BEGINNING)
-    down = times - np.mod(np.where(fixed, 0, times) - offset, step)
-    if bool(np.any((down > times) & ~fixed)):
-        raise TimeError(f"a time floored to a step of {step} ticks leaves the 64-bit range")
-    return np.where(fixed, times, down)
+    """The greatest grid point ``offset + k*step`` at or before each time, saturated; ends of time stay."""
+    past = np.mod(np.mod(times, step) - offset % step, step)
+    with np.errstate(over="ignore"):
+        down = times - past
+    down = np.where(down > times, np.int64(BEGINNING), down)
+    return np.where(_is_end(times), times, down)
+
+
+def _is_end(times: Ticks) -> npt.NDArray[np.bool_]:
+    ends: npt.NDArray[np.bool_] = (times == FOREVER) | (times == BEGINNING)
+    return ends
 
 
 def from_arrow(column: pa.Array, name: str) -> pa.Array:
@@ -135,7 +155,7 @@ def from_arrow(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_integer(kind):
         return _cast(column, pa.int64(), name)
     if pa.types.is_date(kind):
-        kind = pa.timestamp("us" if pa.types.is_date64(kind) else "s")
+        kind = pa.timestamp("ms" if pa.types.is_date64(kind) else "s")
         column = column.cast(kind)
     if pa.types.is_timestamp(kind):
         # A safe cast refuses what would overflow, and fractions of a microsecond.

@@ -11,9 +11,11 @@ Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Mask
@@ -61,6 +63,17 @@ class Checker:
         self.counts[STALE_CTI] += int((~advancing).sum())
         self._advance(batch, before, faults.ok())
         return batch.filter(faults.ok() & advancing)
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """What the checks remember; counts and rejected elements are not part of it."""
+        live = {} if self._live is None else {"live": self._live.to_arrow()}
+        return {"frontier": pa.table({"frontier": [self._frontier]}), **live}
+
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Remember what the snapshot remembers."""
+        self._frontier = chunks["frontier"]["frontier"][0].as_py()
+        if self._live is not None:
+            self._live.load(chunks["live"], self._frontier)
 
     @property
     def policy(self) -> Policy:

@@ -29,7 +29,9 @@ def evaluate(
 ) -> list[pa.Array]:
     """One array per expression, as long as the payload and of the given types."""
     rows = payload.num_rows if size is None else size
-    arrays: list[pa.Array | None] = [_at_once(e, t, payload, rows) for e, t in zip(computed, types, strict=True)]
+    arrays: list[pa.Array | None] = [
+        _at_once(e, t, payload, rows) for e, t in zip(computed, types, strict=True)
+    ]
     rest = [i for i, array in enumerate(arrays) if array is None]
     if rest:
         frame = nw.from_native(pa.Table.from_batches([payload]), eager_only=True)
@@ -43,10 +45,8 @@ def _at_once(computed: Expression, kind: pa.DataType, payload: pa.RecordBatch, r
     """A column as it stands, or a value repeated: what needs no computing."""
     if computed.column is not None:
         return _typed(payload.column(computed.column), kind)
-    if not computed.references:
-        one = pa.table({"": [0]})
-        value = nw.from_native(one, eager_only=True).select(computed.native.alias("_")).to_native()
-        return pa.repeat(_typed(value.column(0).combine_chunks(), kind)[0], rows)
+    if computed.constant is not None:
+        return _typed(pa.repeat(computed.constant, rows), kind)
     return None
 
 

@@ -20,7 +20,7 @@ from recension.core.errors import SchemaError
 from recension.plan import expression_tree as tree
 from recension.plan.rendering import render
 
-IntoExpression: TypeAlias = nw.Expr | str | int | float | bool | None | Any
+IntoExpression: TypeAlias = nw.Expr | str | Any
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ class Expression:
         return tree.plain_column(self.native)
 
     @cached_property
+    def constant(self) -> pa.Scalar | None:
+        """The value it has on every row, if it reads no column."""
+        if self.references:
+            return None
+        frame = nw.from_native(pa.table({"_": [0]}), eager_only=True)
+        return frame.select(self.native.alias("_")).to_native().column(0)[0]
+
+    @cached_property
     def is_total(self) -> bool:
         """Can it be computed for any row at all? (A division or a cast may fail on some.)"""
         return tree.cannot_fail(self.native)
@@ -57,7 +65,9 @@ def expression(value: IntoExpression) -> Expression:
     """
     if isinstance(value, Expression):
         return value
-    native = value if isinstance(value, nw.Expr) else nw.col(value) if isinstance(value, str) else nw.lit(value)
+    native = (
+        value if isinstance(value, nw.Expr) else nw.col(value) if isinstance(value, str) else nw.lit(value)
+    )
     if reason := tree.why_not_row_by_row(native):
         raise SchemaError(f"{render(native)}: {reason}")
     return Expression(tree.structure(native), native)
@@ -79,7 +89,9 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
     except (pa.ArrowException, NarwhalsError, TypeError, ValueError, NotImplementedError) as why:
         types = ", ".join(f"{name} is {schema.field(name).type}" for name in sorted(computed.references))
         detail = str(why).splitlines()[0]
-        raise SchemaError(f"{verb}: cannot compute {computed} where {types or 'there are no columns'} ({detail})") from None
+        raise SchemaError(
+            f"{verb}: cannot compute {computed} where {types or 'there are no columns'} ({detail})"
+        ) from None
 
 
 def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:

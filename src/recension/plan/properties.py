@@ -6,7 +6,7 @@ is in doubt it says nothing. DESIGN §8; LMerge technical report, §III-C and §
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from recension.core.errors import RecensionError
@@ -70,10 +70,6 @@ class Properties:
         """Is there a bound on how far CTIs lag?"""
         return self.cti_frequency is not None
 
-    def with_(self, **changes: Any) -> Properties:
-        """These properties with some replaced; consequences of what is dropped must be dropped too."""
-        return replace(self, **changes)
-
 
 NOTHING_KNOWN = Properties()
 
@@ -105,7 +101,7 @@ def in_words(properties: Properties) -> str:
 def meet(*streams: Properties) -> Properties:
     """What all of these streams have in common, such as the inputs of one merge."""
     first, *others = streams
-    shared = {}
+    shared: dict[str, Any] = {}
     for field in fields(Properties):
         value = getattr(first, field.name)
         is_shared = all(getattr(other, field.name) == value for other in others)

@@ -67,7 +67,7 @@ def is_close(actual: Any, expected: Any, tolerance: float) -> bool:
     if isinstance(actual, float) and isinstance(expected, float):
         both_nan = math.isnan(actual) and math.isnan(expected)
         return both_nan or math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance / 1000)
-    return bool(actual == expected)
+    return type(actual) is type(expected) and bool(actual == expected)
 
 
 def _pair(

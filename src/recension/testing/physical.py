@@ -25,7 +25,7 @@ from recension.testing.walk import payload_key
 
 T = TypeVar("T")
 
-HORIZON = 12
+HORIZON = 8
 _GHOSTS = [0] + [1] * 9 + [2] * 6
 
 

@@ -103,7 +103,9 @@ def _check_times(schema: pa.Schema, times: TimeColumns, is_table: bool, file: st
         if named is not None and named not in schema.names:
             raise FormatError(f"no column {named}, which was named as the {role}", file=file)
         if named not in (None, ours) and ours in schema.names:
-            raise FormatError(f"column {named} was named as the {role}, but there is a column {ours}", file=file)
+            raise FormatError(
+                f"column {named} was named as the {role}, but there is a column {ours}", file=file
+            )
     if times.vs == times.ve:
         raise FormatError(f"column {times.vs} cannot be both start and end", file=file)
     if is_table and times.vs not in schema.names:
@@ -128,9 +130,7 @@ def _check_control(schema: pa.Schema, is_table: bool, file: str) -> None:
 
 def is_text(kind: pa.DataType) -> bool:
     """A string, however it is laid out."""
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _time_type(schema: pa.Schema, times: TimeColumns, file: str) -> pa.DataType:

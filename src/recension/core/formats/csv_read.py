@@ -46,7 +46,9 @@ class CsvRows:
         self._path, self._file, self._times = path, str(path), times
         for field in declared or ():
             if not is_scalar(field.type):
-                raise FormatError(f"column {field.name}: {field.type} cannot be read from CSV", file=self._file)
+                raise FormatError(
+                    f"column {field.name}: {field.type} cannot be read from CSV", file=self._file
+                )
         with reading(self._file):
             self._names = _header(path)
         self.schema = self._look(declared)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.formats.columns import TIMES, is_text
+from recension.core.formats.place import converted
 from recension.core.formats.text import is_scalar, ticks_to_text, to_text
 
 # The empty text is quoted, so that nothing at all can stand for null.
@@ -22,7 +23,7 @@ class CsvSink:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = path.open("wb")
-        self._names = schema.names
+        self._path, self._names, self._row = path, schema.names, 1
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(schema.names)
         self._file.write(header.getvalue().encode())
@@ -32,9 +33,16 @@ class CsvSink:
         if not len(batch):
             return
         cells = [
-            ticks_to_text(column) if name in TIMES else _cells(column)
+            converted(
+                column,
+                ticks_to_text if name in TIMES else _cells,
+                name=name,
+                file=str(self._path),
+                first_row=self._row,
+            )
             for name, column in zip(self._names, batch.columns, strict=True)
         ]
+        self._row += len(batch)
         lines = pc.binary_join_element_wise(*cells, ",", null_handling="replace", null_replacement="")
         self._file.write("\n".join(lines.to_pylist()).encode() + b"\n")
 
@@ -43,7 +51,7 @@ class CsvSink:
         self._file.close()
 
 
-def refuse_unwritable(schema: pa.Schema) -> str | None:
+def why_unwritable(schema: pa.Schema) -> str | None:
     """The reason why a payload cannot be written as CSV, if there is one."""
     for field in schema:
         if not is_scalar(field.type):

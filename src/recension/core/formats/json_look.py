@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError
 from recension.core.formats import json_parse
-from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns
+from recension.core.formats.columns import BATCH, COUNT, KIND, NEW_VE, SEQ, TimeColumns
 from recension.core.formats.json_parse import Block
 from recension.core.formats.json_types import inferred
 from recension.core.formats.text import time_type_of, wider_time
@@ -29,10 +29,18 @@ def look(blocks: Iterable[Block], times: TimeColumns, declared: pa.Schema | None
         if not found:
             raise FormatError("an object that names nothing", file=block.file, row=block.first_row)
         if declared is not None:
-            control = {n: k for n, k in found.items() if n.startswith("_") or n in times.all}
-            found = {**control, **{f.name: f.type for f in declared}}
+            found = {**_control(found, times), **{f.name: f.type for f in declared}}
             break
     return pa.schema([pa.field(name, kind) for name, kind in found.items()])
+
+
+def _control(found: dict[str, pa.DataType], times: TimeColumns) -> dict[str, pa.DataType]:
+    """The control columns of a file of which one block was seen: some may only show up later."""
+    control = {n: k for n, k in found.items() if n.startswith("_") or n in times.all}
+    later = [times.ve, NEW_VE] if KIND in found else [times.ve] if times.start is None else []
+    tick = control.get(times.vs, pa.null())
+    unseen = [n for n in later if pa.types.is_null(control.get(n, pa.null()))]
+    return control | dict.fromkeys(unseen, tick) | ({COUNT: pa.int64()} if KIND in found else {})
 
 
 def _fields(block: Block, times: TimeColumns) -> list[pa.Field]:

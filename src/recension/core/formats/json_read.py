@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError
 from recension.core.formats import json_parse
-from recension.core.formats.columns import TimeColumns
+from recension.core.formats.columns import KIND, TimeColumns
 from recension.core.formats.json_look import look
 from recension.core.formats.json_parse import Block
 from recension.core.formats.json_types import can_travel, carrier, from_carrier
@@ -61,10 +61,14 @@ class JsonRows:
     def _parse(self, block: Block, wanted: pa.Schema) -> pa.RecordBatch:
         explicit = pa.schema([pa.field(f.name, self._carrier(f)) for f in wanted])
         batch = json_parse.parse_fast(block, explicit, self._times)
+        names = batch.schema.names if batch is not None else []
         if batch is None:
             rows = json_parse.parse_rows(block)
+            names = [name for row in rows for name in row]
             columns = [self._slow_column(rows, field, block) for field in explicit]
             batch = pa.record_batch(columns, names=explicit.names)
+        if KIND in names and KIND not in wanted.names:
+            raise FormatError(f"{KIND} is missing here, but not further on", file=self._file, row=1)
         columns = [self._typed(batch.column(f.name), f, block) for f in wanted]
         return pa.record_batch(columns, names=wanted.names)
 

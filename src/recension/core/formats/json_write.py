@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from recension.core.formats.columns import TIMES, is_text
 from recension.core.formats.json_types import can_travel
 from recension.core.formats.nested import fields_of, is_list, items_of, regrouped
-from recension.core.formats.text import ticks_to_text, to_text
+from recension.core.formats.place import converted
+from recension.core.formats.text import is_integer_text, ticks_to_text, to_text
 
 _NULL: Final = "null"
 _TO_ESCAPE: Final = r'[\x00-\x1f"\\]'
@@ -25,30 +26,33 @@ class JsonSink:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = path.open("wb")
-        self._names = schema.names
-        self._is_empty = True
+        self._path, self._names, self._row = path, schema.names, 1
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         if not len(batch):
             return
         columns = [
-            _quoted(ticks_to_text(column)).fill_null(_NULL)
-            if name in TIMES and pa.types.is_timestamp(column.type)
-            else encoded(column)
+            converted(
+                column,
+                _ticks if name in TIMES else encoded,
+                name=name,
+                file=str(self._path),
+                first_row=self._row,
+            )
             for name, column in zip(self._names, batch.columns, strict=True)
         ]
         self._file.write("\n".join(_objects(self._names, columns).to_pylist()).encode() + b"\n")
-        self._is_empty = False
+        self._row += len(batch)
 
     def close(self) -> None:
         """Finish the file."""
-        if self._is_empty:
+        if self._row == 1:
             self._file.write(b"\n")
         self._file.close()
 
 
-def refuse_unwritable(schema: pa.Schema) -> str | None:
+def why_unwritable(schema: pa.Schema) -> str | None:
     """The reason why a payload cannot be written as JSON, if there is one."""
     for field in schema:
         if not can_travel(field.type):
@@ -59,6 +63,12 @@ def refuse_unwritable(schema: pa.Schema) -> str | None:
 def encoded(column: pa.Array) -> pa.Array:
     """Each value as JSON text; null is the text ``null``."""
     return _values(column).cast(pa.string()).fill_null(_NULL)
+
+
+def _ticks(column: pa.Array) -> pa.Array:
+    """Times as numbers, or as quoted timestamps; a timestamp too far off for that as a number."""
+    text = ticks_to_text(column)
+    return pc.if_else(is_integer_text(text), text, _wrapped('"', text, '"')).fill_null(_NULL)
 
 
 def _values(column: pa.Array) -> pa.Array:

@@ -27,6 +27,6 @@ def items_of(lists: pa.Array) -> pa.Array:
 
 
 def fields_of(structs: pa.Array, kind: pa.DataType) -> list[pa.Array]:
-    """The fields that ``kind`` names, in its order; a null struct has null fields, an absent field is null."""
+    """The fields that ``kind`` names, in its order; those of a null struct, and absent ones, are null."""
     parts = dict(zip((f.name for f in structs.type), structs.flatten(), strict=True))
     return [parts.get(field.name, pa.nulls(len(structs))) for field in kind]

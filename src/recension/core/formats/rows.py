@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -14,8 +15,6 @@ from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.place import Convert, converted
 from recension.core.formats.text import ticks_from_text
 from recension.core.ticks import FOREVER, Ticks, from_arrow
-
-from collections.abc import Iterator
 
 UNKNOWN: Final = 255
 # `open` and `close` follow the kinds of a batch; see openclose.py.

@@ -31,8 +31,7 @@ def is_scalar(kind: pa.DataType) -> bool:
         or pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
         or pa.types.is_decimal(kind)
-        or pa.types.is_temporal(kind)
-        and not pa.types.is_interval(kind)
+        or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
     )
 
 

@@ -7,50 +7,89 @@ retraction; moving it later needs a variant that may lengthen, otherwise it is t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER
 from recension.operators.snapshot.views import Variant, may_lengthen, shown
-from recension.operators.snapshot.working_set import Side, WorkingSet
+from recension.operators.snapshot.working_set import WorkingSet
+from recension.operators.state.ranges import expand
 
-Payload = Callable[[Side, Index], pa.RecordBatch]
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The rows of some snapshots, in order; ``counts`` tells how many each has, one if it is not given."""
+
+    rows: pa.RecordBatch
+    counts: Index | None = None
 
 
-def emit(work: WorkingSet, variant: Variant, watermarks: tuple[int, int], payload: Payload) -> EventBatch:
-    """Retractions and inserts that take the old view to the new one."""
+Compute: TypeAlias = Callable[[Index], Results]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """The k-th row of a snapshot before and its k-th row after, side by side."""
+
+    at: Index
+    was: Mask
+    now: Mask
+    old_row: Index
+    new_row: Index
+
+
+def emit(
+    work: WorkingSet, variant: Variant, watermarks: tuple[int, int], before: Compute, after: Compute
+) -> EventBatch:
+    """Retractions and inserts that take the old view to the new one.
+
+    ``before`` and ``after`` give the results of the snapshots at some positions, in that order of calls.
+    """
     was, old_end = shown(variant, watermarks[0], work.time, work.old)
     now, new_end = shown(variant, watermarks[1], work.time, work.new)
-    same_end = was & now & (old_end == new_end)
-    unclear = (was | now) & ~(same_end & ~work.is_changed) & ~work.is_context
-    before, after = np.flatnonzero(unclear & was), np.flatnonzero(unclear & now)
-    old_rows, new_rows = payload(work.old, before), payload(work.new, after)
-    stays = unclear & was & now
-    stays[stays] = _equal(old_rows, stays[before], new_rows, stays[after])
+    same = was & now & (old_end == new_end) & ~work.is_changed
+    unclear = np.flatnonzero((was | now) & ~same & ~work.is_context)
+    old = before(unclear[was[unclear]])
+    new = after(unclear[now[unclear]])
+    slots = _slots(unclear, was[unclear], now[unclear], old, new)
+    vs, old_end, new_end = work.time[slots.at], old_end[slots.at], new_end[slots.at]
+    stays = slots.was & slots.now
+    stays[stays] = _equal(old.rows, slots.old_row[stays], new.rows, slots.new_row[stays])
+    same_end = stays & (old_end == new_end)
     moves = stays & ~same_end & (may_lengthen(variant) | (new_end < old_end))
-    retracts = unclear & was & ~(stays & same_end)
-    inserts = unclear & now & ~(stays & (same_end | moves))
+    retracts = slots.was & ~same_end
+    inserts = slots.now & ~same_end & ~moves
     at_retract, at_insert = _places(retracts, inserts)
-    source = np.empty(len(at_retract) + len(at_insert), np.int64)
-    source[at_retract] = np.flatnonzero(retracts[before])
-    source[at_insert] = len(before) + np.flatnonzero(inserts[after])
-    vs, ve, new_ve = (np.full(len(source), FOREVER) for _ in range(3))
-    vs[at_retract], vs[at_insert] = work.time[retracts], work.time[inserts]
-    ve[at_retract], ve[at_insert] = old_end[retracts], new_end[inserts]
-    new_ve[at_retract] = np.where(moves, new_end, work.time)[retracts]
-    kind = np.full(len(source), INSERT, np.uint8)
+    size = len(at_retract) + len(at_insert)
+    row, start, end, moved = np.empty(size, np.int64), *(np.full(size, FOREVER) for _ in range(3))
+    row[at_retract], row[at_insert] = slots.old_row[retracts], old.rows.num_rows + slots.new_row[inserts]
+    start[at_retract], start[at_insert] = vs[retracts], vs[inserts]
+    end[at_retract], end[at_insert] = old_end[retracts], new_end[inserts]
+    moved[at_retract] = np.where(moves, new_end, vs)[retracts]
+    kind = np.full(size, INSERT, np.uint8)
     kind[at_retract] = RETRACT
-    rows = pa.concat_batches([old_rows, new_rows]).take(pa.array(source))
-    out = EventBatch(kind, vs, ve, new_ve, np.zeros(len(source), np.int64), rows)
+    rows = take_rows(pa.concat_batches([old.rows, new.rows]), row)
+    out = EventBatch(kind, start, end, moved, np.zeros(size, np.int64), rows)
     return _in_order(out) if variant == "ordered" else out
 
 
-def _equal(old: pa.RecordBatch, of_old: Mask, new: pa.RecordBatch, of_new: Mask) -> Mask:
-    """Of the snapshots shown before and after: which have the same value?"""
-    return rows_equal(old.filter(pa.array(of_old)), new.filter(pa.array(of_new)), int(of_old.sum()))
+def _slots(unclear: Index, was: Mask, now: Mask, old: Results, new: Results) -> _Slots:
+    if old.counts is None or new.counts is None:
+        return _Slots(unclear, was, now, np.cumsum(was) - 1, np.cumsum(now) - 1)
+    had, has = np.zeros(len(unclear), np.int64), np.zeros(len(unclear), np.int64)
+    had[was], has[now] = old.counts, new.counts
+    owner, k = expand(np.zeros(len(unclear), np.int64), np.maximum(had, has))
+    first_old, first_new = np.cumsum(had) - had, np.cumsum(has) - has
+    return _Slots(unclear[owner], k < had[owner], k < has[owner], first_old[owner] + k, first_new[owner] + k)
+
+
+def _equal(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
+    return rows_equal(take_rows(old, old_row), take_rows(new, new_row), len(old_row))
 
 
 def _places(retracts: Mask, inserts: Mask) -> tuple[Index, Index]:

@@ -19,16 +19,20 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, empty
+from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output, new_end, old_end
 from recension.operators.snapshot.accumulators import Accumulator
-from recension.operators.snapshot.emission import emit
+from recension.operators.snapshot.emission import Results, emit
+from recension.operators.snapshot.events import CoveringEvents, covering, group_hash
+from recension.operators.snapshot.selections import Selection, TopK
 from recension.operators.snapshot.steps import Contributions, Steps, steps_of
 from recension.operators.snapshot.views import Variant
 from recension.operators.snapshot.working_set import Side, WorkingSet, following, merge, state_columns
 from recension.operators.state.block_table import BlockTable
 from recension.operators.state.keys import KeyIndex
+from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.net_changes import net_changes
 from recension.operators.state.time_queue import TimeQueue
 
 _RETIRE_AT = 1024
@@ -36,10 +40,10 @@ _RETIRE_AT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """One aggregate of the query: its values per event (None: the event itself counts) and how it sums up."""
+    """One aggregate of the query: its values per event (None: the event itself counts) and how they count."""
 
     argument: Callable[[pa.RecordBatch], pa.Array] | None
-    accumulator: Accumulator
+    measure: Accumulator | Selection | TopK
 
 
 class SnapshotAggregate(Operator):
@@ -48,6 +52,7 @@ class SnapshotAggregate(Operator):
     def __init__(
         self,
         schema: pa.Schema,
+        input_schema: pa.Schema,
         aggregations: Sequence[Aggregation],
         variant: Variant,
         keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
@@ -56,8 +61,10 @@ class SnapshotAggregate(Operator):
         super().__init__(schema)
         self._aggregations, self._variant = list(aggregations), variant
         self._key_rows, self._keys = keys, KeyIndex(key_schema) if key_schema is not None else None
-        self._ints = sum(a.accumulator.ints for a in aggregations)
-        self._pairs = sum(a.accumulator.pairs for a in aggregations)
+        sums = [a.measure for a in aggregations if isinstance(a.measure, Accumulator)]
+        self._ints, self._pairs = sum(m.ints for m in sums), sum(m.pairs for m in sums)
+        # Sums need no events; everything else looks at them.
+        self._events = LiveEvents(input_schema) if len(sums) < len(self._aggregations) else None
         self._points = BlockTable(state_columns(self._ints, self._pairs))
         self._upcoming, self._expiring = TimeQueue(), TimeQueue()
         self._watermark = FOREVER if variant == "eager" else BEGINNING
@@ -72,7 +79,7 @@ class SnapshotAggregate(Operator):
         look = self._upcoming.pop_until(watermark)
         amounts = self._contributions(batch)
         steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), amounts, look)
-        return self._step(steps, watermark)
+        return self._step(steps, watermark, partial(self._remember, batch, group))
 
     def on_cti(self, port: int, t: int) -> Output:
         watermark = max(self._watermark, t)
@@ -87,6 +94,9 @@ class SnapshotAggregate(Operator):
             self._forget_all()
             return self.promise(t, shown)
         self._forget_before(t)
+        if self._events is not None:
+            # An end at t itself may still move, and the snapshot it closes merge with the next.
+            self._events.expire(t - 1)
         return self.promise(self._promised(t), shown)
 
     def _groups(self, batch: EventBatch) -> Index:
@@ -104,32 +114,62 @@ class SnapshotAggregate(Operator):
         ints: list[Index] = []
         pairs = []
         for aggregation in self._aggregations:
-            values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-            part = aggregation.accumulator.contributions(values, len(batch))
-            ints += part.ints
-            pairs += part.pairs
+            if isinstance(aggregation.measure, Accumulator):
+                values = None if aggregation.argument is None else aggregation.argument(batch.payload)
+                part = aggregation.measure.contributions(values, len(batch))
+                ints += part.ints
+                pairs += part.pairs
         return Contributions(ints, pairs)
 
-    def _step(self, steps: Steps, watermark: int) -> EventBatch:
+    def _step(self, steps: Steps, watermark: int, remember: Callable[[], None] = lambda: None) -> EventBatch:
         """Lay the steps over the time axis, keep the result, and say what changed in what is shown."""
         extract = self._points.extract(*steps.segments())
         work = merge(extract, steps, self._ints, self._pairs)
-        out = emit(work, self._variant, (self._watermark, watermark), partial(self._payload, work))
+
+        def after(rows: Index) -> Results:
+            remember()
+            return self._results(work, work.new, rows)
+
+        before = partial(self._results, work, work.old)
+        out = emit(work, self._variant, (self._watermark, watermark), before, after)
         self._keep(work, extract.blocks, watermark)
         self._watermark = watermark
         return out
 
-    def _payload(self, work: WorkingSet, side: Side, rows: Index) -> pa.RecordBatch:
+    def _remember(self, batch: EventBatch, group: Index) -> None:
+        if self._events is not None:
+            change = net_changes(batch)
+            self._events.apply(change, group_hash(group[change.row]), batch.payload)
+
+    def _results(self, work: WorkingSet, side: Side, rows: Index) -> Results:
         """Key and result columns of some snapshots."""
-        columns = [] if self._keys is None else list(self._keys.rows(work.group[rows]).columns)
+        group = work.group[rows]
+        events = None if self._events is None else covering(self._events, work, side, rows)
+        if isinstance(top := self._aggregations[0].measure, TopK) and events is not None:
+            return self._top_rows(top, group, events)
+        columns = self._key_columns(group)
         ints = [column[rows] for column in side.ints]
         pairs = [(high[rows], low[rows]) for high, low in side.pairs]
         for aggregation in self._aggregations:
-            accumulator = aggregation.accumulator
-            own = ints[: accumulator.ints], pairs[: accumulator.pairs]
-            columns.append(accumulator.result(side.n[rows], *own))
-            ints, pairs = ints[accumulator.ints :], pairs[accumulator.pairs :]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            measure = aggregation.measure
+            if isinstance(measure, Accumulator):
+                columns.append(measure.result(side.n[rows], ints[: measure.ints], pairs[: measure.pairs]))
+                ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
+            elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
+                columns.append(measure.result(events, aggregation.argument(events.payload)))
+        return Results(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def _top_rows(self, top: TopK, group: Index, events: CoveringEvents) -> Results:
+        argument = self._aggregations[0].argument
+        assert argument is not None
+        chosen, rank, counts = top.choose(events, argument(events.payload))
+        payload = take_rows(events.payload, chosen)
+        keys = self._key_columns(np.repeat(group, counts))
+        rest = [payload.column(name) for name in self.schema.names[len(keys) : -1]]
+        return Results(pa.RecordBatch.from_arrays([*keys, *rest, pa.array(rank)], schema=self.schema), counts)
+
+    def _key_columns(self, group: Index) -> list[pa.Array]:
+        return [] if self._keys is None else list(self._keys.rows(group).columns)
 
     def _keep(self, work: WorkingSet, blocks: Index, watermark: int) -> None:
         keep = work.new.is_point & ~work.is_context
@@ -193,13 +233,16 @@ class SnapshotAggregate(Operator):
         self._points_of = self._hold = np.zeros(0, np.int64)
         if self._keys is not None:
             self._keys.retire(np.zeros(len(self._keys), np.bool_))
+        if self._events is not None:
+            self._events.expire(FOREVER)
 
     def state_rows(self) -> int:
-        return len(self._points)
+        return len(self._points) + (len(self._events) if self._events is not None else 0)
 
     def state_bytes(self) -> int:
         queues = 16 * (len(self._upcoming) + len(self._expiring))
-        return self._points.nbytes() + queues + (self._keys.nbytes() if self._keys else 0)
+        events = 0 if self._events is None else self._events.nbytes()
+        return self._points.nbytes() + queues + events + (0 if self._keys is None else self._keys.nbytes())
 
     def state_chunks(self) -> Chunks:
         chunks = {

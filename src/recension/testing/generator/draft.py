@@ -12,7 +12,7 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.testing.generator.payloads import Payloads
 
 _ROWS = 1 << 15
-_TEXT_BYTES = 1 << 24
+_TEXT_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,28 +51,28 @@ class Payloads:
 
         Sixteen letters are enough: texts that long never share their first sixteen.
         """
-        words = min(2, -(-self._string_size // _WORD))
-        return [self._word(self._codes(number), at).byteswap() for at in range(words)]
+        words = self._words(number, min(2, -(-self._string_size // _WORD)))
+        return list(words.byteswap().T)
 
     def _codes(self, number: Index) -> Words:
         mask = np.uint64(2**self._bits - 1)
         return scramble((number.view(np.uint64) + self._offset) & mask, self._bits)
 
-    def _word(self, codes: Words, at: int) -> Words:
-        """Letters ``8*at`` to ``8*at+7``, four bits each; the first sixteen spell the code itself."""
-        if at == 0:
-            return _spread(codes & _LOW) + _LETTERS
-        if at == 1:
-            return _spread(codes >> np.uint64(32)) + _LETTERS
-        with np.errstate(over="ignore"):
-            return (scramble(codes + np.uint64(at) * _ODD[2], 64) & _NIBBLES) + _LETTERS
+    def _words(self, number: Index, count: int) -> Words:
+        """``count`` words of letters, one a byte: the first two spell the code, the rest follow from it."""
+        codes = self._codes(number)
+        words = np.empty((len(number), count), "<u8")
+        for at in range(min(2, count)):
+            words[:, at] = _spread((codes >> np.uint64(32 * at)) & _LOW)
+        for at in range(2, count):
+            with np.errstate(over="ignore"):
+                words[:, at] = scramble(codes + np.uint64(at) * _ODD[2], 64) & _NIBBLES
+        words += _LETTERS
+        return words
 
     def _texts(self, number: Index, absent: Mask) -> pa.Array:
         size, length = len(number), self._string_size
-        codes = self._codes(number) if length else np.zeros(size, np.uint64)
-        words = np.empty((size, -(-length // _WORD)), "<u8")
-        for at in range(words.shape[1]):
-            words[:, at] = self._word(codes, at)
+        words = self._words(number, -(-length // _WORD))
         letters = np.ascontiguousarray(words.view(np.uint8).reshape(size, -1)[:, :length])
         offsets = np.arange(size + 1, dtype=np.int32) * np.int32(length)
         valid = np.packbits(~absent, bitorder="little")
@@ -86,9 +86,11 @@ def scramble(words: Words, bits: int) -> Words:
     if not bits:
         return words
     mask, half = np.uint64(2**bits - 1), np.uint64((bits + 1) // 2)
+    words = words.copy()
     with np.errstate(over="ignore"):
         for odd in _ODD:
-            words = (words * odd) & mask
+            words *= odd
+            words &= mask
             words ^= words >> half
     return words
 

@@ -1,0 +1,152 @@
+"""Reading streams: files of any format into checked batches of elements, a piece at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch
+from recension.core.errors import StreamError
+from recension.core.formats.agreement import StreamFile, agreed_payload
+from recension.core.formats.arrow_ipc import ArrowRows
+from recension.core.formats.chunks import Chunk, chunks
+from recension.core.formats.columns import TimeColumns, layout_of, refuse_reserved
+from recension.core.formats.csv_read import CsvRows
+from recension.core.formats.decode import Decoder
+from recension.core.formats.json_read import JsonRows
+from recension.core.formats.listing import files_of, format_of
+from recension.core.formats.parquet import ParquetRows
+from recension.core.formats.rows import Rows
+from recension.core.openclose import OpenClose
+from recension.core.validity import Checker, Policy
+
+BATCH_SIZE: Final = 1 << 16
+
+
+def open_stream(
+    path: str | PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    on_violation: Policy = "raise",
+    check_orphans: bool = True,
+    batch_size: int = BATCH_SIZE,
+) -> StreamReader:
+    """Open a stream file, a directory of them, or a plain table.
+
+    ``schema`` is the payload to read: its columns, in its types (all columns, in the types the files
+    have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
+    a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
+    that may not be there; ``check_orphans=False`` leaves retractions of unknown events to those who can
+    cope with them. The files are opened at once and read as the batches are asked for.
+    """
+    times = TimeColumns(start, end)
+    if schema is not None:
+        refuse_reserved(schema, times)
+    files = [_stream_file(file, times, schema) for file in files_of(Path(path))]
+    return StreamReader(
+        files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
+    )
+
+
+def _stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+    rows = _rows(path, times, declared)
+    return StreamFile(str(path), rows, layout_of(rows.schema, times, str(path)))
+
+
+def _rows(path: Path, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+    match format_of(path):
+        case "parquet":
+            return ParquetRows(path)
+        case "json":
+            return JsonRows(path, times, declared)
+        case "csv":
+            return CsvRows(path, times, declared)
+        case _:
+            return ArrowRows(path)
+
+
+class StreamReader:
+    """A stream as batches of elements. It can be read again from the start."""
+
+    def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: Checking, size: int) -> None:
+        self._files, self._checking, self._size = files, checking, size
+        self.schema: pa.Schema = schema
+        self._pass = _Pass(schema, checking)
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """How the files write times: int64 or a microsecond timestamp."""
+        return next((f.layout.time_type for f in self._files if f.rows.schema.names), pa.int64())
+
+    @property
+    def is_table(self) -> bool:
+        """A plain table: rows that are events, and nothing will follow them."""
+        return any(file.layout.is_table for file in self._files)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many elements were left out, moved or ignored in this reading so far, by reason."""
+        one = self._pass
+        return one.decoder.counts + one.openclose.counts + one.checker.counts
+
+    @property
+    def dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out, with the reason."""
+        return [*self._pass.openclose.rejected, *self._pass.checker.rejected]
+
+    @property
+    def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
+        """The rows left out because no element could be made of them, with the reason."""
+        return self._pass.decoder.rejected
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        self._pass = one = _Pass(self.schema, self._checking)
+        for chunk in chunks(self._files, one.decoder, self.schema, self._size):
+            batch = one.checked(chunk)
+            if len(batch):
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """How strictly elements are looked at."""
+
+    policy: Policy
+    orphans: bool
+
+
+class _Pass:
+    """One reading of a stream: everything that must start afresh with it."""
+
+    def __init__(self, schema: pa.Schema, checking: Checking) -> None:
+        self.decoder = Decoder(schema, checking.policy)
+        self.openclose = OpenClose(checking.policy)
+        self.checker = Checker(checking.policy, orphans=checking.orphans)
+
+    def checked(self, chunk: Chunk) -> EventBatch:
+        """The valid elements of a chunk, without opens and closes."""
+        try:
+            return self._check(chunk.batch, chunk)
+        except StreamError as why:
+            if chunk.origin is None or why.row is None:
+                raise
+            file, row = chunk.place(why.row)
+            raise StreamError(why.reason, file=file, row=row) from None
+
+    def _check(self, batch: EventBatch, chunk: Chunk) -> EventBatch:
+        try:
+            batch = self.openclose.translate(batch, first_row=chunk.first_row, file=chunk.file)
+        except StreamError as why:
+            # What comes before the faulty row is looked at first: the first fault is the one to report.
+            if why.row is not None and why.row > chunk.first_row:
+                self._check(batch.slice(0, why.row - chunk.first_row), chunk)
+            raise
+        return self.checker.check(batch, first_row=chunk.first_row, file=chunk.file)

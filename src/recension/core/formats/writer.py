@@ -1,0 +1,118 @@
+"""Writing streams and histories: all or nothing, in the format that the file's name announces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch
+from recension.core.errors import FormatError
+from recension.core.formats import csv_write, json_write
+from recension.core.formats.arrow_ipc import ArrowSink
+from recension.core.formats.encode import history_rows, history_schema, stream_rows, stream_schema
+from recension.core.formats.listing import format_of
+from recension.core.formats.parquet import ParquetSink
+from recension.core.formats.place import reading
+from recension.core.history import History
+
+_HISTORY_BATCH: Final = 1 << 16
+
+
+class Sink(Protocol):
+    """A file of any format being written."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+def write_stream(
+    path: str | PathLike[str],
+    batches: Iterable[EventBatch],
+    schema: pa.Schema,
+    time_type: pa.DataType | None = None,
+) -> int:
+    """Write the elements to a file as they come; the number written.
+
+    ``schema`` is the payload, ``time_type`` int64 or a microsecond timestamp. The file appears under its
+    name when it is complete; until then, and after a failure, what was there before stays.
+    """
+    columns = stream_schema(schema, time_type or pa.int64())
+    return _write(Path(path), (stream_rows(batch, columns) for batch in batches), columns)
+
+
+def write_history(path: str | PathLike[str], history: History, time_type: pa.DataType | None = None) -> int:
+    """Write a history to a file, in the order it has; the number of events."""
+    columns = history_schema(history.schema, time_type or pa.int64())
+    return _write(Path(path), history_rows(history, columns, _HISTORY_BATCH), columns)
+
+
+def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+    _refuse_unwritable(path, schema)
+    with _replacing(path) as partial:
+        with reading(str(path)):
+            sink = _sink(partial, schema)
+        try:
+            written = 0
+            for batch in batches:
+                with _naming(path):
+                    sink.write(batch)
+                written += len(batch)
+            with _naming(path):
+                sink.close()
+        except BaseException:
+            with suppress(OSError, ValueError, pa.ArrowException):
+                sink.close()
+            raise
+    return written
+
+
+def _sink(path: Path, schema: pa.Schema) -> Sink:
+    match format_of(path):
+        case "parquet":
+            return ParquetSink(path, schema)
+        case "json":
+            return json_write.JsonSink(path, schema)
+        case "csv":
+            return csv_write.CsvSink(path, schema)
+        case _:
+            return ArrowSink(path, schema)
+
+
+def _refuse_unwritable(path: Path, schema: pa.Schema) -> None:
+    checks = {"csv": csv_write.why_unwritable, "json": json_write.why_unwritable}
+    check = checks.get(format_of(path))
+    if check is not None and (reason := check(schema)):
+        raise FormatError(reason, file=str(path))
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors name the file that was asked for, not the partial one beside it."""
+    try:
+        with reading(str(path)):
+            yield
+    except FormatError as why:
+        raise FormatError(why.reason, file=str(path), row=why.row) from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A hidden file beside ``path``, which takes its place if all goes well."""
+    target = path.resolve()
+    partial = target.with_name(f".{target.stem}.{os.getpid()}.partial{target.suffix}")
+    try:
+        yield partial
+        with reading(str(path)):
+            partial.replace(target)
+    finally:
+        with suppress(OSError):
+            partial.unlink()

@@ -1,0 +1,72 @@
+"""AlterLifetime: each event gets a lifetime computed from its own; an empty one drops it.
+
+Assumes     a valid physical stream.
+Guarantees  the output history is the altered input history, after every batch; a change that leaves the
+            output as it was is not passed on, and a removal stays a removal (rulings D1–D3).
+State       none.
+Cost        O(n) in the batch.
+Source      Consistency Sensitive Streaming Operators in CEDR, §4.2, as corrected by rulings D1–D7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Mask, take_rows
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators.base import Operator, Output, changes, new_end, old_end
+from recension.operators.lifetimes import Lifetime
+
+
+class AlterLifetime(Operator):
+    """Every element takes an event's end from one time to another; so does what it becomes."""
+
+    def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
+        super().__init__(schema)
+        self._lifetime = lifetime
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if bool((batch.kind == INSERT).all()):
+            start, end = self._altered(batch.vs, batch.ve)
+            return _changed(start, start, end, batch.payload, end > start)
+        was, now = old_end(batch), new_end(batch)
+        # "Not there" has no lifetime to alter: it starts and ends where the event it turns into starts.
+        is_new, is_gone = was == batch.vs, now == batch.vs
+        old_start, old = self._altered(batch.vs, np.where(is_new, now, was))
+        new_start, new = self._altered(batch.vs, np.where(is_gone, was, now))
+        old, new = np.where(is_new, old_start, old), np.where(is_gone, new_start, new)
+        if bool((old_start == new_start).all()):
+            return _changed(new_start, old, new, batch.payload, old != new)
+        return _moved(old_start, old, new_start, new, batch.payload)
+
+    def _altered(self, vs: Ticks, ve: Ticks) -> tuple[Ticks, Ticks]:
+        start = self._lifetime.start(vs, ve)
+        return start, np.maximum(start, self._lifetime.end(vs, ve))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        """Only forward, and the end of time is the end of time (rulings D5, A8)."""
+        promised = t if t == FOREVER else self._lifetime.cti(t)
+        return self.promise(self.out_cti if promised is None else promised)
+
+
+def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:
+    """The changes that matter."""
+    if bool(matters.all()):
+        return changes(start, old, new, payload)
+    rows = np.flatnonzero(matters)
+    return changes(start[rows], old[rows], new[rows], take_rows(payload, rows))
+
+
+def _moved(old_start: Ticks, old: Ticks, new_start: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
+    """Where the start moved too, one event goes and another comes, the earlier of them first."""
+    stays = old_start == new_start
+    row = np.arange(len(old))
+    goes, comes = ~stays & (old > old_start), (new > new_start) & ~stays
+    moves = stays & (old != new)
+    rows = np.concatenate([row[moves], row[goes], row[comes]])
+    start = np.concatenate([new_start[moves], old_start[goes], new_start[comes]])
+    before = np.concatenate([old[moves], old[goes], new_start[comes]])
+    after = np.concatenate([new[moves], old_start[goes], new[comes]])
+    order = np.lexsort((start, rows))
+    return changes(start[order], before[order], after[order], take_rows(payload, rows[order]))

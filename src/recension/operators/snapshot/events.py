@@ -1,0 +1,153 @@
+"""The events behind a stretch of snapshots, for aggregates that must look at the events themselves.
+
+Each event covers a range of neighbouring snapshots, so that "the least value in every snapshot" is a
+question about overlapping ranges, not about every (event, snapshot) pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Index, take_rows
+from recension.core.rowhash import Hashes, combine
+from recension.core.ticks import Ticks
+from recension.operators.snapshot.steps import sort_keys
+from recension.operators.snapshot.working_set import Side, WorkingSet
+from recension.operators.state.live_events import LiveEvents
+
+
+@dataclass(frozen=True)
+class CoveringEvents:
+    """Events with the range ``[first, stop)`` of snapshots each of them is alive in."""
+
+    snapshots: int
+    first: Index
+    stop: Index
+    vs: Ticks
+    ve: Ticks
+    payload: pa.RecordBatch
+
+    def argument(self, compute: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
+        """A column computed from the payloads."""
+        return compute(self.payload)
+
+    @cached_property
+    def order(self) -> Index:
+        """The events by (vs, ve, payload), the order in which ties are settled."""
+        order = np.lexsort((self.ve, self.vs))
+        vs, ve = self.vs[order], self.ve[order]
+        tied = np.append(False, (vs[1:] == vs[:-1]) & (ve[1:] == ve[:-1]))
+        tied |= np.append(tied[1:], False)
+        if bool(tied.any()):
+            rows = order[tied]
+            by_payload = rows[payload_order(take_rows(self.payload, rows), len(rows))]
+            rank = np.empty(len(order), np.int64)
+            rank[by_payload] = np.arange(len(rows))
+            order[tied] = rows[np.lexsort((rank[rows], self.ve[rows], self.vs[rows]))]
+        return order
+
+    @cached_property
+    def incidence(self) -> tuple[Index, Index]:
+        """Every (snapshot, event) pair, by snapshot and then in the order of the events."""
+        return self.incidence_in(self.order)
+
+    def incidence_in(self, order: Index) -> tuple[Index, Index]:
+        """The same with the events of a snapshot in another order; events left out do not occur."""
+        first, length = self.first[order], (self.stop - self.first)[order]
+        event = np.repeat(order, length)
+        within = np.arange(len(event)) - np.repeat(np.cumsum(length) - length, length)
+        snapshot = np.repeat(first, length) + within
+        by_snapshot = np.argsort(snapshot, kind="stable")
+        return snapshot[by_snapshot], event[by_snapshot]
+
+    def least(self, rank: Index, order: Index) -> Index:
+        """For every snapshot the least rank among the events named, or -1."""
+        best = range_minimum(self.snapshots, self.first[order], self.stop[order], rank)
+        return np.where(best == _NONE, -1, best)
+
+
+def covering(live: LiveEvents, work: WorkingSet, side: Side, rows: Index) -> CoveringEvents:
+    """The events alive in the snapshots at these positions."""
+    group, time, end = work.group[rows], work.time[rows], side.following[rows]
+    starts = np.append(True, (group[1:] != group[:-1]) | (time[1:] != end[:-1]))[: len(rows)]
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(rows))[: len(first)] - 1
+    low, high = time[first], end[last]
+    run, at = live.overlapping(group_hash(group[first]), low, high)
+    vs, ve = live.column("vs", at), live.column("ve", at)
+    # Snapshots begin where events do, so an event covers whole snapshots.
+    bounds = sort_keys(
+        [np.cumsum(starts) - 1, run, run], [time, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
+    )
+    begins, stops = (np.searchsorted(bounds[0], bound) for bound in bounds[1:])
+    return CoveringEvents(len(rows), begins, stops, vs, ve, live.payload(at))
+
+
+def group_hash(group: Index) -> Hashes:
+    """Group numbers spread out, as the index of events wants them."""
+    return combine(np.zeros(len(group), np.uint64), group)
+
+
+_NONE = np.iinfo(np.int64).max
+
+
+def range_minimum(size: int, first: Index, stop: Index, value: Index) -> Index:
+    """For every place the least value of the ranges over it, in O((size + ranges) log size).
+
+    A range is the union of two ranges of a power-of-two length; a minimum over such a length is handed
+    down to its two halves.
+    """
+    length = stop - first
+    level = np.frexp(length.astype(np.float64))[1] - 1
+    best = np.full(size, _NONE)
+    for k in range(int(level.max(initial=0)), -1, -1):
+        rows, half = level == k, 1 << k
+        np.minimum.at(best, first[rows], value[rows])
+        np.minimum.at(best, stop[rows] - half, value[rows])
+        if k:
+            down = best.copy()
+            shift = half >> 1
+            down[shift:] = np.minimum(down[shift:], best[:-shift] if shift < size else best[:0])
+            best = down
+    return best
+
+
+def payload_order(payload: pa.RecordBatch, size: int) -> Index:
+    """Row numbers in payload order: column by column, nulls first, NaN after all numbers."""
+    keys = []
+    for column in payload.columns:
+        keys += _sort_keys(column)
+    return np.lexsort(keys[::-1]) if keys else np.arange(size)
+
+
+def _sort_keys(column: pa.Array) -> list[Index]:
+    """Whole numbers that sort like the column's values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_nested(column.type):
+        values = column.to_pylist()
+        ranked = {v: i for i, v in enumerate(sorted({repr(v) for v in values}))}
+        return [np.array([-1 if v is None else ranked[repr(v)] for v in values], np.int64)]
+    return [value_ranks(column)]
+
+
+def value_ranks(column: pa.Array) -> Index:
+    """Dense ranks of values, equal for equal ones: nulls -1, numbers in order, NaN last."""
+    is_nan = pc.is_nan(column).fill_null(False) if pa.types.is_floating(column.type) else None
+    plain = column if is_nan is None else pc.if_else(is_nan, pa.scalar(None, column.type), column)
+    if pa.types.is_boolean(plain.type):
+        plain = plain.cast(pa.int8())
+    distinct = plain.unique().drop_null()
+    ordered = distinct.take(pc.sort_indices(distinct))
+    found: Index = (
+        pc.fill_null(pc.index_in(plain, ordered), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+    if is_nan is not None:
+        found = np.where(is_nan.to_numpy(zero_copy_only=False), len(ordered), found)
+    return found

@@ -1,0 +1,131 @@
+"""Aggregates that must look at the events themselves: extremes, positions, lists, quantiles, functions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Index
+from recension.operators.snapshot.events import CoveringEvents, value_ranks
+
+
+class Selection(ABC):
+    """Chooses or computes from the values of the events alive in each snapshot."""
+
+    @abstractmethod
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        """One answer per snapshot."""
+
+
+class Extreme(Selection):
+    """The least or greatest value; nulls do not count, NaN is greater than every number."""
+
+    def __init__(self, *, greatest: bool) -> None:
+        self._sign = -1 if greatest else 1
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        ranks = value_ranks(values)
+        order = np.flatnonzero(ranks >= 0)
+        # Among equal values any will do: they are told apart only by the event they come from.
+        by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
+        return _chosen(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
+
+
+class Positional(Selection):
+    """The value of the first or last event, null or not."""
+
+    def __init__(self, *, last: bool) -> None:
+        self._last = last
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        order = events.order[::-1] if self._last else events.order
+        return _chosen(values, order, events.least(np.arange(len(order)), order))
+
+
+class Collect(Selection):
+    """All values as a list, in the order of the events."""
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        snapshot, event = events.incidence
+        return pa.ListArray.from_arrays(_offsets(snapshot, events.snapshots), values.take(pa.array(event)))
+
+
+class Quantile(Selection):
+    """The value a part ``q`` of the way through the sorted values, linear between neighbours."""
+
+    def __init__(self, q: float) -> None:
+        self._q = q
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        ranks = value_ranks(values)
+        valid = np.flatnonzero(ranks >= 0)
+        order = valid[np.argsort(ranks[valid], kind="stable")]
+        snapshot, event = events.incidence_in(order)
+        sorted_values = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0).to_numpy(
+            zero_copy_only=False
+        )
+        offsets = _offsets(snapshot, events.snapshots)
+        count = np.diff(offsets)
+        place = self._q * np.maximum(count - 1, 0)
+        low = np.floor(place).astype(np.int64)
+        at = np.minimum(offsets[:-1], max(len(event) - 1, 0))
+        if not len(event):
+            return pa.nulls(events.snapshots, pa.float64())
+        below = sorted_values[event[at + np.where(count > 0, low, 0)]]
+        above = sorted_values[event[at + np.where(count > 0, np.minimum(low + 1, count - 1), 0)]]
+        share = place - low
+        between = np.where(share == 0, below, below + (above - below) * share)
+        return pa.array(between, mask=count == 0)
+
+
+class FunctionOf(Selection):
+    """Any function of the array of values, called once per snapshot."""
+
+    def __init__(self, fn: Callable[[Any], Any], result: pa.DataType) -> None:
+        self._fn, self._type = fn, result
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        snapshot, event = events.incidence
+        taken = values.take(pa.array(event))
+        columns = taken.to_numpy(zero_copy_only=False)
+        offsets = _offsets(snapshot, events.snapshots).tolist()
+        answers = [self._fn(columns[a:b]) for a, b in pairwise(offsets)]
+        return pa.array([_plain(answer) for answer in answers], self._type)
+
+
+class TopK:
+    """The first ``k`` events by a value: nulls last, ties in the order of the events."""
+
+    def __init__(self, k: int, *, descending: bool) -> None:
+        self._k, self._descending = k, descending
+
+    def choose(self, events: CoveringEvents, values: pa.Array) -> tuple[Index, Index, Index]:
+        """Chosen events snapshot by snapshot, their ranks from 1, and how many each snapshot has."""
+        ranks = value_ranks(values)[events.order]
+        keyed = np.where(ranks < 0, np.iinfo(np.int64).max, -ranks if self._descending else ranks)
+        snapshot, event = events.incidence_in(events.order[np.argsort(keyed, kind="stable")])
+        offsets = _offsets(snapshot, events.snapshots)
+        place = np.arange(len(event)) - offsets[:-1][snapshot]
+        chosen = place < self._k
+        return event[chosen], place[chosen] + 1, np.minimum(np.diff(offsets), self._k)
+
+
+def _chosen(values: pa.Array, order: Index, rank: Index) -> pa.Array:
+    """The value of the event at each rank; null where there is no event."""
+    if not len(order):
+        return pa.nulls(len(rank), values.type)
+    return values.take(pa.array(order[np.maximum(rank, 0)], mask=rank < 0))
+
+
+def _offsets(snapshot: Index, size: int) -> Index:
+    return np.append(0, np.cumsum(np.bincount(snapshot, minlength=size))).astype(np.int32)
+
+
+def _plain(answer: Any) -> Any:
+    return answer.item() if hasattr(answer, "item") and getattr(answer, "ndim", 0) == 0 else answer

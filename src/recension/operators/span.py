@@ -1,0 +1,50 @@
+"""Span: each event is kept or dropped, and its payload mapped, by itself; lifetimes stay.
+
+Assumes     a valid physical stream; the same payload always gets the same answer, or a retraction would miss.
+Guarantees  the output history is the input history filtered and mapped, after every batch; elements keep
+            their order, and CTIs pass unchanged.
+State       none.
+Cost        O(n) in the batch.
+Source      Consistency Sensitive Streaming Operators in CEDR, §4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Mask, empty
+from recension.operators.base import Operator, Output
+
+Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
+
+
+class Span(Operator):
+    """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
+
+    def __init__(self, schema: pa.Schema, transform: Transform) -> None:
+        super().__init__(schema)
+        self._transform = transform
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        keep, payload = self._transform(_with_length(batch))
+        if keep is None or bool(keep.all()):
+            return replace(batch, payload=payload)
+        kind, vs, ve, new_ve = batch.kind[keep], batch.vs[keep], batch.ve[keep], batch.new_ve[keep]
+        return EventBatch(kind, vs, ve, new_ve, batch.count[keep], payload)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        return self.promise(t)
+
+
+def _with_length(batch: EventBatch) -> pa.RecordBatch:
+    """The payload; one without columns is told its length, so that literals can be repeated as often."""
+    if batch.payload.num_columns:
+        return batch.payload
+    rows = pa.StructArray.from_buffers(pa.struct([]), len(batch), [None])
+    return pa.RecordBatch.from_struct_array(rows)

@@ -1,0 +1,57 @@
+"""Parallel columns that grow at the end and are rewritten from the end: the memory under an index.
+
+Room doubles when it runs out, so that appending costs O(1) a row over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Column: TypeAlias = npt.NDArray[Any]
+Columns: TypeAlias = dict[str, Column]
+
+_LEAST_ROOM = 256
+
+
+class Arena:
+    """Columns of equal length. A view given out is good until the next append or truncate."""
+
+    def __init__(self, types: Mapping[str, npt.DTypeLike]) -> None:
+        self._types = dict(types)
+        self.clear()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._room[name][: self._size]
+
+    def clear(self) -> None:
+        """Forget all rows and give the memory back."""
+        self._size = 0
+        self._room: Columns = {name: np.empty(0, kind) for name, kind in self._types.items()}
+
+    def append(self, columns: Mapping[str, Column]) -> None:
+        """Add rows at the end."""
+        start, self._size = self._size, self._size + len(next(iter(columns.values())))
+        for name, room in self._room.items():
+            if len(room) < self._size:
+                room = np.empty(max(_LEAST_ROOM, 2 * self._size), room.dtype)
+                room[:start] = self._room[name][:start]
+                self._room[name] = room
+            room[start : self._size] = columns[name]
+
+    def truncate(self, size: int) -> None:
+        """Keep the first ``size`` rows."""
+        self._size = size
+
+    def nbytes(self) -> int:
+        """Memory held, spare room included."""
+        return sum(room.nbytes for room in self._room.values())

@@ -1,0 +1,257 @@
+"""A bag of intervals, each in a group, for asking which of a group overlap a given interval.
+
+Intervals are sorted by (length class, group, start), see `sort_key`. Within a class no interval is longer
+than some ``longest``, so whatever overlaps ``[lo, hi)`` starts in one range per class:
+
+    lo - longest        lo          hi
+         |---------------|===========|        starts of the candidates; those that end by lo are dropped
+
+Kept as consecutive sorted runs in one arena, each several times as long as the next (a log-structured
+merge). Only an end ever changes in place, to the beginning of time: then the interval is dead. Merges and
+compactions leave out what is dead.
+
+Cost        O((q + m) log n) for q questions and m answers, if the lengths of a class are alike (at worst
+            16 candidates an answer); adding and forgetting: O(log n) an interval, over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.state.arena import Arena, Column, Columns
+from recension.operators.state.ranges import expand
+from recension.operators.state.slices import cut, whole
+from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
+
+# A run is merged with the one before it when it has grown to a quarter of its length.
+_RATIO = 4
+# How many rows a call of `expire` may look at for free.
+_GRACE = 1024
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Rows ``start`` to ``stop`` of the arena, sorted by key, with the greatest length in each class.
+
+    No two runs ever have the same serial number.
+    """
+
+    serial: int
+    start: int
+    stop: int
+    levels: Index
+    longest: Hashes
+    tags: Hashes | None = None
+    by_tag: Index | None = None
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class IntervalIndex:
+    """Intervals with a group, a tag to find them by, and further int64 columns.
+
+    Answers name intervals by their position; positions are good until the next `add` or `expire`.
+    """
+
+    def __init__(self, extras: Sequence[str] = ()) -> None:
+        self.extras = tuple(extras)
+        types = {"key": np.uint64, "group": np.uint64, "vs": np.int64, "ve": np.int64, "tag": np.uint64}
+        self._arena = Arena(types | dict.fromkeys(self.extras, np.int64))
+        self._frontier = BEGINNING
+        self._serial = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._arena.clear()
+        self._runs: list[_Run] = []
+        self._key: SortKey | None = None
+        self._credit = 0
+
+    def __len__(self) -> int:
+        """Rows held, dead ones that were not yet swept out included."""
+        return len(self._arena)
+
+    def live(self) -> int:
+        """How many intervals are there; looks at all of them."""
+        return int(np.count_nonzero(self._arena["ve"] > self._frontier))
+
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self._arena.nbytes()
+
+    def column(self, name: str, at: Index) -> Column:
+        """``group``, ``vs``, ``ve``, ``tag`` or an extra column of the intervals at these positions."""
+        return self._arena[name].take(at)
+
+    def overlapping(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
+        """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question."""
+        lo = np.maximum(lo, self._frontier)
+        if not self._runs or not len(lo):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        first, last = self._ranges(group, lo, hi)
+        segments = first.shape[1]
+        owner, at = expand(first.ravel(), last.ravel())
+        question = owner if segments == 1 else owner // segments
+        hit = self._arena["ve"].take(at) > lo.take(question)
+        hit &= self._arena["vs"].take(at) < hi.take(question)
+        hit &= self._arena["group"].take(at) == group.take(question)
+        keep = np.flatnonzero(hit)
+        return question.take(keep), at.take(keep)
+
+    def _ranges(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
+        """The positions of the candidates: a row per question, a column per run and length class."""
+        assert self._key is not None
+        order = np.argsort(group_bits(group) | self._key.code(offset(lo)))  # sorted needles share cache lines
+        needle, low, high = group_bits(group[order]), offset(lo[order]), offset(hi[order]) - np.uint64(1)
+        upper = needle | self._key.code(high)
+        width = sum(len(run.levels) for run in self._runs)
+        first, last = np.empty((len(lo), width), np.int64), np.empty((len(lo), width), np.int64)
+        column = 0
+        for run in self._runs:
+            keys = self._arena["key"][run.start : run.stop]
+            for bits, longest in zip(level_bits(run.levels), run.longest, strict=True):
+                lower = needle | self._key.code(low - np.minimum(low, longest))
+                first[order, column] = np.searchsorted(keys, bits | lower) + run.start
+                last[order, column] = np.searchsorted(keys, bits | upper, "right") + run.start
+                column += 1
+        return first, last
+
+    def find(self, tags: Hashes) -> Index:
+        """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
+        found = np.full(len(tags), -1)
+        wanted = np.unique(tags)
+        at = np.concatenate([np.zeros(0, np.int64), *(self._with_tags(run, wanted) for run in self._runs)])
+        at = at[self._arena["ve"][at] > self._frontier]
+        _, which, tag = surviving(self._arena["tag"][at], tags)
+        found[tag] = at[which]
+        return found
+
+    def _with_tags(self, run: _Run, wanted: Hashes) -> Index:
+        if run.tags is None or run.by_tag is None:
+            tags = self._arena["tag"][run.start : run.stop]
+            run.by_tag = np.argsort(tags)
+            run.tags = tags[run.by_tag]
+        first = np.searchsorted(run.tags, wanted)
+        last = np.searchsorted(run.tags, wanted, "right")
+        return run.by_tag[expand(first, last)[1]] + run.start
+
+    def remove(self, at: Index) -> None:
+        """Take away the intervals at these positions; other positions stay good."""
+        self._arena["ve"][at] = BEGINNING
+
+    def add(self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, **extras: Index) -> None:
+        """Add intervals, none of them empty."""
+        if not len(vs):
+            return
+        self._credit += len(vs)
+        fresh: Columns = {"group": group, "vs": vs, "ve": ve, "tag": tag, **extras}
+        if self._key is None or not self._key.fits(vs):
+            self._rebuild(fresh)
+            return
+        total, keep = len(vs), len(self._runs)
+        while keep and len(self._runs[keep - 1]) <= _RATIO * total:
+            keep -= 1
+            total += len(self._runs[keep])
+        self._append_sorted(fresh | {"key": self._key.of(group, vs, ve)}, keep)
+
+    def _append_sorted(self, fresh: Columns, keep: int) -> None:
+        """One run from ``fresh`` and all runs but the first ``keep``."""
+        start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
+        if start < len(self._arena):
+            live = np.flatnonzero(self._arena["ve"][start:] > self._frontier) + start
+            fresh = {name: np.concatenate([self._arena[name][live], fresh[name]]) for name in fresh}
+        order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
+        self._arena.truncate(start)
+        self._arena.append({name: column[order] for name, column in fresh.items()})
+        del self._runs[keep:]
+        self._runs.append(self._run(start, len(self._arena)))
+
+    def _run(self, start: int, stop: int) -> _Run:
+        """Sorted rows of the arena as a run."""
+        begin, end = offset(self._arena["vs"][start:stop]), offset(self._arena["ve"][start:stop])
+        levels = self._arena["key"][start:stop] >> np.uint64(60)
+        bounds = np.flatnonzero(np.diff(levels, prepend=levels[:1] + np.uint64(1)))
+        longest = np.maximum.reduceat(np.maximum(begin, end) - begin, bounds)
+        self._serial += 1
+        return _Run(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
+
+    def _renew(self) -> None:
+        """Give the runs new serial numbers, because a column of them was rewritten."""
+        for run in self._runs:
+            self._serial += 1
+            run.serial = self._serial
+
+    def _rebuild(self, fresh: Columns | None = None) -> None:
+        """One run from everything that is alive, and ``fresh``."""
+        live = np.flatnonzero(self._arena["ve"] > self._frontier)
+        columns = {name: self._arena[name][live] for name in ("group", "vs", "ve", "tag", *self.extras)}
+        if fresh is not None:
+            columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
+        credit = self._credit
+        self._clear()
+        if len(columns["vs"]):
+            self._key = SortKey.around(columns["vs"])
+            columns["key"] = self._key.of(columns["group"], columns["vs"], columns["ve"])
+            self._append_sorted(columns, 0)
+            self._credit = credit
+
+    def expire(self, t: int) -> None:
+        """Drop all intervals that end at or before ``t``.
+
+        They are out of every answer at once. Their room is given back when looking for them costs no more
+        than what was done since the last look.
+        """
+        self._frontier = max(self._frontier, t)
+        if t == FOREVER:
+            self._clear()
+            return
+        self._credit += _GRACE
+        if 2 * self._credit >= len(self._arena) > 0:
+            self._credit = 0
+            if 2 * self.live() <= len(self._arena):
+                self._rebuild()
+
+    def chunks(self, name: str) -> dict[str, pa.Table]:
+        """The state as tables whose names begin with ``name``.
+
+        A chunk of a run never changes, except that rows of it may be listed as dead: one that was stored
+        under the same name need not be stored again.
+        """
+        dead = np.flatnonzero(self._arena["ve"] == BEGINNING)
+        key = self._key or SortKey()
+        head = {
+            "frontier": [self._frontier],
+            "credit": [self._credit],
+            "serial": [self._serial],
+            "origin": pa.array([key.origin], pa.uint64()),
+            "shift": [key.shift],
+            "runs": pa.array([[run.serial for run in self._runs]], pa.list_(pa.int64())),
+        }
+        tables = {f"{name}/head": pa.table(head), f"{name}/dead": pa.table({"at": dead})}
+        for run in self._runs:
+            columns = {column: self._arena[column][run.start : run.stop].copy() for column in self._arena}
+            tables |= cut(f"{name}/run{run.serial}", pa.table(columns))
+        return tables
+
+    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        """Become the index that gave these chunks under this name."""
+        head = chunks[f"{name}/head"].to_pylist()[0]
+        self._clear()
+        self._frontier = head["frontier"]
+        for serial in head["runs"]:
+            table, start = whole(f"{name}/run{serial}", chunks), len(self._arena)
+            self._arena.append({column: table[column].to_numpy() for column in self._arena})
+            self._serial = serial - 1
+            self._runs.append(self._run(start, len(self._arena)))
+        self._key = SortKey(head["origin"], head["shift"]) if self._runs else None
+        self._credit, self._serial = head["credit"], head["serial"]
+        self.remove(chunks[f"{name}/dead"]["at"].to_numpy())

@@ -1,0 +1,82 @@
+"""What a batch does to each event in the end: one change of end per event, however many it went through.
+
+I(1,5)  R(1,5->3)  R(1,3->8)        is        absent -> 8
+R(1,5->3)  I(1,5)                   is        absent -> 3, since equal events are interchangeable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.ticks import Ticks
+
+
+@dataclass(frozen=True, slots=True)
+class NetChanges:
+    """Event by event: the end moves from ``old`` to ``new``; equal to ``vs`` means "not there".
+
+    ``row`` is an element of the batch that holds the payload, ``hash`` the payload's hash.
+    """
+
+    row: Index
+    vs: Ticks
+    old: Ticks
+    new: Ticks
+    hash: Hashes
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def is_insert_only(self) -> bool:
+        """Is every event new?"""
+        return self.old is self.vs
+
+
+def identity(payload_hash: Hashes, vs: Ticks, ve: Ticks) -> Hashes:
+    """A hash of the whole event."""
+    return combine(combine(payload_hash, vs), ve)
+
+
+def net_changes(batch: EventBatch) -> NetChanges:
+    """The net effect of a batch of inserts and retractions, in order of arrival."""
+    hashes = row_hash(batch.payload, len(batch))
+    if not bool(batch.kind.any()):
+        return NetChanges(np.arange(len(batch)), batch.vs, batch.vs, batch.ve, hashes)
+    retract = batch.kind == RETRACT
+    end = np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
+    gone = np.flatnonzero(retract)
+    come = np.flatnonzero(end != batch.vs)
+    gone, come = _uncancelled(batch, hashes, end, gone, come)
+    return _paired(batch, hashes, end, gone, come)
+
+
+def _uncancelled(
+    batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: Index
+) -> tuple[Index, Index]:
+    """An event that comes and goes, or goes and comes back, within the batch does neither."""
+    added = identity(hashes[come], batch.vs[come], end[come])
+    removed = identity(hashes[gone], batch.vs[gone], batch.ve[gone])
+    stays, _, cancelled = surviving(added, removed)
+    return np.delete(gone, cancelled), come[stays]
+
+
+def _paired(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: Index) -> NetChanges:
+    """What goes and what comes of one (vs, payload) make one change.
+
+    Any pairing is right, because equal events are interchangeable, and keeps to the CTIs: each end that
+    goes or comes is at or after the sync time of the element that named it.
+    """
+    start = combine(hashes, batch.vs)
+    alone, came, went = surviving(start[come], start[gone])
+    row = np.concatenate([come[came], come[alone], np.delete(gone, went)])
+    old = np.concatenate([batch.ve[gone[went]], batch.vs[come[alone]], batch.ve[np.delete(gone, went)]])
+    new = np.concatenate([end[come[came]], end[come[alone]], batch.vs[np.delete(gone, went)]])
+    order = np.argsort(row)
+    row = row[order]
+    return NetChanges(row, batch.vs[row], old[order], new[order], hashes[row])

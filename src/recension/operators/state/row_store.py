@@ -1,0 +1,107 @@
+"""Payload rows known by number: appended in blocks, taken in any order, renumbered when most are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, null_payload, take_rows
+from recension.operators.state.slices import cut, whole
+
+_RATIO = 4
+
+
+class RowStore:
+    """Rows of one schema, numbered from 0 in order of arrival."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._serial = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows; numbers start from 0 again."""
+        self._blocks: list[pa.RecordBatch] = []
+        self._sizes: list[int] = []
+        self._serials: list[int] = []
+
+    def __len__(self) -> int:
+        return sum(self._sizes)
+
+    def nbytes(self) -> int:
+        """Memory taken by the rows."""
+        return sum(int(block.nbytes) for block in self._blocks)
+
+    def append(self, rows: pa.RecordBatch, size: int) -> Index:
+        """The numbers of the added rows; ``size`` is how many, for a schema without columns."""
+        start = len(self)
+        keep, total = len(self._sizes), size
+        while keep and self._sizes[keep - 1] <= _RATIO * total:
+            keep -= 1
+            total += self._sizes[keep]
+        self._push(rows, size)
+        self._unite(keep)
+        return np.arange(start, start + size)
+
+    def _push(self, rows: pa.RecordBatch, size: int) -> None:
+        self._serial += 1
+        self._blocks.append(rows)
+        self._sizes.append(size)
+        self._serials.append(self._serial)
+
+    def _unite(self, keep: int) -> None:
+        """One block from all but the first ``keep``."""
+        if keep < len(self._blocks) - 1:
+            rows, size = pa.concat_batches(self._blocks[keep:]), sum(self._sizes[keep:])
+            del self._blocks[keep:], self._sizes[keep:], self._serials[keep:]
+            self._push(rows, size)
+
+    def take(self, numbers: Index) -> pa.RecordBatch:
+        """The rows with these numbers, in this order."""
+        if not len(numbers) or not self.schema.names:
+            return null_payload(0, self.schema)
+        if _RATIO * len(numbers) >= len(self):
+            self._unite(0)
+        return take_rows(self._blocks[0], numbers) if len(self._blocks) == 1 else self._gather(numbers)
+
+    def _gather(self, numbers: Index) -> pa.RecordBatch:
+        """Block by block, then back into the order asked for. (Arrow would first copy all blocks into one.)"""
+        ends = np.cumsum(self._sizes)
+        places, parts = [], []
+        for block, start, end in zip(self._blocks, ends - self._sizes, ends, strict=True):
+            place = np.flatnonzero((numbers >= start) & (numbers < end))
+            places.append(place)
+            parts.append(take_rows(block, numbers[place] - start))
+        return take_rows(pa.concat_batches(parts), np.argsort(np.concatenate(places)))
+
+    def retain(self, numbers: Index) -> None:
+        """Keep only these rows; they are numbered anew, from 0, in this order."""
+        kept = self.take(numbers)
+        self.clear()
+        if len(numbers):
+            self._push(kept, len(numbers))
+
+    def chunks(self, name: str) -> dict[str, pa.Table]:
+        """The rows as tables whose names begin with ``name``; one stored before need not be stored again."""
+        blocks = pa.list_(pa.int64())
+        head = {
+            "serial": [self._serial],
+            "serials": pa.array([self._serials], blocks),
+            "sizes": pa.array([self._sizes], blocks),
+        }
+        tables = {f"{name}/blocks": pa.table(head)}
+        for serial, block in zip(self._serials, self._blocks, strict=True):
+            tables |= cut(f"{name}/block{serial}", pa.Table.from_batches([block], self.schema))
+        return tables
+
+    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        """Become the store that gave these chunks under this name."""
+        self.clear()
+        head = chunks[f"{name}/blocks"].to_pylist()[0]
+        for serial, size in zip(head["serials"], head["sizes"], strict=True):
+            rows = whole(f"{name}/block{serial}", chunks).combine_chunks().to_batches()
+            self._serial = serial - 1
+            self._push(rows[0] if rows else null_payload(0, self.schema), size)
+        self._serial = head["serial"]

@@ -1,0 +1,92 @@
+"""Snapshot aggregates: one answer for every maximal interval in which no event starts or ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
+from recension.plan.aggregates import Aggregate, TopK
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+from recension.plan.schemas import require_names
+from recension.plan.span import Outputs, in_words, projected_schema
+
+Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotAggregate(Node):
+    """Aggregates per snapshot, for every group by itself: the keys' columns first, then the answers.
+
+    An aggregate that yields rows stands alone; its rows' columns take the place of its name.
+    """
+
+    input: Node
+    keys: Outputs
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    speculate: Speculate = "perfect"
+
+    @property
+    def label(self) -> str:
+        by = f" by {in_words(self.keys)}" if self.keys else ""
+        return f"aggregate {', '.join(self._answers)}{by}, speculate {self.speculate}"
+
+    @property
+    def _answers(self) -> list[str]:
+        return [str(a) if a.yields_rows else f"{name} = {a}" for name, a in self.aggregates]
+
+    @property
+    def rows(self) -> TopK | None:
+        """The aggregate that yields rows, if that is what this is."""
+        (_, first), *_ = self.aggregates
+        return first if isinstance(first, TopK) else None
+
+    def derive_schema(self) -> pa.Schema:
+        if self.speculate not in get_args(Speculate):
+            raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
+        if not self.aggregates:
+            raise SchemaError("agg: give at least one aggregate, such as n=rc.count()")
+        keys = projected_schema(self.keys, self.input.schema, "group_by")
+        answers = self._answer_fields(keys.names)
+        require_names([*keys.names, *(field.name for field in answers)], "agg")
+        return pa.schema([*keys, *answers])
+
+    def _answer_fields(self, keys: list[str]) -> list[pa.Field]:
+        rows = [aggregate for _, aggregate in self.aggregates if isinstance(aggregate, TopK)]
+        if not rows:
+            return [pa.field(name, a.result_type(self.input.schema)) for name, a in self.aggregates]
+        if len(self.aggregates) > 1:
+            raise SchemaError(f"agg: {rows[0]} yields rows, so it cannot stand beside other aggregates")
+        return [field for field in rows[0].row_schema(self.input.schema) if field.name not in keys]
+
+    def derive_properties(self) -> Properties:
+        """Per variant; in all of them a group has one row a start (or one a rank), so the start is a key."""
+        of, is_grouped = self.input.properties, bool(self.keys)
+        if self.speculate == "perfect":
+            return _perfect(of, is_grouped, is_single=self.rows is None or self.rows.k == 1)
+        # Only end points that vanish make these variants lengthen, and only retractions make them vanish.
+        return Properties(
+            has_key=True,
+            is_ordered=self.speculate == "ordered" and of.is_ordered and not is_grouped,
+            is_shrink_only=of.is_insert_only,
+        )
+
+
+def _perfect(of: Properties, is_grouped: bool, is_single: bool) -> Properties:
+    """Perfect in, perfect out: a snapshot is shown once nothing can cut it any more.
+
+    Not in order when grouped: a long snapshot of one group is shown after later ones of another, and
+    shards do not wait for each other (ruling B15). Output is shortened or replaced, never lengthened.
+    """
+    in_order = of.is_perfect and not is_grouped
+    return Properties(
+        is_insert_only=of.is_perfect,
+        is_ordered=in_order,
+        is_strictly_increasing=in_order and is_single,
+        has_deterministic_ties=in_order,
+        has_key=True,
+        is_shrink_only=True,
+    )

@@ -1,0 +1,91 @@
+"""What a query will do, for people (a tree of text) and for tools (JSON).
+
+Each step shows its columns and what is known of its output; ``annotate`` adds what lowering chose for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from recension.core.errors import RecensionError
+from recension.plan.node import Node
+from recension.plan.properties import in_words
+from recension.plan.rewrites.sharing import count_readers, each_once
+
+Annotate: TypeAlias = Callable[[Node], str | None]
+Format: TypeAlias = Literal["text", "json"]
+
+
+def explain(roots: Sequence[Node], *, annotate: Annotate | None = None, format: Format = "text") -> str:
+    """The plan of one or more queries."""
+    if format == "text":
+        return _text(roots, annotate or _nothing)
+    if format == "json":
+        return json.dumps(describe(roots, annotate), indent=2, ensure_ascii=False)
+    raise RecensionError(f"explain: format is 'text' or 'json', not {format!r}")
+
+
+def _nothing(node: Node) -> str | None:
+    return None
+
+
+def describe(roots: Sequence[Node], annotate: Annotate | None = None) -> dict[str, Any]:
+    """The plan as plain values: nodes numbered with inputs before their readers."""
+    numbers = {node: number for number, node in enumerate(each_once(roots))}
+    nodes = [
+        {
+            "id": number,
+            "node": type(node).__name__,
+            "label": node.label,
+            "inputs": [numbers[child] for child in node.inputs],
+            "schema": {field.name: str(field.type) for field in node.schema},
+            "properties": asdict(node.properties),
+            "chosen": annotate(node) if annotate else None,
+        }
+        for node, number in numbers.items()
+    ]
+    return {"roots": [numbers[root] for root in roots], "nodes": nodes}
+
+
+def _text(roots: Sequence[Node], annotate: Annotate) -> str:
+    """One tree a query. A step with several readers is numbered, shown once, and then referred to."""
+    readers = count_readers(roots)
+    shared = [node for node in each_once(roots) if readers[node] > 1]
+    numbers = {node: f"#{number} " for number, node in enumerate(shared, start=1)}
+    shown: set[Node] = set()
+    lines: list[str] = []
+
+    def show(node: Node, first: str, rest: str) -> None:
+        title = numbers.get(node, "") + node.label
+        if node in shown:
+            lines.append(f"{first}{title} (see above)")
+            return
+        shown.add(node)
+        lines.append(first + title)
+        stem = rest + ("│  " if node.inputs else "   ")
+        lines.extend(stem + line for line in _facts(node, annotate))
+        for left, child in zip(range(len(node.inputs) - 1, -1, -1), node.inputs, strict=True):
+            show(child, rest + ("├─ " if left else "└─ "), rest + ("│  " if left else "   "))
+
+    for root in roots:
+        show(root, "", "")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(node: Node, annotate: Annotate) -> list[str]:
+    chosen = annotate(node)
+    return [
+        f"columns: {columns_in_words(node.schema)}",
+        f"known: {in_words(node.properties)}",
+        *([f"chosen: {chosen}"] if chosen else []),
+    ]
+
+
+def columns_in_words(schema: pa.Schema) -> str:
+    """The columns with their types."""
+    return ", ".join(f"{field.name} {field.type}" for field in schema) or "none"

@@ -1,0 +1,27 @@
+"""All logical nodes."""
+
+from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.join import How, Join
+from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.node import Node, walk
+from recension.plan.source import Source
+from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
+
+__all__ = [
+    "AlterLifetime",
+    "Clip",
+    "Distinct",
+    "How",
+    "Join",
+    "Map",
+    "Node",
+    "Outputs",
+    "Project",
+    "SnapshotAggregate",
+    "Source",
+    "Span",
+    "Speculate",
+    "Union",
+    "Where",
+    "walk",
+]

@@ -1,0 +1,84 @@
+"""Neighbouring filters and projections become one pass: rows are gathered once, not once a step.
+
+A computed column that is read more than once is left where it is, so that nothing is computed twice.
+Steps that others read too are left as well: they are computed once for all their readers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from recension.plan import expression_tree as tree
+from recension.plan.expressions import Expression, column
+from recension.plan.node import Node
+from recension.plan.rewrites.conditions import rewritten
+from recension.plan.rewrites.sharing import count_readers, each_once
+from recension.plan.span import Outputs, Project, Span, Where, is_identity
+
+
+def fuse_spans(roots: Sequence[Node]) -> list[Node]:
+    """The same queries with chains of span steps as single nodes."""
+    readers = count_readers(roots)
+    new: dict[Node, Node] = {}
+    shared: set[Node] = set()
+    for node in each_once(roots):
+        step = node.with_inputs([new[child] for child in node.inputs])
+        may_fuse = shared.isdisjoint(step.inputs)
+        new[node] = _simplified((_fused(step) if may_fuse else None) or step)
+        if readers[node] > 1:
+            shared.add(new[node])
+    return [new[root] for root in roots]
+
+
+def _fused(step: Node) -> Node | None:
+    """The step and the one below it as one, if both are spans and nothing would be computed twice."""
+    upper = _as_span(step)
+    lower = _as_span(upper.input) if upper else None
+    if upper is None or lower is None:
+        return None
+    below, columns = lower.input.schema, dict(lower.outputs)
+    if _repeats_work([*upper.predicates, *(e for _, e in upper.outputs)], columns):
+        return None
+    predicates = [rewritten(p, columns, upper.input.schema, below) for p in upper.predicates]
+    outputs = [(name, rewritten(e, columns, upper.input.schema, below)) for name, e in upper.outputs]
+    if None in predicates or None in (computed for _, computed in outputs):
+        return None
+    return Span(lower.input, (*lower.predicates, *predicates), tuple(outputs))  # type: ignore[arg-type]
+
+
+def _repeats_work(readers: Iterable[Expression], columns: dict[str, Expression]) -> bool:
+    times = Counter(name for reader in readers for name in tree.columns_of(reader.native))
+    return any(times[name] > 1 and e.column is None and e.references for name, e in columns.items())
+
+
+def _as_span(node: Node) -> Span | None:
+    """A span step written as the general one."""
+    match node:
+        case Span():
+            return node
+        case Where(input=below, predicate=predicate):
+            return Span(below, (predicate,), unchanged(below.schema))
+        case Project(input=below, outputs=outputs):
+            return Span(below, (), outputs)
+    return None
+
+
+def unchanged(schema: pa.Schema) -> Outputs:
+    """All columns as they are."""
+    return tuple((name, column(name)) for name in schema.names)
+
+
+def _simplified(node: Node) -> Node:
+    """A span that does only one thing, or nothing, written as such."""
+    if isinstance(node, Project) and is_identity(node.outputs, node.input.schema):
+        return node.input
+    if not isinstance(node, Span):
+        return node
+    if not node.predicates:
+        return _simplified(Project(node.input, node.outputs))
+    if len(node.predicates) == 1 and is_identity(node.outputs, node.input.schema):
+        return Where(node.input, node.predicates[0])
+    return node

@@ -1,0 +1,1 @@
+"""Where queries run: here, on the local engine; under `spark`, on Spark."""

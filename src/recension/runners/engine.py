@@ -1,0 +1,153 @@
+"""The engine: a graph of physical operators, driven one step at a time.
+
+In a step one source gives a batch and perhaps a CTI; every operator above it then works at most once, in
+an order in which inputs come before the operators that read them. A stream that is read twice is
+therefore computed once, and all its readers see the same state of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, empty
+from recension.core.errors import RecensionError
+from recension.core.ticks import BEGINNING
+from recension.operators.base import Chunks, Operator
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """An operator and the vertices it reads, in the order of its ports; a source reads none."""
+
+    name: str
+    schema: pa.Schema
+    operator: Operator | None
+    inputs: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What one operator has done so far."""
+
+    name: str
+    events_in: int = 0
+    retractions_in: int = 0
+    events_out: int = 0
+    retractions_out: int = 0
+    cti: int = BEGINNING
+    state_rows: int = 0
+    state_bytes: int = 0
+    seconds: float = 0.0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Flow:
+    """What a vertex gives in one step."""
+
+    batches: list[EventBatch] = field(default_factory=list)
+    cti: int | None = None
+
+
+class Engine:
+    """Runs a graph whose vertices are listed with inputs before their readers."""
+
+    def __init__(self, vertices: Sequence[Vertex]) -> None:
+        self._vertices = list(vertices)
+        self._metrics = [Metrics(vertex.name) for vertex in vertices]
+
+    def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
+        """Feed one source; what every vertex that gave anything gave."""
+        flows = {source: Flow([batch] if len(batch) else [], t)}
+        self._note(source, flows[source])
+        for number in range(source + 1, len(self._vertices)):
+            vertex = self._vertices[number]
+            if vertex.operator is not None and any(i in flows for i in vertex.inputs):
+                flow = self._drive(number, vertex, vertex.operator, flows)
+                if flow.batches or flow.cti is not None:
+                    flows[number] = flow
+        return flows
+
+    def _drive(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+        started = time.perf_counter()
+        out = Flow()
+        fed = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
+        for port, flow in fed:
+            for batch in flow.batches:
+                self._count_in(number, batch)
+                out.batches.append(operator.on_batch(port, batch))
+        for port, flow in fed:
+            if flow.cti is not None:
+                answer = operator.on_cti(port, flow.cti)
+                out.batches.append(answer.batch)
+                out.cti = answer.cti if answer.cti is not None else out.cti
+        out.batches = [batch for batch in out.batches if len(batch)]
+        self._metrics[number].seconds += time.perf_counter() - started
+        self._note(number, out)
+        return out
+
+    def _count_in(self, number: int, batch: EventBatch) -> None:
+        self._metrics[number].events_in += len(batch)
+        self._metrics[number].retractions_in += int((batch.kind == RETRACT).sum())
+
+    def _note(self, number: int, flow: Flow) -> None:
+        metrics = self._metrics[number]
+        for batch in flow.batches:
+            metrics.events_out += len(batch)
+            metrics.retractions_out += int((batch.kind == RETRACT).sum())
+        if flow.cti is not None:
+            metrics.cti = flow.cti
+
+    def metrics(self) -> list[Metrics]:
+        """What every operator has done so far, and the state it holds now."""
+        for vertex, metrics in zip(self._vertices, self._metrics, strict=True):
+            if vertex.operator is not None:
+                metrics.state_rows = vertex.operator.state_rows()
+                metrics.state_bytes = vertex.operator.state_bytes()
+        return self._metrics
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The state of all operators as named Arrow tables."""
+        return {
+            f"{number}/{name}": table
+            for number, vertex in enumerate(self._vertices)
+            if vertex.operator is not None
+            for name, table in vertex.operator.snapshot().items()
+        }
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become the engine whose snapshot this is; the query must be the same."""
+        by_vertex: dict[int, dict[str, pa.Table]] = {}
+        for name, table in chunks.items():
+            number, _, rest = name.partition("/")
+            by_vertex.setdefault(int(number), {})[rest] = table
+        stateful = {n for n, v in enumerate(self._vertices) if v.operator is not None}
+        if set(by_vertex) != stateful:
+            raise RecensionError("the snapshot is of another query: its operators are not these")
+        for number, own in by_vertex.items():
+            operator = self._vertices[number].operator
+            assert operator is not None
+            operator.restore(own)
+
+
+def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
+    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
+    is_cti = batch.kind == CTI
+    t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
+    return batch.filter(batch.is_data()), t
+
+
+def joined(flow: Flow, schema: pa.Schema) -> EventBatch:
+    """A vertex's output of one step as stream elements: changes, then the CTI."""
+    if flow.cti is None:
+        return concat(flow.batches) if flow.batches else empty(schema)
+    return concat([*flow.batches, cti(flow.cti, schema)])
+
+
+def sources(vertices: Sequence[Vertex]) -> Mapping[str, int]:
+    """The number of each source by its name."""
+    return {vertex.name: number for number, vertex in enumerate(vertices) if vertex.operator is None}

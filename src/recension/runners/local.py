@@ -1,0 +1,170 @@
+"""The local engine: push-based, columnar, in this process.
+
+A session holds one or more queries over named sources. Whatever two of them have in common is computed
+once. Nothing is lost on the way in: what the sources' policies leave out is counted and kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, cti
+from recension.core.errors import RecensionError
+from recension.core.formats.reader import StreamReader
+from recension.core.ticks import FOREVER, TimeLike, instant
+from recension.lowering import PhysicalPlan, lower
+from recension.operators.base import Chunks
+from recension.plan.node import Node
+from recension.runners.engine import Engine, Metrics, joined, split
+from recension.runners.intake import Data, Intake
+from recension.runners.result import Result
+
+BATCH_SIZE = 1 << 16
+
+Queries: TypeAlias = Mapping[str, Node]
+
+
+class Session:
+    """Queries that run as their inputs are pushed."""
+
+    def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
+        self._plan: PhysicalPlan = lower(queries)
+        self._engine = Engine(self._plan.vertices)
+        self._intakes = {name: Intake(source, batch_size) for name, source in self._plan.sources.items()}
+        self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
+
+    @property
+    def sources(self) -> list[str]:
+        """The names to push to."""
+        return list(self._intakes)
+
+    def push(self, source: str, data: Data) -> None:
+        """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
+        for batch in self._intake(source).take(data):
+            self._feed(source, batch)
+
+    def advance(self, source: str, t: TimeLike) -> None:
+        """Promise that nothing before ``t`` changes any more at this source."""
+        self.push(source, cti(instant(t), self._plan.sources[self._known(source)].schema))
+
+    def close(self) -> None:
+        """Promise that nothing more comes at any source."""
+        for source in self._intakes:
+            self.advance(source, FOREVER)
+
+    def read(self, query: str | None = None) -> Result:
+        """What a query gave since the last reading; its name may be left out if it is the only one."""
+        name = self._query(query)
+        batches, self._output[name] = self._output[name], []
+        node = self._plan.queries[name]
+        kinds = [intake.time_type for intake in self._intakes.values() if intake.time_type is not None]
+        stamped = next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
+        dropped = {source: intake.dropped for source, intake in self._intakes.items() if intake.dropped}
+        return Result(batches, node.schema, node.properties, stamped, self.metrics(), dropped)
+
+    def metrics(self) -> list[Metrics]:
+        """What every operator has done so far."""
+        metrics = self._engine.metrics()
+        for name, intake in self._intakes.items():
+            metrics[self._plan.source_vertices[name]].dropped = sum(len(b) for _, b in intake.dropped)
+        return metrics
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """Per source, the elements left out, moved or ignored so far, by reason."""
+        return {name: intake.counts for name, intake in self._intakes.items()}
+
+    def is_table(self, source: str) -> bool:
+        """Was the last data pushed to this source a plain table?"""
+        return self._intake(source).is_table
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The state of the session as named Arrow tables. Read the output first: it is not part of it."""
+        chunks = {f"operators/{name}": table for name, table in self._engine.snapshot().items()}
+        for source, intake in self._intakes.items():
+            chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
+        return chunks
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become the session whose snapshot this is; the queries must be the same."""
+        self._engine.restore(_below("operators/", chunks))
+        for source, intake in self._intakes.items():
+            intake.restore(_below(f"sources/{source}/", chunks))
+
+    def _feed(self, source: str, batch: EventBatch) -> None:
+        changes, t = split(batch)
+        flows = self._engine.step(self._plan.source_vertices[source], changes, t)
+        for name, vertex in self._plan.query_vertices.items():
+            if vertex in flows:
+                out = joined(flows[vertex], self._plan.queries[name].schema)
+                self._output[name].append(out)
+
+    def _intake(self, source: str) -> Intake:
+        return self._intakes[self._known(source)]
+
+    def _known(self, source: str) -> str:
+        if source not in self._intakes:
+            raise RecensionError(f"no source {source!r}; the queries read {', '.join(self._intakes)}")
+        return source
+
+    def _query(self, name: str | None) -> str:
+        if name is None and len(self._output) == 1:
+            return next(iter(self._output))
+        if name not in self._output:
+            raise RecensionError(f"no query {name!r}; the session runs {', '.join(self._output)}")
+        return str(name)
+
+
+def run(
+    query: Node, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
+) -> Result:
+    """Run a query over finite inputs, taken in turn, a batch from each.
+
+    An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
+    """
+    session = Session({"query": query}, batch_size)
+    if missing := [name for name in session.sources if name not in inputs]:
+        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {', '.join(session.sources)}")
+    if unknown := [name for name in inputs if name not in session.sources]:
+        raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
+    pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
+    while pieces:
+        for name in list(pieces):
+            if next(pieces[name], None) is None:
+                del pieces[name]
+                if close or session.is_table(name):
+                    session.advance(name, FOREVER)
+    return session.read()
+
+
+def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
+    """Pushes one batch of an input each time it is asked."""
+    if isinstance(data, StreamReader):
+        for batch in data:
+            session.push(name, batch)
+            yield True
+        return
+    for part in _parts(data, size):
+        session.push(name, part)
+        yield True
+
+
+def _parts(data: Data, size: int) -> Iterator[Data]:
+    if hasattr(data, "slice") and hasattr(data, "num_rows"):
+        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
+    elif isinstance(data, EventBatch | list | tuple):
+        stop = max(len(data), 1)
+        for start in range(0, stop, size):
+            end = min(start + size, len(data))
+            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
+    else:
+        yield data
+
+
+def _below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
+    return {name.removeprefix(prefix): table for name, table in chunks.items() if name.startswith(prefix)}
+
+

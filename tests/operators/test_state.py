@@ -1,0 +1,103 @@
+"""The tables operators keep their state in, against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recension.operators.state import block_table
+from recension.operators.state.block_table import BlockTable, bisect
+from recension.operators.state.keys import KeyIndex
+from recension.operators.state.time_queue import TimeQueue
+
+KEY = st.tuples(st.integers(0, 5), st.integers(0, 20))
+
+
+def _columns(rows: dict[tuple[int, int], int]) -> block_table.Columns:
+    keys = sorted(rows)
+    group, time = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
+    return {"group": group, "time": time, "x": np.array([rows[key] for key in keys], np.int64)}
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(KEY, st.integers(), max_size=8), KEY, st.integers(0, 10)), max_size=12)
+)
+def test_block_table_reads_and_rewrites_parts(
+    edits: list[tuple[dict[tuple[int, int], int], tuple[int, int], int]],
+) -> None:
+    """Each edit replaces whatever lies in one segment, in tables of very small blocks."""
+    original, block_table._BLOCK = block_table._BLOCK, 2
+    try:
+        table, model = BlockTable({"x": np.int64}), dict[tuple[int, int], int]()
+        for fresh, (group, low), length in edits:
+            _edit(table, model, fresh, group, low, low + length)
+            assert table.to_arrow().to_pydict() == pa.table(_columns(model)).to_pydict()
+            assert len(table) == len(model)
+    finally:
+        block_table._BLOCK = original
+
+
+def _edit(
+    table: BlockTable,
+    model: dict[tuple[int, int], int],
+    fresh: dict[tuple[int, int], int],
+    group: int,
+    low: int,
+    high: int,
+) -> None:
+    inside = {key for key in model if key[0] == group and low <= key[1] <= high}
+    extract = table.extract(*(np.array([x], np.int64) for x in (group, low, high)))
+    got = list(zip(extract.columns["group"].tolist(), extract.columns["time"].tolist(), strict=True))
+    before = max((k for k in model if k < (group, low)), default=None)
+    after = min((k for k in model if k > (group, high)), default=None)
+    assert inside | {k for k in (before, after) if k} <= set(got)
+    kept = {
+        key: model[key] for key, f in zip(got, extract.follower, strict=True) if not f and key not in inside
+    }
+    put = {key: value for key, value in fresh.items() if key[0] == group and low <= key[1] <= high}
+    table.replace(extract.blocks, _columns(kept | put))
+    for key in inside:
+        del model[key]
+    model.update(put)
+
+
+@given(st.lists(KEY), st.lists(KEY))
+def test_bisect_finds_the_place(sorted_keys: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+    keys = sorted(sorted_keys)
+    arrays = [np.array([k[i] for k in rows], np.int64) for rows in (keys, asked) for i in (0, 1)]
+    assert bisect(*arrays).tolist() == [sum(k < a for k in keys) for a in asked]
+    assert bisect(*arrays, after_equal=True).tolist() == [sum(k <= a for k in keys) for a in asked]
+
+
+@given(st.lists(st.tuples(st.lists(KEY, max_size=10), st.integers(0, 25), st.booleans())))
+def test_time_queue_gives_back_what_is_due(steps: list[tuple[list[tuple[int, int]], int, bool]]) -> None:
+    queue, model = TimeQueue(), list[tuple[int, int]]()
+    for pairs, t, strictly in steps:
+        queue.push(np.array([p[1] for p in pairs], np.int64), np.array([p[0] for p in pairs], np.int64))
+        model += [(time, group) for group, time in pairs]
+        times, groups = queue.pop_before(t) if strictly else queue.pop_until(t)
+        due = [p for p in model if (p[0] < t if strictly else p[0] <= t)]
+        assert sorted(zip(times.tolist(), groups.tolist(), strict=True)) == sorted(due)
+        model = [p for p in model if p not in due]
+        assert len(queue) == len(model)
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None, ""]), max_size=6), max_size=6), st.data())
+def test_keys_are_numbered_in_order_of_appearance(
+    batches: list[list[str | None]], data: st.DataObject
+) -> None:
+    schema = pa.schema([("k", pa.string())])
+    index, model = KeyIndex(schema), list[str | None]()
+    for keys in batches:
+        model += [k for i, k in enumerate(keys) if k not in model and k not in keys[:i]]
+        numbers = index.number(pa.record_batch([pa.array(keys, pa.string())], schema=schema))
+        assert [model[n] for n in numbers.tolist()] == keys
+        in_use = np.array(
+            data.draw(st.lists(st.booleans(), min_size=len(model), max_size=len(model))), np.bool_
+        )
+        new = index.retire(in_use)
+        assert new.tolist() == [sum(in_use[:i].tolist()) if used else -1 for i, used in enumerate(in_use)]
+        model = [k for k, used in zip(model, in_use, strict=True) if used]
+        assert index.to_arrow()["k"].to_pylist() == model
