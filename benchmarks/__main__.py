@@ -27,9 +27,7 @@ def main() -> None:
     out, err = Console(), Console(stderr=True)
     if not out.is_terminal:
         out = Console(width=_PLAIN_WIDTH)
-    out.print(
-        ", ".join(f"{key} {value}" for key, value in machine().items()), "— timed on one core", style="dim"
-    )
+    out.print(", ".join(f"{key} {value}" for key, value in machine().items()), "— one core", style="dim")
     results = []
     for name in asked.suites or _SUITES:
         suite = _suite(name)

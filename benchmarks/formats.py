@@ -87,7 +87,7 @@ def _pyarrow_write(stream: tuple[Path, pa.Table]) -> int:
 
 
 def _reading(name: str, suffix: str, sizes: tuple[int, ...], target: float | None) -> list[Measurement]:
-    own = f"pyarrow reads the {name} file"
+    own = f"pyarrow reads {name}"
     shared: dict[str, Any] = {
         "setup": _make_file(suffix),
         "load": partial(_located, suffix=suffix),
@@ -102,7 +102,7 @@ def _reading(name: str, suffix: str, sizes: tuple[int, ...], target: float | Non
             **shared,
         ),
         Measurement(
-            f"{name}: read, retractions on trust",
+            f"{name}: read, unchecked retractions",
             run=partial(_read, check_orphans=False),
             against=(own,),
             target=target,
@@ -117,7 +117,7 @@ def _located(size: int, folder: Path, suffix: str) -> Path:
 
 
 def _writing(name: str, suffix: str, size: int) -> list[Measurement]:
-    own = f"pyarrow writes the {name} file"
+    own = f"pyarrow writes {name}"
     # pyarrow writes no JSON: there is nothing to compare with.
     baseline = [Measurement(own, _table_to_write(suffix), _pyarrow_write, sizes=(size,))]
     write = Measurement(f"{name}: write", _to_write(suffix), _write, sizes=(size,), against=(own,))

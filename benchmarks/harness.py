@@ -1,8 +1,9 @@
 """Measures a function in a fresh process, pinned to one core, and knows what to compare it with.
 
-A measurement runs in a process of its own, so that its peak memory is its own too. Timings are of the
-process's wall clock; the processor time is kept beside it, and a result whose processor time is much the
-shorter was disturbed by something else on the machine and is marked so. Nothing here asserts a timing.
+A measurement runs in a process of its own, so that its peak memory is its own too. What counts is the
+processor time of that one core, which a busy machine disturbs least; where the wall clock shows clearly
+more, the process waited (for another process, or for the disk) and both are shown. Nothing here asserts a
+timing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_DISTURBED = 0.9
+_WAITED = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Measurement:
     setup: Callable[[int, Path], None] | None = None
     against: tuple[str, ...] = ()
     target: float | None = None
-    repeats: int = 3
+    repeats: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,19 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Elements a second."""
-        return self.size / statistics.median(self.seconds)
+        """Elements a second of the core's time."""
+        return self.size / self.time
 
     @property
-    def is_disturbed(self) -> bool:
-        """Did the process wait for something (a busy machine, a slow disk) while it was timed?"""
-        return sum(self.cpu_seconds) < _DISTURBED * sum(self.seconds)
+    def time(self) -> float:
+        """Seconds of the core's time, the median of all repeats."""
+        return statistics.median(self.cpu_seconds)
+
+    @property
+    def wall_rate(self) -> float | None:
+        """Elements a second by the wall clock, if that differs."""
+        wall = statistics.median(self.seconds)
+        return self.size / wall if wall > _WAITED * self.time else None
 
 
 def measure(suite: Suite, directory: Path, notify: Callable[[str], None]) -> list[Result]:

@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import statistics
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -25,13 +24,11 @@ def show(suite: Suite, results: list[Result], console: Console) -> None:
     """Print a suite's results."""
     table = Table(title=suite.title, title_justify="left")
     table.add_column("measurement")
-    for title in ("elements", "elements/s", "target", "compared", "time for twice as many", "peak memory"):
+    for title in ("elements", "elements/s", "target", "compared", "twice as many takes", "peak memory"):
         table.add_column(title, justify="right")
     for result in sorted(results, key=lambda r: [m.name for m in suite.measurements].index(r.name)):
         table.add_row(*_cells(result, results))
     console.print(table)
-    if any(result.is_disturbed for result in results):
-        console.print("! waited for the machine while it was timed: the true rate is higher")
 
 
 def _cells(result: Result, results: Iterable[Result]) -> list[str]:
@@ -39,10 +36,10 @@ def _cells(result: Result, results: Iterable[Result]) -> list[str]:
     return [
         result.name,
         f"{result.size:,}",
-        f"{result.rate:,.0f}" + ("!" if result.is_disturbed else ""),
+        f"{result.rate:,.0f}" + (f"\n(wall {result.wall_rate:,.0f})" if result.wall_rate else ""),
         f"{result.target:,.0f}" if result.target else "",
         "\n".join(f"{ratio:.2f} × {name}" for name, ratio in result.against.items()),
-        f"× {statistics.median(result.seconds) / statistics.median(half.seconds):.2f}" if half else "",
+        f"× {result.time / half.time:.2f}" if half else "",
         f"{result.peak_mb:,.0f} MB ({result.loaded_mb:,.0f} before)",
     ]
 

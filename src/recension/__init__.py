@@ -1,1 +1,60 @@
 """Temporal streams for Spark pipelines."""
+
+from narwhals import col, lit, when
+
+from recension.api.aggregates import (
+    aggregate,
+    collect,
+    count,
+    first,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    stddev,
+    sum,
+    top_k,
+)
+from recension.api.aggregation import GroupedStream
+from recension.api.stream import Stream, source
+from recension.core.errors import FormatError, RecensionError, SchemaError, StreamError, TimeError
+from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
+from recension.core.history import History
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.plan.properties import Properties
+
+__all__ = [
+    "BEGINNING",
+    "FOREVER",
+    "Cti",
+    "Event",
+    "ExternalCti",
+    "FormatError",
+    "GroupedStream",
+    "History",
+    "Insert",
+    "Properties",
+    "RecensionError",
+    "Retract",
+    "SchemaError",
+    "Stream",
+    "StreamError",
+    "TimeError",
+    "aggregate",
+    "col",
+    "collect",
+    "count",
+    "first",
+    "last",
+    "lit",
+    "max",
+    "mean",
+    "min",
+    "quantile",
+    "source",
+    "stddev",
+    "sum",
+    "top_k",
+    "when",
+]

@@ -6,31 +6,31 @@ twice becomes one vertex with two readers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 
 import pyarrow as pa
 
 from recension.core.batch import Mask
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, SchemaError
 from recension.operators import lifetimes as physical
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
 from recension.operators.clip import Clip
-from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.join import Join
-from recension.operators.join_columns import JoinedColumn, Side
-from recension.operators.snapshot.aggregations import aggregation
-from recension.operators.snapshot.operator import SnapshotAggregate
+from recension.operators.join_columns import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.snapshot import accumulators, selections
+from recension.operators.snapshot.operator import Aggregation, SnapshotAggregate
 from recension.operators.span import Span
 from recension.operators.union import Union
+from recension.plan import aggregates, nodes
 from recension.plan import lifetimes as logical
-from recension.plan import nodes
 from recension.plan.evaluation import Computed, Predicate, Projection
 from recension.plan.node import Node, walk
-from recension.plan.rewrites import optimise
+from recension.plan.rewrites import optimize
+from recension.plan.span import projected_schema
 
 
 @dataclass(frozen=True)
@@ -56,30 +56,187 @@ class PhysicalPlan:
 
 def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
     """The physical plan of several queries, what they share counted once."""
-    optimised = {name: optimise(node) for name, node in queries.items()}
+    roots = dict(zip(queries, optimize(list(queries.values())), strict=True))
     vertices: list[Vertex] = []
     number: dict[int, int] = {}
     sources: dict[str, nodes.Source] = {}
-    for root in optimised.values():
+    for root in roots.values():
         for node in walk(root):
-            if id(node) in number:
-                continue
-            inputs = tuple(number[id(i)] for i in node.inputs)
-            if isinstance(node, nodes.Source):
-                _add_source(sources, node)
-                vertices.append(Vertex(node.name, node.schema, None))
-            else:
-                vertices.append(Vertex(node.label, node.schema, operator_of(node), inputs))
-            number[id(node)] = len(vertices) - 1
+            if id(node) not in number:
+                number[id(node)] = len(vertices)
+                vertices.append(_vertex(node, tuple(number[id(i)] for i in node.inputs)))
+                if isinstance(node, nodes.Source):
+                    _add_source(sources, node)
     return PhysicalPlan(
         vertices,
         sources,
         {name: number[id(node)] for name, node in sources.items()},
-        optimised,
-        {name: number[id(node)] for name, node in optimised.items()},
+        roots,
+        {name: number[id(node)] for name, node in roots.items()},
     )
+
+
+def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
+    if isinstance(node, nodes.Source):
+        return Vertex(node.name, node.schema, None)
+    return Vertex(node.label, node.schema, operator_of(node), inputs)
 
 
 def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
     if sources.setdefault(node.name, node) is not node:
         raise RecensionError(f"two different sources are named {node.name!r}")
+
+
+@singledispatch
+def operator_of(node: Node) -> Operator:
+    """The physical operator of a logical node."""
+    raise RecensionError(f"the local engine cannot run {node.label!r}")
+
+
+@operator_of.register
+def _where(node: nodes.Where) -> Operator:
+    return _span(node.schema, [Predicate(node.predicate)], None)
+
+
+@operator_of.register
+def _project(node: nodes.Project) -> Operator:
+    return _span(node.schema, [], Projection(node.outputs, node.schema))
+
+
+@operator_of.register
+def _fused(node: nodes.Span) -> Operator:
+    predicates = [Predicate(predicate) for predicate in node.predicates]
+    return _span(node.schema, predicates, Projection(node.outputs, node.schema))
+
+
+def _span(schema: pa.Schema, predicates: list[Predicate], projection: Projection | None) -> Span:
+    def transform(payload: pa.RecordBatch) -> tuple[Mask | None, pa.RecordBatch]:
+        keep: Mask | None = None
+        for predicate in predicates:
+            holds = predicate(payload)
+            payload = payload.filter(pa.array(holds))
+            if keep is None:
+                keep = holds
+            else:
+                keep[keep] = holds
+        return keep, payload if projection is None else projection(payload)
+
+    return Span(schema, transform)
+
+
+@operator_of.register
+def _map(node: nodes.Map) -> Operator:
+    def transform(payload: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
+        mapped = [node.fn(row) for row in payload.to_pylist()] if node.per_row else node.fn(payload)
+        return None, _conforming(mapped, node, payload.num_rows)
+
+    return Span(node.schema, transform)
+
+
+def _conforming(mapped: object, node: nodes.Map, rows: int) -> pa.RecordBatch:
+    """What a user's function gave, as columns of the declared types; or an error that names it."""
+    try:
+        if isinstance(mapped, list):
+            mapped = pa.Table.from_pylist(mapped, node.schema)
+        elif isinstance(mapped, Mapping):
+            mapped = pa.table(dict(mapped))
+        table = pa.table(mapped).select(node.schema.names).cast(node.schema).combine_chunks()
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as why:
+        raise SchemaError(f"{node.label}: {str(why).splitlines()[0]}") from None
+    if table.num_rows != rows:
+        raise SchemaError(f"{node.label}: {rows} rows went in and {table.num_rows} came out")
+    return table.to_batches()[0] if rows else pa.RecordBatch.from_pylist([], node.schema)
+
+
+@operator_of.register
+def _union(node: nodes.Union) -> Operator:
+    return Union(node.schema, len(node.streams))
+
+
+@operator_of.register
+def _distinct(node: nodes.Distinct) -> Operator:
+    return Distinct(node.schema)
+
+
+@operator_of.register
+def _alter_lifetime(node: nodes.AlterLifetime) -> Operator:
+    return AlterLifetime(node.schema, _lifetime(node.lifetime))
+
+
+def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
+    match lifetime:
+        case logical.Shift(delta):
+            return physical.Shift(delta)
+        case logical.SetDuration(duration):
+            return physical.SetDuration(duration)
+        case logical.Extend(delta):
+            return physical.Extend(delta)
+        case logical.Hop(size, hop):
+            return physical.Hop(size, hop)
+        case logical.ToPoints():
+            return physical.ToPoints()
+        case logical.Inserts():
+            return physical.Inserts()
+        case logical.Deletes():
+            return physical.Deletes()
+        case logical.Custom(start, duration):
+            return physical.Custom(start, duration)
+    raise RecensionError(f"the local engine cannot alter lifetimes by {lifetime}")
+
+
+@operator_of.register
+def _clip(node: nodes.Clip) -> Operator:
+    return Clip(Side(node.input.schema, node.on), Side(node.by.schema, node.on))
+
+
+@operator_of.register
+def _join(node: nodes.Join) -> Operator:
+    columns = [JoinedColumn(LEFT, name, name) for name in node.left.schema.names]
+    columns += [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
+    sides = Side(node.left.schema, node.on), Side(node.right.schema, node.on)
+    where = None if node.where is None else Predicate(node.where)
+    if node.how == "inner":
+        return Join(*sides, columns, where)
+    raise RecensionError(f"the local engine cannot run a {node.how} join")
+
+
+@operator_of.register
+def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
+    of = node.input.schema
+    aggregations = [_aggregation(aggregate, of) for _, aggregate in node.aggregates]
+    if not node.keys:
+        return SnapshotAggregate(node.schema, of, aggregations, node.speculate)
+    key_schema = projected_schema(node.keys, of, "group_by")
+    keys = Projection(node.keys, key_schema)
+    return SnapshotAggregate(node.schema, of, aggregations, node.speculate, keys, key_schema)
+
+
+def _aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:
+    """Sums where the aggregate can take an event back, the events themselves where it cannot."""
+    if aggregate.argument is None:
+        return Aggregation(None, accumulators.CountEvents())
+    kind = aggregate.argument_type(schema)
+    argument = Computed(aggregate.argument, kind)
+    is_float = pa.types.is_floating(kind)
+    match aggregate:
+        case aggregates.Count():
+            return Aggregation(argument, accumulators.CountValues())
+        case aggregates.Sum():
+            return Aggregation(argument, accumulators.SumFloats() if is_float else accumulators.SumIntegers())
+        case aggregates.Mean():
+            return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
+        case aggregates.StdDev():
+            return Aggregation(argument, accumulators.StdDev())
+        case aggregates.Min() | aggregates.Max():
+            return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
+        case aggregates.First() | aggregates.Last():
+            return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
+        case aggregates.Collect():
+            return Aggregation(argument, selections.Collect())
+        case aggregates.Quantile(q=q):
+            return Aggregation(argument, selections.Quantile(q))
+        case aggregates.FunctionOf(fn=fn, result=result):
+            return Aggregation(argument, selections.FunctionOf(fn, result))
+        case aggregates.TopK(k=k, descending=descending):
+            return Aggregation(argument, selections.TopK(k, descending=descending))
+    raise RecensionError(f"the local engine cannot compute {aggregate}")

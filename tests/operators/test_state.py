@@ -22,7 +22,9 @@ def _columns(rows: dict[tuple[int, int], int]) -> block_table.Columns:
 
 
 @given(
-    st.lists(st.tuples(st.dictionaries(KEY, st.integers(), max_size=8), KEY, st.integers(0, 10)), max_size=12)
+    st.lists(
+        st.tuples(st.dictionaries(KEY, st.integers(0, 99), max_size=8), KEY, st.integers(0, 10)), max_size=12
+    )
 )
 def test_block_table_reads_and_rewrites_parts(
     edits: list[tuple[dict[tuple[int, int], int], tuple[int, int], int]],

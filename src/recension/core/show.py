@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.history import History
-from recension.core.ticks import FOREVER, timestamp
+from recension.core.ticks import FOREVER, Ticks, timestamp
 
 
 def show_history(history: History, rows: int = 20, time_type: pa.DataType | None = None) -> str:
@@ -20,15 +20,15 @@ def show_history(history: History, rows: int = 20, time_type: pa.DataType | None
     """
     order = np.lexsort((history.ve, history.vs))[:rows]
     payload = history.payload.take(pa.array(order)) if history.payload.num_columns else history.payload
-    columns = [_times(history.vs[order], time_type), _times(history.ve[order], time_type)]
-    columns += [[_text(value) for value in column.to_pylist()] for column in payload.columns]
-    table = list(zip(["_vs", "_ve", *history.schema.names], *zip(*columns, strict=True), strict=True)) if len(order) else [(n,) for n in ["_vs", "_ve", *history.schema.names]]
-    lines = _aligned([list(column) for column in table])
+    cells = [_times(history.vs[order], time_type), _times(history.ve[order], time_type)]
+    cells += [[_text(value) for value in column.to_pylist()] for column in payload.columns]
+    names = ["_vs", "_ve", *history.schema.names]
+    lines = _aligned([[name, *column] for name, column in zip(names, cells, strict=True)])
     more = len(history) - len(order)
     return "\n".join(lines + ([f"… and {more} more"] if more > 0 else []))
 
 
-def _times(times: np.ndarray[tuple[int], np.dtype[np.int64]], time_type: pa.DataType | None) -> list[str]:
+def _times(times: Ticks, time_type: pa.DataType | None) -> list[str]:
     is_timestamp = time_type is not None and pa.types.is_timestamp(time_type)
     return [_time(t, is_timestamp) for t in times.tolist()]
 

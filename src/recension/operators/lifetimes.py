@@ -116,25 +116,10 @@ class Hop(Lifetime):
 
 
 @dataclass(frozen=True)
-class Deletes(Lifetime):
-    """From the end for ever; what never ends gives nothing (ruling D7).
-
-    D4: an end that moves from ``x`` to ``y`` removes an event that starts at ``x`` and adds one at ``y``.
-    """
-
-    def start(self, vs: Ticks, ve: Ticks) -> Ticks:
-        return ve
-
-    def end(self, vs: Ticks, ve: Ticks) -> Ticks:
-        return np.full(len(ve), FOREVER)
-
-
-@dataclass(frozen=True)
 class Custom(Lifetime):
     """Start and duration by functions of the arrays ``vs`` and ``ve``; without them both stay as they are.
 
-    D4 cannot be seen from a function, so CTIs are held until the end of time. Functions calculate in int64,
-    where ``ve - vs`` of an event that never ends is beyond the range if it starts before 0.
+    D4 cannot be seen from a function, so CTIs are held until the end of time.
     """
 
     given_start: Moments | None = None

@@ -94,6 +94,13 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
         ) from None
 
 
+def result_name(computed: Expression, schema: pa.Schema, verb: str) -> str:
+    """The name a column has that was not given one: its alias, or the first column it reads."""
+    result_type(computed, schema, verb)
+    frame = nw.from_native(schema.empty_table(), eager_only=True)
+    return str(frame.select(computed.native).columns[0])
+
+
 def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     """Raise unless every name is a column."""
     for name in sorted(set(names) - set(schema.names)):

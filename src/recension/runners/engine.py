@@ -8,7 +8,7 @@ therefore computed once, and all its readers see the same state of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,17 +16,8 @@ import pyarrow as pa
 from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, empty
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
+from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
-
-
-@dataclass(frozen=True)
-class Vertex:
-    """An operator and the vertices it reads, in the order of its ports; a source reads none."""
-
-    name: str
-    schema: pa.Schema
-    operator: Operator | None
-    inputs: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -128,8 +119,8 @@ class Engine:
         stateful = {n for n, v in enumerate(self._vertices) if v.operator is not None}
         if set(by_vertex) != stateful:
             raise RecensionError("the snapshot is of another query: its operators are not these")
-        for number, own in by_vertex.items():
-            operator = self._vertices[number].operator
+        for vertex_number, own in by_vertex.items():
+            operator = self._vertices[vertex_number].operator
             assert operator is not None
             operator.restore(own)
 
@@ -146,8 +137,3 @@ def joined(flow: Flow, schema: pa.Schema) -> EventBatch:
     if flow.cti is None:
         return concat(flow.batches) if flow.batches else empty(schema)
     return concat([*flow.batches, cti(flow.cti, schema)])
-
-
-def sources(vertices: Sequence[Vertex]) -> Mapping[str, int]:
-    """The number of each source by its name."""
-    return {vertex.name: number for number, vertex in enumerate(vertices) if vertex.operator is None}

@@ -127,7 +127,9 @@ def run(
     """
     session = Session({"query": query}, batch_size)
     if missing := [name for name in session.sources if name not in inputs]:
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {', '.join(session.sources)}")
+        raise RecensionError(
+            f"no input for source {missing[0]!r}; the query reads {', '.join(session.sources)}"
+        )
     if unknown := [name for name in inputs if name not in session.sources]:
         raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
     pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
@@ -166,5 +168,3 @@ def _parts(data: Data, size: int) -> Iterator[Data]:
 
 def _below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
     return {name.removeprefix(prefix): table for name, table in chunks.items() if name.startswith(prefix)}
-
-

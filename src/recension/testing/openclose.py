@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from recension.core.errors import StreamError
-from recension.core.events import Element, Insert, Payload, Retract
-from recension.core.ticks import FOREVER
+from recension.core.events import Cti, Element, Insert, Payload, Retract
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing.walk import payload_key
 
 
@@ -32,34 +32,33 @@ Written: TypeAlias = Element | Open | Close
 
 
 class OpenClose:
-    """Turns open and close into inserts and retractions; everything else passes."""
+    """Turns open and close into inserts and retractions, in plain Python; everything else passes."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, Insert] = {}
+        self._cti = BEGINNING
 
-    def translate(self, written: Written) -> Element | None:
-        """The element meant, or ``None`` for a close that repeats what is known."""
+    def translate(self, written: Written) -> Element:
+        """The element meant. A close of nothing, of something final, or before its start is an error."""
         match written:
             case Open(payload, vs):
                 return self._remember(Insert(payload, vs))
             case Close(payload, ve):
                 return self._close(payload, ve)
-            case _:
-                return written
+            case Cti(t):
+                self._cti = max(self._cti, t)
+        return written
 
-    def _close(self, payload: Payload, ve: int) -> Element | None:
+    def _close(self, payload: Payload, ve: int) -> Element:
         event = self._last.get(payload_key(payload))
-        if event is None:
-            raise StreamError(f"closes an event that is not open: {dict(payload)}")
-        if ve == event.ve:
-            return None
-        self._remember(Insert(payload, event.vs, ve))
-        return Retract(payload, event.vs, event.ve, ve)
+        if event is None or event.ve < self._cti or self._cti == FOREVER:
+            raise StreamError(f"closes an event that is not open, or whose end is final: {dict(payload)}")
+        if ve < event.vs:
+            raise StreamError(f"closes an event before its start: {dict(payload)}")
+        revised = self._remember(Insert(payload, event.vs, ve))
+        # What was closed at its start is gone; a later close brings it back.
+        return revised if event.ve == event.vs else Retract(payload, event.vs, event.ve, ve)
 
     def _remember(self, event: Insert) -> Insert:
-        key = payload_key(event.payload)
-        earlier = self._last.get(key)
-        if event.ve == FOREVER and earlier is not None and earlier.ve == FOREVER:
-            raise StreamError(f"opens an event that is open already: {dict(event.payload)}")
-        self._last[key] = event
+        self._last[payload_key(event.payload)] = event
         return event

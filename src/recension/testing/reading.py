@@ -66,8 +66,7 @@ def _elements_of_rows(rows: list[Mapping[str, Any]]) -> list[Element]:
     if rows and "_seq" in rows[0]:
         rows = sorted(rows, key=lambda row: (row["_batch"], row["_seq"]))
     feed = OpenClose()
-    meant = (feed.translate(_written(row)) for row in rows)
-    return [element for element in meant if element is not None]
+    return [feed.translate(_written(row)) for row in rows]
 
 
 def _written(row: Mapping[str, Any]) -> Written:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import concat, empty, from_elements
+from recension.core import openclose
+from recension.core.batch import EventBatch, from_elements
 from recension.core.errors import StreamError
-from recension.core.events import Cti, Element, Event
+from recension.core.events import Cti, Element, Event, Insert
 from recension.core.reconstitution import HistoryBuilder
+from recension.core.ticks import BEGINNING
 from recension.core.validity import Checker
-from recension.testing.openclose import OpenClose, Written
+from recension.testing.openclose import Close, Open, OpenClose, Written
 from recension.testing.runners import Outcome
 from recension.testing.transcripts import Step, Transcript
 from recension.testing.walk import Walk
@@ -55,7 +59,7 @@ class _Walked:
 
     def push(self, written: Iterable[Written]) -> list[Element]:
         accepted: list[Element] = []
-        for element in _meant(self._feed, written):
+        for element in map(self._feed.translate, written):
             if fault := self._walk.fault(element):
                 raise StreamError(f"{fault}: {element}")
             if not isinstance(element, Cti) or element.t > self._walk.cti:
@@ -72,22 +76,39 @@ class _Checked:
 
     def __init__(self, schema: pa.Schema, whole_steps: bool) -> None:
         self._schema, self._whole_steps = schema, whole_steps
-        self._checker, self._history, self._feed = Checker(), HistoryBuilder(schema), OpenClose()
+        self._feed, self._checker, self._history = openclose.OpenClose(), Checker(), HistoryBuilder(schema)
 
     def push(self, written: Iterable[Written]) -> list[Element]:
-        elements = list(_meant(self._feed, written))
-        units = [elements] if self._whole_steps else [[element] for element in elements]
-        batches = [self._checker.check(from_elements(unit, self._schema)) for unit in units]
-        for batch in batches:
+        items = list(written)
+        accepted: list[Element] = []
+        for unit in [items] if self._whole_steps else [[item] for item in items]:
+            batch = self._checker.check(self._feed.translate(written_batch(unit, self._schema)))
             self._history.add(batch)
-        return concat([*batches, empty(self._schema)]).to_elements()
+            accepted += batch.to_elements()
+        return accepted
 
     def events(self) -> list[Event]:
         return self._history.build().to_events()
 
 
-def _meant(feed: OpenClose, written: Iterable[Written]) -> Iterator[Element]:
-    return (element for item in written if (element := feed.translate(item)) is not None)
+def written_batch(written: Sequence[Written], schema: pa.Schema) -> EventBatch:
+    """A batch as a file reader makes it: open and close have kinds of their own."""
+    kinds = {Open: openclose.OPEN, Close: openclose.CLOSE}
+    stand_ins = [_stand_in(item) for item in written]
+    batch = from_elements(stand_ins, schema)
+    known = zip(written, batch.kind.tolist(), strict=True)
+    kind = np.array([kinds.get(type(item), code) for item, code in known], np.uint8)
+    return replace(batch, kind=kind)
+
+
+def _stand_in(written: Written) -> Element:
+    match written:
+        case Open(payload, vs):
+            return Insert(payload, vs)
+        case Close(payload, ve):
+            return Insert(payload, BEGINNING, ve)
+        case _:
+            return written
 
 
 def _play(transcript: Transcript, sides: dict[str, _Walked] | dict[str, _Checked]) -> list[Outcome]:

@@ -30,8 +30,9 @@ class LiveEvents(IntervalIndex):
     def insert(
         self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, payload: pa.RecordBatch, **extras: Index
     ) -> None:
-        """Add events with new payloads."""
-        self.add(group, vs, ve, tag, row=self._store.append(payload, len(vs)), **extras)
+        """Add events with new payloads; columns that are not in the schema are left out."""
+        rows = self._store.append(payload.select(self._store.schema.names), len(vs))
+        self.add(group, vs, ve, tag, row=rows, **extras)
         self._tidy()
 
     def apply(

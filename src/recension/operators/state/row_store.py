@@ -67,7 +67,7 @@ class RowStore:
         return take_rows(self._blocks[0], numbers) if len(self._blocks) == 1 else self._gather(numbers)
 
     def _gather(self, numbers: Index) -> pa.RecordBatch:
-        """Block by block, then back into the order asked for. (Arrow would first copy all blocks into one.)"""
+        """Block by block, then back into the order asked for (Arrow would copy all blocks into one)."""
         ends = np.cumsum(self._sizes)
         places, parts = [], []
         for block, start, end in zip(self._blocks, ends - self._sizes, ends, strict=True):

@@ -19,7 +19,7 @@ def cut(name: str, table: pa.Table) -> dict[str, pa.Table]:
 
 def whole(name: str, chunks: Mapping[str, pa.Table]) -> pa.Table:
     """The table that was cut into these chunks."""
-    parts = []
+    parts: list[pa.Table] = []
     while (part := f"{name}.{len(parts)}") in chunks:
         parts.append(chunks[part])
     return pa.concat_tables(parts)

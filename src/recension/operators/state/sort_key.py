@@ -56,7 +56,8 @@ class SortKey:
         steps = (np.maximum(offsets, np.uint64(self.origin)) - np.uint64(self.origin)) >> np.uint64(
             self.shift
         )
-        return np.minimum(steps, _LAST_CODE)
+        codes: Hashes = np.minimum(steps, _LAST_CODE)
+        return codes
 
 
 def _span(vs: Ticks) -> tuple[int, int]:
@@ -88,7 +89,8 @@ def _levels(vs: Ticks, ve: Ticks) -> Index:
         if _FEW * members[shorter] <= members[longer]:
             united[united == shorter] = longer
             members[longer] += members[shorter]
-    return united[levels]
+    result: Index = united[levels]
+    return result
 
 
 def level_bits(levels: Index) -> Hashes:

@@ -1,0 +1,1 @@
+"""How queries are written: a thin fluent layer over the plan."""

@@ -1,0 +1,92 @@
+"""Aggregate methods: what events that are alive together say, for all of them or group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, Self, TypeVar
+
+from recension.api.base import StreamBase
+from recension.core.errors import SchemaError
+from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.aggregates import Aggregate
+from recension.plan.expressions import IntoExpression
+from recension.plan.node import Node
+from recension.plan.span import Outputs, in_words, projected_schema
+
+S = TypeVar("S", bound=StreamBase)
+
+
+class AggregateMethods(StreamBase):
+    """Snapshot aggregates."""
+
+    __slots__ = ()
+
+    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> Self:
+        """One row for every snapshot: every maximal interval in which no event starts or ends.
+
+        ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
+        ``ordered`` as early as order allows, ``eager`` at once, revising what was said.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> s.agg(n=rc.count(), total=rc.sum("x")).schema.names
+        ['n', 'total']
+        """
+        return self._then(aggregated(self.plan, (), rows, named, speculate))
+
+    def group_by(self, *keys: IntoExpression, **named: IntoExpression) -> GroupedStream[Self]:
+        """The stream split by the values of columns or expressions, each group on its own.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"site": "string", "x": "int64"})
+        >>> s.group_by("site", parity=rc.col("x") % 2).agg(n=rc.count()).schema.names
+        ['site', 'parity', 'n']
+        """
+        outputs = self._named(keys, named, "group_by")
+        if not outputs:
+            raise SchemaError("group_by: give at least one key, or aggregate the stream as it is")
+        projected_schema(outputs, self.plan.schema, "group_by")
+        return GroupedStream(self, outputs)
+
+
+class GroupedStream(Generic[S]):
+    """A stream split into groups; what comes next is done for every group by itself."""
+
+    __slots__ = ("_keys", "_stream")
+
+    def __init__(self, stream: S, keys: Outputs) -> None:
+        self._stream, self._keys = stream, keys
+
+    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> S:
+        """One row for every snapshot of every group: the keys first, then the answers.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"site": "string", "x": "int64"})
+        >>> s.group_by("site").agg(rc.top_k(3, by="x")).schema.names
+        ['site', 'x', 'rank']
+        """
+        stream = self._stream
+        return stream._then(aggregated(stream.plan, self._keys, rows, named, speculate))
+
+    def __repr__(self) -> str:
+        return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"
+
+
+def aggregated(
+    plan: Node,
+    keys: Outputs,
+    rows: tuple[Any, ...],
+    named: Mapping[str, Any],
+    speculate: Speculate,
+) -> Node:
+    """The aggregate node; those that yield rows need no name."""
+    found = [*((None, aggregate) for aggregate in rows), *named.items()]
+    for name, aggregate in found:
+        if not isinstance(aggregate, Aggregate):
+            raise SchemaError(
+                f"agg: {aggregate!r} is not an aggregate; use rc.count(), rc.sum('column'), ..."
+            )
+        if name is None and not aggregate.yields_rows:
+            raise SchemaError(f"agg: name each aggregate, as in agg(answer=rc.{aggregate})")
+    aggregates = tuple((name or aggregate.name, aggregate) for name, aggregate in found)
+    return SnapshotAggregate(plan, keys, aggregates, speculate)

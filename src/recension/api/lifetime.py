@@ -1,0 +1,123 @@
+"""Lifetime methods: when events are true, computed from when they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from recension.api.base import StreamBase, key_names, plan_of
+from recension.core.errors import TimeError
+from recension.core.ticks import DurationLike, duration
+from recension.plan import lifetimes
+from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.moments import moments
+
+
+class LifetimeMethods(StreamBase):
+    """AlterLifetime in all its forms, and clipping by another stream."""
+
+    __slots__ = ()
+
+    def alter_lifetime(
+        self,
+        start: Callable[[Any, Any], Any] | None = None,
+        duration: Callable[[Any, Any], Any] | DurationLike | None = None,
+    ) -> Self:
+        """Every event from ``start(vs, ve)`` for ``duration(vs, ve)``; what becomes empty is dropped.
+
+        Functions take arrays of ticks, or single ticks if they cannot take arrays. Without ``start`` events
+        keep theirs, without ``duration`` their length; a duration may be constant.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> ends = s.alter_lifetime(start=lambda vs, ve: ve, duration="10s")
+        >>> ends.properties.constant_duration
+        10000000
+        """
+        if start is None and duration is None:
+            raise TimeError("alter_lifetime: give start=, duration= or both")
+        lasting = moments(duration, "duration") if callable(duration) else _ticks(duration)
+        if start is None and isinstance(lasting, int):
+            return self.set_duration(lasting)
+        beginning = None if start is None else moments(start, "start")
+        return self._alter(lifetimes.Custom(beginning, lasting))
+
+    def shift(self, by: DurationLike) -> Self:
+        """Both ends moved by a duration, forward or (negative) back.
+
+        >>> import recension as rc
+        >>> print(rc.source("s", {"x": "int64"}).shift("-1s").explain().splitlines()[0])
+        shift by -1000000
+        """
+        return self._alter(lifetimes.Shift(duration(by)))
+
+    def set_duration(self, length: DurationLike) -> Self:
+        """The moving window: every event lives for ``length`` from its start.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).set_duration(10).properties.constant_duration
+        10
+        """
+        return self._alter(lifetimes.SetDuration(duration(length)))
+
+    def extend(self, by: DurationLike) -> Self:
+        """The end moved by a duration, forward or (negative) back.
+
+        >>> import recension as rc
+        >>> print(rc.source("s", {"x": "int64"}).extend(5).explain().splitlines()[0])
+        extend by 5
+        """
+        return self._alter(lifetimes.Extend(duration(by)))
+
+    def to_points(self) -> Self:
+        """Every event for the one tick at its start.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).to_points().properties.is_point
+        True
+        """
+        return self._alter(lifetimes.ToPoints())
+
+    def inserts(self) -> Self:
+        """Every event from its start, for ever.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).inserts().properties.is_shrink_only
+        True
+        """
+        return self._alter(lifetimes.Inserts())
+
+    def deletes(self) -> Self:
+        """Every event from its end, for ever; what never ends gives nothing.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).deletes().properties.is_shrink_only
+        True
+        """
+        return self._alter(lifetimes.Deletes())
+
+    def hop_lifetime(self, size: DurationLike, hop: DurationLike) -> Self:
+        """The start moved back to a multiple of ``hop``, then a life of ``size``.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).hop_lifetime(size="10m", hop="1m").properties.constant_duration
+        600000000
+        """
+        return self._alter(lifetimes.Hop(duration(size), duration(hop)))
+
+    def clip(self, by: StreamBase, on: str | Iterable[str] | None = None) -> Self:
+        """Every event until the first matching event of ``by`` starts inside its lifetime.
+
+        >>> import recension as rc
+        >>> jobs, stops = (rc.source(name, {"job": "int64"}) for name in ("jobs", "stops"))
+        >>> print(jobs.clip(by=stops, on="job").explain().splitlines()[0])
+        clip on job
+        """
+        return self._then(Clip(self.plan, plan_of(by, "clip"), key_names(on, "clip")))
+
+    def _alter(self, lifetime: lifetimes.Lifetime) -> Self:
+        return self._then(AlterLifetime(self.plan, lifetime))
+
+
+def _ticks(length: DurationLike | None) -> int | None:
+    return None if length is None else duration(length)

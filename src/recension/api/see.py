@@ -1,0 +1,70 @@
+"""Ways to look at a query before it runs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from recension.api.base import StreamBase
+from recension.plan.explain import Format, columns_in_words, explain
+from recension.plan.properties import Properties, in_words
+from recension.plan.rewrites import optimize
+
+
+class SeeMethods(StreamBase):
+    """Schema, properties, plan."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload columns and their types.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).schema.names
+        ['x']
+        """
+        return self.plan.schema
+
+    @property
+    def properties(self) -> Properties:
+        """What is known of every physical output of this query.
+
+        >>> import recension as rc
+        >>> known = rc.Properties(is_insert_only=True, is_ordered=True)
+        >>> s = rc.source("s", {"x": "int64"}, properties=known)
+        >>> s.agg(n=rc.count()).properties.is_strictly_increasing
+        True
+        """
+        return self.plan.properties
+
+    def explain(self, format: Format = "text", *, rewrite: bool = True) -> str:
+        """The plan, with columns and properties; as it will run, or with ``rewrite=False`` as it was written.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64", "y": "int64"})
+        >>> print(s.where(rc.col("x") > 0).select("y").explain(), end="")
+        span where x > 0; select y
+        │  columns: y int64
+        │  known: nothing known
+        └─ source s
+              columns: x int64, y int64
+              known: nothing known
+        """
+        return explain(optimize([self.plan]) if rewrite else [self.plan], format=format)
+
+    def describe(self) -> str:
+        """The last step, the columns and what is known, in a few lines.
+
+        >>> import recension as rc
+        >>> print(rc.source("s", {"x": "int64"}).to_points().describe())
+        to points
+        columns: x int64
+        known: shrink-only, point events
+        """
+        plan = self.plan
+        return "\n".join(
+            [plan.label, f"columns: {columns_in_words(plan.schema)}", f"known: {in_words(plan.properties)}"]
+        )
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.plan.label}: {columns_in_words(self.plan.schema)}>"

@@ -1,0 +1,49 @@
+"""Streams: what a query is written with."""
+
+from __future__ import annotations
+
+from recension.api.aggregation import AggregateMethods
+from recension.api.joining import JoinMethods
+from recension.api.lifetime import LifetimeMethods
+from recension.api.see import SeeMethods
+from recension.api.span import SpanMethods
+from recension.core.validity import Policy
+from recension.plan.properties import NOTHING_KNOWN, Properties
+from recension.plan.schemas import IntoSchema, schema_of
+from recension.plan.source import Source
+
+
+class Stream(SpanMethods, LifetimeMethods, JoinMethods, AggregateMethods, SeeMethods):
+    """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
+
+    __slots__ = ()
+
+
+def source(
+    name: str,
+    schema: IntoSchema,
+    start: str | None = None,
+    end: str | None = None,
+    properties: Properties | None = None,
+    on_violation: Policy = "raise",
+) -> Stream:
+    """A named input of a query.
+
+    Parameters
+    ----------
+    name
+        What runners call the input.
+    schema
+        The payload columns: ``{name: Arrow type or its name}``.
+    start, end
+        Columns of a plain table that hold the times of its events.
+    properties
+        What is known of the feed. It is relied on, not checked.
+    on_violation
+        What happens to elements that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
+
+    >>> source("leases", {"user": "string", "bytes": "float64"})
+    <Stream source leases: user string, bytes double>
+    """
+    declared = NOTHING_KNOWN if properties is None else properties
+    return Stream(Source(name, schema_of(schema, "source"), start, end, declared, on_violation))

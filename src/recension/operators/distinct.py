@@ -1,0 +1,98 @@
+"""Distinct: at every instant each payload once, on maximal lifetimes.
+
+Assumes     a valid physical stream.
+Guarantees  after every batch the output history is the set of maximal lifetimes of each distinct key in the
+            input history: equal events that overlap or meet are one. Runs are lengthened and shortened, never
+            taken back for a change at their end, so that CTIs pass unchanged.
+State       per key the end points at or after the last CTI and one before it, with the number of live
+            events there, and the runs that end at or after the CTI.
+Cost        O(n log n) in the batch and the end points and runs between the changes it makes.
+Source      Temporal Coalescing on Window Extents over Data Streams, §3; rulings H (COAL), B10 (LENGTHEN), B12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, empty
+from recension.core.ticks import FOREVER
+from recension.operators.base import Chunks, Operator, Output, changes, new_end, old_end
+from recension.operators.snapshot.steps import Contributions, steps_of
+from recension.operators.snapshot.working_set import WorkingSet, merge, state_columns
+from recension.operators.state.end_points import EndPoints
+from recension.operators.state.runs import RunChanges, Runs
+
+
+class Distinct(Operator):
+    """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
+
+    def __init__(
+        self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    ) -> None:
+        super().__init__(schema)
+        self._keys = keys
+        self._points = EndPoints(state_columns(0, 0), schema)
+        self._runs = Runs()
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        keys = batch.payload if self._keys is None else self._keys(batch.payload)
+        group = self._points.number(keys, len(batch))
+        none = np.zeros(0, np.int64)
+        steps = steps_of(
+            group, batch.vs, old_end(batch), new_end(batch), Contributions([], []), (none, none)
+        )  # fmt: skip
+        extract = self._points.extract(*steps.segments())
+        work = merge(extract, steps, 0, 0)
+        keep = work.new.is_point & ~work.is_context
+        born, gone = work.is_new & work.new.is_point, work.old.is_point & ~work.new.is_point
+        self._points.replace(
+            extract.blocks, work.columns(keep), (work.group[born], work.time[born]), work.group[gone]
+        )
+        return self._changes(work)
+
+    def _changes(self, work: WorkingSet) -> EventBatch:
+        """Where events began or ceased to cover a stretch between two end points, runs change."""
+        is_covered = work.new.n > 0
+        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != is_covered))
+        if not len(rows):
+            return empty(self.schema)
+        changed = self._runs.change(
+            work.group[rows], work.time[rows], work.time[rows + 1], is_covered[rows]
+        )  # fmt: skip
+        return self._emitted(changed)
+
+    def _emitted(self, changed: RunChanges) -> EventBatch:
+        """By time, and at one time what goes before what comes."""
+        payload = self._points.keys_of(changed.group)
+        out = changes(changed.start, changed.old, changed.new, payload)
+        return out.take(np.lexsort((out.kind == INSERT, out.sync())))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        if t == FOREVER:
+            self._points.clear()
+            self._runs.clear()
+            return self.promise(t)
+        groups = self._points.forget_before(t)
+        if len(groups):
+            self._runs.forget_before(groups, t)
+        if (numbers := self._points.retire()) is not None:
+            self._runs.renumber(numbers)
+        return self.promise(t)
+
+    def state_rows(self) -> int:
+        return len(self._points) + len(self._runs)
+
+    def state_bytes(self) -> int:
+        return self._points.nbytes() + self._runs.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return {**self._points.to_chunks(), "runs": self._runs.to_arrow()}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._points.load(chunks)
+        self._runs.load(chunks["runs"])

@@ -1,0 +1,141 @@
+"""The times at which events of each group begin or end, with what holds from each to the next.
+
+Of the past, only the state that lasts into the present is kept: after a CTI ``t`` a group has the end points
+at or after ``t``, and the last one before it if events live there. A group without end points loses its
+number once such groups are the majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recension.core.batch import Index
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks
+from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.keys import KeyIndex
+from recension.operators.state.time_queue import TimeQueue
+
+_RETIRE_AT = 1024
+
+
+class EndPoints:
+    """Rows (group, time, ...) that hold at least ``n``, the number of live events; without keys, one group."""
+
+    def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
+        self._table = BlockTable(columns)
+        self._schema = key_schema
+        self._keys = KeyIndex(key_schema) if len(key_schema) else None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._table.clear()
+        self._expiring = TimeQueue()
+        self._points_of = self._held = np.zeros(0, np.int64)
+        if self._keys is not None:
+            self._keys.load(self._keys.no_rows())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def nbytes(self) -> int:
+        """Memory taken by end points and keys."""
+        keys = 0 if self._keys is None else self._keys.nbytes()
+        return self._table.nbytes() + 16 * (len(self._expiring) + len(self._points_of)) + keys
+
+    def number(self, keys: pa.RecordBatch, size: int) -> Index:
+        """The group of each key row."""
+        numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
+        missing = int(numbers.max(initial=-1)) + 1 - len(self._points_of)
+        if missing > 0:
+            self._points_of = np.append(self._points_of, np.zeros(missing, np.int64))
+            self._held = np.append(self._held, np.full(missing, FOREVER))
+        return numbers
+
+    def keys_of(self, groups: Index) -> pa.RecordBatch:
+        """The key rows of groups."""
+        if self._keys is None:
+            return pa.RecordBatch.from_arrays([], schema=self._schema)
+        return self._keys.rows(groups)
+
+    def extract(self, group: Index, low: Ticks, high: Ticks) -> Extract:
+        """The end points in and next to each segment, as `BlockTable.extract`."""
+        return self._table.extract(group, low, high)
+
+    def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
+        """Write an extract back; ``born`` are (group, time) of new end points, ``gone`` the groups of lost ones."""
+        self._table.replace(blocks, columns)
+        group, time = born
+        np.add.at(self._points_of, group, 1)
+        np.subtract.at(self._points_of, gone, 1)
+        self._expiring.push(time[time < FOREVER], group[time < FOREVER])
+
+    def forget_before(self, t: int) -> Index:
+        """Drop the past of every group that has any; gives back those groups.
+
+        The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
+        then needed to merge with.
+        """
+        groups = np.unique(self._expiring.pop_before(t)[1])
+        if not len(groups):
+            return groups
+        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
+        is_past = (time < t) & ~extract.follower
+        next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
+        lasts = is_past & ~next_is_past & (n > 0)
+        gone = is_past & ~lasts
+        self._held[group[is_past]] = FOREVER
+        self._held[group[lasts]] = time[lasts]
+        np.subtract.at(self._points_of, group[gone], 1)
+        keep = ~gone & ~extract.follower
+        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+        return groups
+
+    def earliest_held(self) -> int:
+        """The first of the end points kept from before the last CTI, FOREVER if there is none."""
+        return int(self._held.min(initial=FOREVER))
+
+    def retire(self) -> Index | None:
+        """Give up the numbers of groups without end points if they are the majority.
+
+        The new number of each group, -1 for those given up; None when nothing changed.
+        """
+        in_use = self._points_of > 0
+        if self._keys is None or len(in_use) < _RETIRE_AT or 2 * int(in_use.sum()) > len(in_use):
+            return None
+        numbers = self._keys.retire(in_use)
+        renumber(self._table, numbers)
+        self._expiring.renumber(numbers)
+        self._points_of, self._held = self._points_of[in_use], self._held[in_use]
+        return numbers
+
+    def to_chunks(self) -> Chunks:
+        """The whole state as named Arrow tables."""
+        groups = {"points": self._points_of.copy(), "held": self._held.copy()}
+        chunks = {
+            "points": self._table.to_arrow(),
+            "expiring": self._expiring.to_arrow(),
+            "groups": pa.table(groups),
+        }
+        return chunks | ({} if self._keys is None else {"keys": self._keys.to_arrow()})
+
+    def load(self, chunks: Chunks) -> None:
+        """Become the end points that `to_chunks` gave."""
+        self._table.load(chunks["points"])
+        self._expiring.load(chunks["expiring"])
+        self._points_of, self._held = (chunks["groups"][n].to_numpy().copy() for n in ("points", "held"))
+        if self._keys is not None:
+            rows = chunks["keys"].combine_chunks().to_batches()
+            self._keys.load(rows[0] if rows else self._keys.no_rows())
+
+
+def renumber(table: BlockTable, numbers: Index) -> None:
+    """Give the rows of a table the new numbers of their groups, which keep the order of the old."""
+    rows = table.to_arrow()
+    table.load(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))

@@ -1,0 +1,52 @@
+"""Open and close: the columnar translation agrees with the plain one, under any batching."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from recension.core import openclose
+from recension.core.errors import StreamError
+from recension.core.events import Cti, Element
+from recension.testing.openclose import Close, Open, OpenClose, Written
+from recension.testing.reconstitution import written_batch
+from recension.testing.strategies import SCHEMA
+
+
+def feeds() -> SearchStrategy[list[list[Written]]]:
+    """Batches of opens, closes and a few CTIs over two payloads, both opened before all else."""
+    time, payload = st.integers(0, 8), st.sampled_from([{"k": "a", "v": 1}, {"k": None, "v": 1}])
+    close = st.builds(Close, payload, time)
+    item = st.one_of(close, close, close, st.builds(Open, payload, time), st.builds(Cti, st.integers(0, 3)))
+    first: list[Written] = [Open({"k": "a", "v": 1}, 0), Open({"k": None, "v": 1}, 1)]
+    return st.lists(st.lists(item, max_size=6), max_size=5).map(lambda batches: [first, *batches])
+
+
+def plain(batches: list[list[Written]]) -> tuple[list[Element], int | None]:
+    """The elements meant, and the row of the first fault."""
+    feed, meant = OpenClose(), list[Element]()
+    for row, item in enumerate((item for batch in batches for item in batch), start=1):
+        try:
+            meant.append(feed.translate(item))
+        except StreamError:
+            return meant, row
+    return meant, None
+
+
+def columnar(batches: list[list[Written]]) -> tuple[list[Element], int | None]:
+    """The same by the core; the batch that holds a fault gives nothing."""
+    feed, found, row = openclose.OpenClose(), list[Element](), 1
+    for batch in batches:
+        try:
+            found += feed.translate(written_batch(batch, SCHEMA), first_row=row).to_elements()
+        except StreamError as why:
+            return found, why.row
+        row += len(batch)
+    return found, None
+
+
+@given(feeds())
+def test_translation_agrees_with_the_plain_one(batches: list[list[Written]]) -> None:
+    meant, faulty = plain(batches)
+    found, row = columnar(batches)
+    assert row == faulty
+    assert found == (meant if faulty is None else meant[: len(found)])
