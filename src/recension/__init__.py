@@ -17,6 +17,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.running import run, session
 from recension.api.stream import Stream, source
 from recension.core.errors import FormatError, RecensionError, SchemaError, StreamError, TimeError
 from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
@@ -52,6 +53,8 @@ __all__ = [
     "mean",
     "min",
     "quantile",
+    "run",
+    "session",
     "source",
     "stddev",
     "sum",

@@ -18,9 +18,12 @@ from recension.operators import lifetimes as physical
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
 from recension.operators.clip import Clip
+from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.join import Join
-from recension.operators.join_columns import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.left_join import LeftJoin
+from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.snapshot import accumulators, selections
 from recension.operators.snapshot.operator import Aggregation, SnapshotAggregate
 from recension.operators.span import Span
@@ -160,6 +163,8 @@ def _distinct(node: nodes.Distinct) -> Operator:
 
 @operator_of.register
 def _alter_lifetime(node: nodes.AlterLifetime) -> Operator:
+    if isinstance(node.lifetime, logical.Deletes):
+        return Deletes(node.schema)
     return AlterLifetime(node.schema, _lifetime(node.lifetime))
 
 
@@ -177,8 +182,10 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
             return physical.ToPoints()
         case logical.Inserts():
             return physical.Inserts()
-        case logical.Deletes():
-            return physical.Deletes()
+        case logical.Custom(None, int(duration)):
+            return physical.SetDuration(duration)
+        case logical.Custom(start, int(duration)):
+            return physical.Custom(start, lambda vs, ve: duration)
         case logical.Custom(start, duration):
             return physical.Custom(start, duration)
     raise RecensionError(f"the local engine cannot alter lifetimes by {lifetime}")
@@ -195,9 +202,15 @@ def _join(node: nodes.Join) -> Operator:
     columns += [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
     sides = Side(node.left.schema, node.on), Side(node.right.schema, node.on)
     where = None if node.where is None else Predicate(node.where)
-    if node.how == "inner":
-        return Join(*sides, columns, where)
-    raise RecensionError(f"the local engine cannot run a {node.how} join")
+    match node.how:
+        case "inner":
+            return Join(*sides, columns, where)
+        case "left":
+            return LeftJoin(*sides, columns, where)
+        case "semi":
+            return SemiJoin(*sides, columns, where)
+        case "anti":
+            return AntiJoin(*sides, columns, where)
 
 
 @operator_of.register

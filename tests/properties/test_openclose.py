@@ -16,7 +16,8 @@ def feeds() -> SearchStrategy[list[list[Written]]]:
     """Batches of opens, closes and a few CTIs over two payloads, both opened before all else."""
     time, payload = st.integers(0, 8), st.sampled_from([{"k": "a", "v": 1}, {"k": None, "v": 1}])
     close = st.builds(Close, payload, time)
-    item = st.one_of(close, close, close, st.builds(Open, payload, time), st.builds(Cti, st.integers(0, 3)))
+    opening, cti = st.builds(Open, payload, time), st.builds(Cti, st.integers(0, 3))
+    item: SearchStrategy[Written] = st.one_of(close, close, close, opening, cti)
     first: list[Written] = [Open({"k": "a", "v": 1}, 0), Open({"k": None, "v": 1}, 1)]
     return st.lists(st.lists(item, max_size=6), max_size=5).map(lambda batches: [first, *batches])
 

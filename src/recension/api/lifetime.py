@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from recension.api.base import StreamBase, key_names, plan_of
+from recension.core import ticks
 from recension.core.errors import TimeError
-from recension.core.ticks import DurationLike, duration
+from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.lifetime import AlterLifetime, Clip
-from recension.plan.moments import moments
+from recension.plan.moments import Constant, Moments, moments
 
 
 class LifetimeMethods(StreamBase):
@@ -36,11 +37,10 @@ class LifetimeMethods(StreamBase):
         """
         if start is None and duration is None:
             raise TimeError("alter_lifetime: give start=, duration= or both")
-        lasting = moments(duration, "duration") if callable(duration) else _ticks(duration)
-        if start is None and isinstance(lasting, int):
-            return self.set_duration(lasting)
-        beginning = None if start is None else moments(start, "start")
-        return self._alter(lifetimes.Custom(beginning, lasting))
+        if start is None and not callable(duration):
+            return self.set_duration(duration)
+        lasting = None if duration is None else _lasting(duration)
+        return self._alter(lifetimes.Custom(None if start is None else moments(start, "start"), lasting))
 
     def shift(self, by: DurationLike) -> Self:
         """Both ends moved by a duration, forward or (negative) back.
@@ -49,7 +49,7 @@ class LifetimeMethods(StreamBase):
         >>> print(rc.source("s", {"x": "int64"}).shift("-1s").explain().splitlines()[0])
         shift by -1000000
         """
-        return self._alter(lifetimes.Shift(duration(by)))
+        return self._alter(lifetimes.Shift(ticks.duration(by)))
 
     def set_duration(self, length: DurationLike) -> Self:
         """The moving window: every event lives for ``length`` from its start.
@@ -58,7 +58,7 @@ class LifetimeMethods(StreamBase):
         >>> rc.source("s", {"x": "int64"}).set_duration(10).properties.constant_duration
         10
         """
-        return self._alter(lifetimes.SetDuration(duration(length)))
+        return self._alter(lifetimes.SetDuration(ticks.duration(length)))
 
     def extend(self, by: DurationLike) -> Self:
         """The end moved by a duration, forward or (negative) back.
@@ -67,7 +67,7 @@ class LifetimeMethods(StreamBase):
         >>> print(rc.source("s", {"x": "int64"}).extend(5).explain().splitlines()[0])
         extend by 5
         """
-        return self._alter(lifetimes.Extend(duration(by)))
+        return self._alter(lifetimes.Extend(ticks.duration(by)))
 
     def to_points(self) -> Self:
         """Every event for the one tick at its start.
@@ -103,7 +103,7 @@ class LifetimeMethods(StreamBase):
         >>> rc.source("s", {"x": "int64"}).hop_lifetime(size="10m", hop="1m").properties.constant_duration
         600000000
         """
-        return self._alter(lifetimes.Hop(duration(size), duration(hop)))
+        return self._alter(lifetimes.Hop(ticks.duration(size), ticks.duration(hop)))
 
     def clip(self, by: StreamBase, on: str | Iterable[str] | None = None) -> Self:
         """Every event until the first matching event of ``by`` starts inside its lifetime.
@@ -119,5 +119,5 @@ class LifetimeMethods(StreamBase):
         return self._then(AlterLifetime(self.plan, lifetime))
 
 
-def _ticks(length: DurationLike | None) -> int | None:
-    return None if length is None else duration(length)
+def _lasting(duration: Callable[[Any, Any], Any] | DurationLike) -> Moments | Constant:
+    return moments(duration, "duration") if callable(duration) else Constant(ticks.duration(duration))

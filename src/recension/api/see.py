@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recension.api.base import StreamBase
-from recension.plan.explain import Format, columns_in_words, explain
+from recension.plan.explain import Format, explain
 from recension.plan.properties import Properties, in_words
 from recension.plan.rewrites import optimize
+from recension.plan.type_names import columns_in_words
 
 
 class SeeMethods(StreamBase):
@@ -45,10 +46,10 @@ class SeeMethods(StreamBase):
         >>> print(s.where(rc.col("x") > 0).select("y").explain(), end="")
         span where x > 0; select y
         │  columns: y int64
-        │  known: nothing known
+        │  known: nothing
         └─ source s
               columns: x int64, y int64
-              known: nothing known
+              known: nothing
         """
         return explain(optimize([self.plan]) if rewrite else [self.plan], format=format)
 
@@ -59,7 +60,7 @@ class SeeMethods(StreamBase):
         >>> print(rc.source("s", {"x": "int64"}).to_points().describe())
         to points
         columns: x int64
-        known: shrink-only, point events
+        known: point events
         """
         plan = self.plan
         return "\n".join(

@@ -84,9 +84,9 @@ class SpanMethods(StreamBase):
     def map(self, fn: Callable[[Any], Any], schema: IntoSchema, *, per_row: bool | None = None) -> Self:
         """A function of the payload, with the columns it gives.
 
-        The function takes an Arrow record batch and gives one, or a mapping of arrays; or, per row, it
-        takes and gives a mapping. Which of the two is found by trying it on an empty batch, unless
-        ``per_row`` says so. Equal payloads must get equal answers, or retractions would miss their events.
+        The function takes an Arrow record batch and gives one; or, per row, it takes and gives a mapping.
+        Which of the two is found by trying it on an empty batch, unless ``per_row`` says so. Equal payloads
+        must get equal answers, or retractions would miss their events.
 
         >>> import recension as rc
         >>> words = rc.source("words", {"word": "string"})

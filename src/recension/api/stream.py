@@ -43,7 +43,7 @@ def source(
         What happens to elements that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
 
     >>> source("leases", {"user": "string", "bytes": "float64"})
-    <Stream source leases: user string, bytes double>
+    <Stream source leases: user string, bytes float64>
     """
     declared = NOTHING_KNOWN if properties is None else properties
     return Stream(Source(name, schema_of(schema, "source"), start, end, declared, on_violation))

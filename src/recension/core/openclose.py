@@ -14,10 +14,12 @@ Source      LMerge technical report, Example 3.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
@@ -64,6 +66,15 @@ class OpenClose:
             self._frontier = frontier
             self._open.forget_before(frontier)
         return batch
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """What can still be closed; counts and rejected rows are not part of it."""
+        return {"open": self._open.to_arrow(), "open_until": pa.table({"frontier": [self._frontier]})}
+
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Remember what the snapshot remembers."""
+        self._frontier = chunks["open_until"]["frontier"][0].as_py()
+        self._open.load(chunks["open"], self._frontier)
 
     def _settled(self, walk: _Walk, faults: _Faults) -> _Walk:
         """The rows that stand, each close with the start of its event."""
@@ -230,6 +241,19 @@ class _OpenEvents:
             self._runs.append(_newest(_concatenated([before, last])))
         # Only the oldest run may drop what is final: elsewhere that would uncover what it replaced.
         self._runs[0] = self._live(self._runs[0])
+
+    def to_arrow(self) -> pa.Table:
+        """Payload hashes with the lifetimes of their events."""
+        events = self._live(_newest(_concatenated([_nothing(), *self._runs])))
+        return pa.table({"key": events.key, "start": events.start, "end": events.end})
+
+    def load(self, table: pa.Table, frontier: int) -> None:
+        """Become what `to_arrow` gave."""
+        self._runs, self._frontier = [], frontier
+        if table.num_rows:
+            key, start, end = (table[name].to_numpy() for name in ("key", "start", "end"))
+            row, is_open = np.full(len(key), -1), np.ones(len(key), np.bool_)
+            self._runs = [_Walk(key, row, is_open, start, end, np.full(len(key), BEGINNING))]
 
     def forget_before(self, t: int) -> None:
         """Nothing that ended before ``t`` can be closed again; the space is freed by later merges."""

@@ -29,7 +29,7 @@ class Deletes(AlterLifetime):
 
 @dataclass(frozen=True)
 class _AfterTheEnd(Lifetime):
-    """D4: an end that moves from ``x`` to ``y`` removes an event that starts at ``x`` and adds one at ``y``."""
+    """D4: an end that moves from ``x`` to ``y`` removes an event starting at ``x`` and adds one at ``y``."""
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return ve

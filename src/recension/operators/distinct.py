@@ -7,7 +7,7 @@ Guarantees  after every batch the output history is the set of maximal lifetimes
 State       per key the end points at or after the last CTI and one before it, with the number of live
             events there, and the runs that end at or after the CTI.
 Cost        O(n log n) in the batch and the end points and runs between the changes it makes.
-Source      Temporal Coalescing on Window Extents over Data Streams, §3; rulings H (COAL), B10 (LENGTHEN), B12.
+Source      Temporal Coalescing on Window Extents over Data Streams, §3; rulings B10 (LENGTHEN), B12.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ class _Sweep:
         time = np.concatenate([spans.start for spans in kinds] + [spans.end for spans in kinds])
         self.order = _by_owner_and_time(owner, time)
         owner, time = owner[self.order], time[self.order]
-        last = np.flatnonzero(np.append((owner[1:] != owner[:-1]) | (time[1:] != time[:-1]), True)[: len(time)])
+        last = np.flatnonzero(
+            np.append((owner[1:] != owner[:-1]) | (time[1:] != time[:-1]), True)[: len(time)]
+        )
         self.owner, self.time = owner[last], time[last]
         half, at = len(owner) // 2, 0
         self.depth = []
@@ -121,6 +123,6 @@ def _by_owner_and_time(owner: Index, time: Ticks) -> Index:
     endless = time == FOREVER
     low, high = int(time.min(initial=FOREVER)), int(time.max(initial=0, where=~endless))
     bits = (high - low + 1).bit_length()
-    if low < 0 or bits + int(owner.max(initial=0)).bit_length() > 63:
+    if bits + int(owner.max(initial=0)).bit_length() > 63:
         return np.lexsort((time, owner))
     return np.argsort(owner << bits | np.where(endless, high + 1, time) - low)

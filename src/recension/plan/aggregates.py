@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, result_type
+from recension.plan.type_names import type_name
 
 
 @dataclass(frozen=True)
@@ -218,11 +219,13 @@ def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return kind
-    raise SchemaError(f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {kind}")
+    raise SchemaError(
+        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}"
+    )
 
 
 def _ordered(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
-        raise SchemaError(f"{aggregate}: values of type {kind} have no order")
+        raise SchemaError(f"{aggregate}: values of type {type_name(kind)} have no order")
     return kind

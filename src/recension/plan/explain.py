@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
-import pyarrow as pa
-
 from recension.core.errors import RecensionError
 from recension.plan.node import Node
 from recension.plan.properties import in_words
 from recension.plan.rewrites.sharing import count_readers, each_once
+from recension.plan.type_names import columns_in_words, type_name
 
 Annotate: TypeAlias = Callable[[Node], str | None]
 Format: TypeAlias = Literal["text", "json"]
@@ -43,7 +42,7 @@ def describe(roots: Sequence[Node], annotate: Annotate | None = None) -> dict[st
             "node": type(node).__name__,
             "label": node.label,
             "inputs": [numbers[child] for child in node.inputs],
-            "schema": {field.name: str(field.type) for field in node.schema},
+            "schema": {field.name: type_name(field.type) for field in node.schema},
             "properties": asdict(node.properties),
             "chosen": annotate(node) if annotate else None,
         }
@@ -84,8 +83,3 @@ def _facts(node: Node, annotate: Annotate) -> list[str]:
         f"known: {in_words(node.properties)}",
         *([f"chosen: {chosen}"] if chosen else []),
     ]
-
-
-def columns_in_words(schema: pa.Schema) -> str:
-    """The columns with their types."""
-    return ", ".join(f"{field.name} {field.type}" for field in schema) or "none"

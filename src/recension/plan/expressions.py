@@ -6,6 +6,7 @@ data to find its type: an empty table of the right schema is enough.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,13 +15,15 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 import pyarrow as pa
-from narwhals.exceptions import NarwhalsError
 
 from recension.core.errors import SchemaError
 from recension.plan import expression_tree as tree
 from recension.plan.rendering import render
+from recension.plan.type_names import type_name
 
 IntoExpression: TypeAlias = nw.Expr | str | Any
+
+_NO_KERNEL = re.compile(r"Function '(\w+)' has no kernel matching input types (\(.*\))")
 
 
 @dataclass(frozen=True)
@@ -83,15 +86,20 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
     require_columns(computed.references, schema, verb)
     if computed.column is not None:
         return schema.field(computed.column).type
+    frame = nw.from_native(schema.empty_table(), eager_only=True)
     try:
-        frame = nw.from_native(schema.empty_table(), eager_only=True)
         return frame.select(computed.native.alias("_")).to_native().schema.field(0).type
-    except (pa.ArrowException, NarwhalsError, TypeError, ValueError, NotImplementedError) as why:
-        types = ", ".join(f"{name} is {schema.field(name).type}" for name in sorted(computed.references))
-        detail = str(why).splitlines()[0]
-        raise SchemaError(
-            f"{verb}: cannot compute {computed} where {types or 'there are no columns'} ({detail})"
-        ) from None
+    except Exception as why:  # whatever fails on no rows at all is a misfit of types
+        raise SchemaError(f"{verb}: cannot compute {computed}{_misfit(computed, schema, why)}") from None
+
+
+def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
+    """Which types the columns have, and what the computation says to that."""
+    types = [f"{name} is {type_name(schema.field(name).type)}" for name in sorted(computed.references)]
+    said = str(why).splitlines()[0] if str(why) else type(why).__name__
+    if match := _NO_KERNEL.match(said):
+        said = f"{match[1]} does not take {match[2]}"
+    return f", where {' and '.join(types)}: {said}" if types else f": {said}"
 
 
 def result_name(computed: Expression, schema: pa.Schema, verb: str) -> str:
@@ -113,11 +121,11 @@ def require_boolean(predicate: Expression, schema: pa.Schema, verb: str) -> None
     """Raise unless the expression is a condition."""
     kind = result_type(predicate, schema, verb)
     if not pa.types.is_boolean(kind):
-        raise SchemaError(f"{verb}: a condition must be true or false, but {predicate} is {kind}")
+        raise SchemaError(f"{verb}: a condition must be true or false, but {predicate} is {type_name(kind)}")
 
 
 def listed(schema: pa.Schema) -> str:
     """The columns that exist, for error messages."""
     if not schema.names:
         return "there are no columns"
-    return "the columns are " + ", ".join(f"{f.name} ({f.type})" for f in schema)
+    return "the columns are " + ", ".join(f"{f.name} ({type_name(f.type)})" for f in schema)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 
 
 def takes_rows(fn: Callable[[Any], Any], schema: pa.Schema, columns: pa.Schema) -> bool:
-    """Tried on an empty batch: what gives a batch back, or arrays by name, is written for batches.
+    """Tried on an empty batch: only what gives a batch back is taken to be written for batches.
+
+    A function of one row may well survive being given a batch (``row["x"] or row["y"]``), but it does not
+    give one back.
 
     >>> x = pa.schema([("x", pa.int64())])
-    >>> takes_rows(lambda row: {"x": row["x"] + 1}, x, x), takes_rows(lambda batch: batch, x, x)
+    >>> takes_rows(lambda row: {"x": row["x"] or 1}, x, x), takes_rows(lambda batch: batch, x, x)
     (True, False)
     """
     if not callable(fn):
@@ -24,16 +26,10 @@ def takes_rows(fn: Callable[[Any], Any], schema: pa.Schema, columns: pa.Schema) 
         answer = fn(pa.RecordBatch.from_pylist([], schema=schema))
     except Exception:
         return True
-    if isinstance(answer, pa.RecordBatch | pa.Table):
-        _require_names(answer.schema.names, columns)
-        return False
-    return not (isinstance(answer, Mapping) and all(_is_array(value) for value in answer.values()))
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, pa.Array | pa.ChunkedArray | np.ndarray)
-
-
-def _require_names(names: list[str], columns: pa.Schema) -> None:
-    if set(names) != set(columns.names):
-        raise SchemaError(f"map: the function gives the columns {names}, the schema says {columns.names}")
+    if not isinstance(answer, pa.RecordBatch | pa.Table):
+        return True
+    if set(answer.schema.names) != set(columns.names):
+        raise SchemaError(
+            f"map: the function gives the columns {answer.schema.names}, the schema says {columns.names}"
+        )
+    return False

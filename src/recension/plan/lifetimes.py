@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 from recension.core.errors import TimeError
-from recension.plan.moments import Moments
+from recension.plan.moments import Constant, Moments
 from recension.plan.properties import Properties
 
 
@@ -163,15 +163,15 @@ class Custom(Lifetime):
     """
 
     start: Moments | None = None
-    duration: Moments | int | None = None
+    duration: Moments | Constant | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.duration, int):
-            require_positive(self.duration, "alter_lifetime", "a duration")
+        if isinstance(self.duration, Constant):
+            require_positive(self.duration.ticks, "alter_lifetime", "a duration")
 
     def derive(self, of: Properties) -> Properties:
         """An insert gives at most one insert. Starts that stay keep their order, as far as inserts go."""
-        constant = self.duration if isinstance(self.duration, int) else None
+        constant = self.duration.ticks if isinstance(self.duration, Constant) else None
         if self.start is not None:
             return Properties(is_insert_only=of.is_insert_only, constant_duration=constant)
         return Properties(

@@ -42,6 +42,20 @@ class Moments:
         return getattr(self.fn, "__name__", type(self.fn).__name__)
 
 
+@dataclass(frozen=True)
+class Constant:
+    """The same number of ticks for every event."""
+
+    ticks: int
+
+    def __call__(self, vs: Ticks, ve: Ticks) -> Ticks:
+        """One number for each event."""
+        return np.full(len(vs), self.ticks, np.int64)
+
+    def __str__(self) -> str:
+        return str(self.ticks)
+
+
 def _saturated(values: Any, size: int) -> Ticks:
     exact = np.broadcast_to(np.asarray(values, object), (size,))
     return np.array([max(BEGINNING, min(int(value), FOREVER)) for value in exact], np.int64)

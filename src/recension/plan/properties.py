@@ -88,14 +88,16 @@ def in_words(properties: Properties) -> str:
     """The properties that hold, as people say them.
 
     >>> in_words(Properties(is_insert_only=True, constant_duration=10))
-    'insert-only, shrink-only, constant duration 10'
+    'insert-only, constant duration 10'
     """
     held = [words for name, words in _WORDS.items() if getattr(properties, name)]
+    if properties.is_insert_only or properties.constant_duration is not None:
+        held.remove(_WORDS["is_shrink_only"])
     if properties.constant_duration is not None and not properties.is_point:
         held.append(f"constant duration {properties.constant_duration}")
     if properties.cti_frequency is not None:
         held.append(f"a CTI at most {properties.cti_frequency} behind")
-    return ", ".join(held) if held else "nothing known"
+    return ", ".join(held) if held else "nothing"
 
 
 def meet(*streams: Properties) -> Properties:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.expressions import listed
+from recension.plan.type_names import type_name
 
 IntoType: TypeAlias = pa.DataType | str | type
 IntoSchema: TypeAlias = pa.Schema | Mapping[str, Any]
@@ -31,6 +32,7 @@ def schema_of(columns: IntoSchema, verb: str) -> pa.Schema:
     [DataType(string), TimestampType(timestamp[us]), DataType(int64)]
     """
     if isinstance(columns, pa.Schema):
+        require_names(columns.names, verb)
         columns = dict(zip(columns.names, columns.types, strict=True))
     if not isinstance(columns, Mapping):
         raise SchemaError(f"{verb}: a schema is {{name: type}}, not {columns!r}")
@@ -57,7 +59,7 @@ def type_of(kind: IntoType, verb: str) -> pa.DataType:
 
 def require_names(names: Iterable[str], verb: str) -> None:
     """Raise unless the names can stand together as payload columns."""
-    counted = Counter(names)
+    counted = Counter(iter(names))
     for name, times in counted.items():
         if not isinstance(name, str) or not name:
             raise SchemaError(f"{verb}: a column needs a name, not {name!r}")
@@ -81,6 +83,5 @@ def require_same_type(name: str, first: pa.Schema, other: pa.Schema, verb: str) 
     """Raise unless the column has one type in both."""
     here, there = first.field(name).type, other.field(name).type
     if here != there:
-        raise SchemaError(
-            f"{verb}: column {name!r} is {here} here and {there} in the other stream; cast one of them"
-        )
+        types = f"{type_name(here)} here and {type_name(there)} in the other stream"
+        raise SchemaError(f"{verb}: column {name!r} is {types}; cast one of them")

@@ -51,10 +51,10 @@ class Project(Node):
 
     @property
     def label(self) -> str:
-        return f"{self.verb} {in_words(self.outputs)}"
+        return selection_in_words(self.outputs, self.input.schema)
 
     def identity(self) -> tuple[Any, ...]:
-        """``verb`` only says in messages how the projection was written."""
+        """``verb`` only says, in errors, how the projection was written."""
         return (type(self), self.input, self.outputs)
 
     def derive_schema(self) -> pa.Schema:
@@ -79,7 +79,7 @@ class Span(Node):
     def label(self) -> str:
         steps = [f"where {predicate}" for predicate in self.predicates]
         if not is_identity(self.outputs, self.input.schema):
-            steps.append(f"select {in_words(self.outputs)}")
+            steps.append(selection_in_words(self.outputs, self.input.schema))
         return "span " + "; ".join(steps)
 
     def derive_schema(self) -> pa.Schema:
@@ -94,12 +94,11 @@ class Span(Node):
 def projected_schema(outputs: Outputs, schema: pa.Schema, verb: str) -> pa.Schema:
     """The columns the outputs make."""
     require_names([name for name, _ in outputs], verb)
-    return pa.schema(
-        [
-            pa.field(name, result_type(computed, schema, f"{verb}({name}={computed})"))
-            for name, computed in outputs
-        ]
-    )
+    fields = []
+    for name, computed in outputs:
+        written = name if name == computed.column else f"{name}={computed}"
+        fields.append(pa.field(name, result_type(computed, schema, f"{verb}({written})")))
+    return pa.schema(fields)
 
 
 def projected(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
@@ -111,6 +110,14 @@ def projected(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Pr
 def is_identity(outputs: Outputs, schema: pa.Schema) -> bool:
     """Do the outputs give back the columns as they are?"""
     return [name for name, _ in outputs] == schema.names and all(name == e.column for name, e in outputs)
+
+
+def selection_in_words(outputs: Outputs, schema: pa.Schema) -> str:
+    """The outputs; where all columns keep their places, only the ones that are new or computed anew."""
+    if [name for name, _ in outputs[: len(schema.names)]] == schema.names:
+        changed = [(name, computed) for name, computed in outputs if name != computed.column]
+        return f"with {in_words(changed)}" if changed else "select all"
+    return f"select {in_words(outputs)}"
 
 
 def in_words(outputs: Sequence[tuple[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -53,9 +54,7 @@ class Result:
 
     def to_polars(self) -> Any:
         """The physical stream as a polars frame."""
-        import polars
-
-        return polars.from_arrow(self.to_arrow())
+        return import_module("polars").from_arrow(self.to_arrow())
 
     def show(self, rows: int = 20) -> None:
         """Print the history as a table."""

@@ -87,6 +87,16 @@ class StreamReader:
         return next((f.layout.time_type for f in self._files if f.rows.schema.names), pa.int64())
 
     @property
+    def is_typed(self) -> bool:
+        """Do the files carry types (Parquet, Arrow), or were these declared or guessed (JSON, CSV)?"""
+        return all(file.rows.is_typed for file in self._files)
+
+    @property
+    def may_lack_columns(self) -> bool:
+        """Is a column that is not there a column of nulls (JSON)?"""
+        return all(file.rows.may_lack_columns for file in self._files)
+
+    @property
     def is_table(self) -> bool:
         """A plain table: rows that are events, and nothing will follow them."""
         return any(file.layout.is_table for file in self._files)

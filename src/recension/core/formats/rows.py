@@ -18,7 +18,8 @@ from recension.core.ticks import FOREVER, Ticks, from_arrow
 
 UNKNOWN: Final = 255
 # `open` and `close` follow the kinds of a batch; see openclose.py.
-_KINDS: Final = pa.array([*KIND_NAMES, "open", "close"])
+_KINDS: Final = (*KIND_NAMES, "open", "close")
+_CODES: Final = {name: code for code, name in enumerate(_KINDS)}
 
 
 class Rows(Protocol):
@@ -51,7 +52,9 @@ class RowColumns:
         column = self._column(KIND)
         if not pa.types.is_dictionary(column.type):
             return _kind_codes(column)
-        codes = np.append(_kind_codes(column.dictionary), np.uint8(UNKNOWN))
+        # A handful of names; the last code is for null.
+        names = [*column.dictionary.to_pylist(), None]
+        codes = np.array([_CODES.get(name, UNKNOWN) for name in names], np.uint8)
         nothing = pa.scalar(len(codes) - 1, column.indices.type)
         indices = column.indices.fill_null(nothing) if column.null_count else column.indices
         kinds: Kinds = codes[indices.to_numpy(zero_copy_only=False)]
@@ -128,6 +131,6 @@ class RowColumns:
 
 
 def _kind_codes(names: pa.Array) -> Kinds:
-    codes = pc.index_in(names.cast(pa.string()), value_set=_KINDS).fill_null(UNKNOWN)
+    codes = pc.index_in(names.cast(pa.string()), value_set=pa.array(_KINDS)).fill_null(UNKNOWN)
     kinds: Kinds = codes.to_numpy(zero_copy_only=False).astype(np.uint8)
     return kinds

@@ -24,7 +24,7 @@ _RETIRE_AT = 1024
 
 
 class EndPoints:
-    """Rows (group, time, ...) that hold at least ``n``, the number of live events; without keys, one group."""
+    """Rows (group, time, n, ...), ``n`` being the number of live events; keys without columns are one group."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
         self._table = BlockTable(columns)
@@ -68,7 +68,7 @@ class EndPoints:
         return self._table.extract(group, low, high)
 
     def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
-        """Write an extract back; ``born`` are (group, time) of new end points, ``gone`` the groups of lost ones."""
+        """Write an extract back: with new end points at ``born`` (group, time), without one of each ``gone``."""
         self._table.replace(blocks, columns)
         group, time = born
         np.add.at(self._points_of, group, 1)

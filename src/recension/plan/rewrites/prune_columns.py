@@ -105,7 +105,7 @@ def only(node: Node, names: Names) -> Node:
     kept = [name for name in node.schema.names if name in _at_least_one(names, node.schema)]
     if kept == node.schema.names:
         return node
-    return Project(node, tuple((name, column(name)) for name in kept), "keep")
+    return Project(node, tuple((name, column(name)) for name in kept))
 
 
 def _at_least_one(names: Names, schema: pa.Schema) -> Names:

@@ -1,0 +1,54 @@
+"""Running queries on the local engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recension.api.base import StreamBase, plan_of
+from recension.runners.local import BATCH_SIZE, Session
+from recension.runners.local import run as run_plan
+from recension.runners.result import Result
+
+
+def run(
+    query: StreamBase, inputs: Mapping[str, Any], *, batch_size: int = BATCH_SIZE, close: bool = False
+) -> Result:
+    """Run a query over finite inputs on the local engine.
+
+    Parameters
+    ----------
+    query
+        A stream built with the API.
+    inputs
+        For each source by name: an Arrow table, a pandas or polars frame, or a list of elements.
+    batch_size
+        How many elements of an input are taken at a time; inputs are taken in turn.
+    close
+        Close every input at its end. An input that just stops is otherwise one that may go on; only a plain
+        table (without a ``_kind`` column) is always closed.
+
+    >>> import recension as rc
+    >>> s = rc.source("s", {"user": "string"})
+    >>> out = rc.run(s.agg(n=rc.count()), {"s": [rc.Insert({"user": "ann"}, 1, 5), rc.Cti(9)]})
+    >>> out.show()
+    _vs  _ve  n
+    1    5    1
+    """
+    return run_plan(plan_of(query, "run"), inputs, batch_size=batch_size, close=close)
+
+
+def session(*queries: StreamBase, batch_size: int = BATCH_SIZE, **named: StreamBase) -> Session:
+    """A session that runs one query, or several by name, as their sources are fed.
+
+    What the queries have in common is computed once.
+
+    >>> import recension as rc
+    >>> s = rc.source("s", {"user": "string"})
+    >>> live = rc.session(s.agg(n=rc.count(), speculate="eager"))
+    >>> live.push("s", [rc.Insert({"user": "ann"}, 1, 5)])
+    >>> [str(element) for element in live.read().elements()]
+    ["insert [1, 5) {'n': 1}"]
+    """
+    plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
+    return Session(plans | {name: plan_of(q, "session") for name, q in named.items()}, batch_size)

@@ -1,0 +1,127 @@
+"""Clip: an event ends when the first matching event of another stream starts within its lifetime.
+
+Assumes     each input is a valid physical stream; in a step port 0 comes before port 1.
+Guarantees  after every batch the output history is the left history, every event cut off at the first
+            start of a matching event strictly inside its lifetime; an output CTI is the least of the input
+            CTIs. The output lengthens where the event that clipped it is taken back.
+State       left events with the lifetimes shown, and the starts of the other stream, until both CTIs have
+            passed the end shown, or the start.
+Cost        O((n + m) log s) for n inputs, m outputs and s rows of state.
+Source      DESIGN §4; rulings A1, A2 for the tests against CTIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, concat, empty, take_rows
+from recension.core.netting import surviving
+from recension.core.rowhash import combine
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.matching import LEFT, RIGHT, Arriving, Side
+from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.net_changes import identity
+from recension.operators.state.start_index import StartIndex
+
+
+class Clip(Operator):
+    """Left events until the next start of the right input under the same keys."""
+
+    def __init__(self, left: Side, right: Side) -> None:
+        super().__init__(left.schema)
+        self._sides = (left, right)
+        # Indexed by the lifetime shown; ``end`` is the event's own end.
+        self._left = LiveEvents(left.schema, extras=("end",))
+        self._starts = StartIndex()
+        self._cti = [BEGINNING, BEGINNING]
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        has_keys = self._sides[port].has_keys(batch)
+        arriving = self._sides[port].arriving(batch.filter(has_keys))
+        if port == RIGHT:
+            return self._from_right(arriving)
+        # Left events with a null among their keys are never clipped: they pass.
+        output = [self._from_left(arriving), batch.filter(~has_keys)]
+        return concat([part for part in output if len(part)] or [empty(self.schema)])
+
+    def _from_left(self, arriving: Arriving) -> EventBatch:
+        change = arriving.change
+        shown, live = self._take_out(arriving)
+        new = np.where(change.new > change.vs, change.new, change.vs)
+        goes_on = np.flatnonzero(live & (change.new > change.vs))
+        vs, end = change.vs[goes_on], change.new[goes_on]
+        new[goes_on] = self._starts.next(arriving.group[goes_on], vs, end)
+        tag = identity(change.hash[goes_on], vs, end)
+        payload = take_rows(arriving.payload, goes_on)
+        self._left.insert(arriving.group[goes_on], vs, new[goes_on], tag, payload, end=end)
+        differs = np.flatnonzero(live & (shown != new))
+        return changes(change.vs[differs], shown[differs], new[differs], take_rows(arriving.payload, differs))
+
+    def _take_out(self, arriving: Arriving) -> tuple[Index, Index]:
+        """The end shown of each event so far, and whether it can still change.
+
+        An event that is no longer in state was clipped before both CTIs. It stays as it is shown, whatever
+        becomes of its own end.
+        """
+        change = arriving.change
+        shown, live = change.vs.copy(), np.ones(len(change), np.bool_)
+        known = np.flatnonzero(change.old != change.vs)
+        found = self._left.find(identity(change.hash[known], change.vs[known], change.old[known]))
+        live[known] = found >= 0
+        known, found = known[found >= 0], found[found >= 0]
+        shown[known] = self._left.column("ve", found)
+        self._left.remove(found)
+        return shown, live
+
+    def _from_right(self, arriving: Arriving) -> EventBatch:
+        """Only starts that appear or vanish matter; the left events they fall into look for the next start."""
+        group, vs, change = arriving.group, arriving.change.vs, arriving.change
+        come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
+        stays, _, by = surviving(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
+        come, gone = come[stays], np.delete(gone, by)
+        self._starts.take_away(group[gone], vs[gone])
+        self._starts.insert(group[come], vs[come])
+        # A new start s clips what is shown on both sides of s; an old one had clipped what is shown up to s.
+        rows = np.concatenate([come, gone])
+        lo = np.concatenate([vs[come], np.maximum(vs[gone], BEGINNING + 1) - 1])
+        _, at = self._left.overlapping(group[rows], lo, vs[rows])
+        return self._look_again(np.unique(at))
+
+    def _look_again(self, at: Index) -> EventBatch:
+        names = ("group", "vs", "ve", "tag", "end", "row")
+        group, vs, shown, tag, end, row = (self._left.column(name, at) for name in names)
+        new = self._starts.next(group, vs, end)
+        differs = np.flatnonzero(new != shown)
+        output = changes(vs[differs], shown[differs], new[differs], self._left.payload(at[differs]))
+        self._left.remove(at[differs])
+        self._left.add(
+            group[differs], vs[differs], new[differs], tag[differs], end=end[differs], row=row[differs]
+        )
+        return output
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self._cti[port] = max(self._cti[port], t)
+        both = min(self._cti)
+        # What is shown up to t itself may still grow: its end may move, or the start that clipped it go.
+        self._left.expire(both if both in (BEGINNING, FOREVER) else both - 1)
+        self._starts.expire(both)
+        return self.promise(both)
+
+    def state_chunks(self) -> Chunks:
+        ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})
+        return {"ctis": ctis} | self._left.chunks("left") | self._starts.chunks("starts")
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._cti = chunks["ctis"]["cti"].to_pylist()
+        self._left.load("left", chunks)
+        self._starts.load("starts", chunks)
+
+    def state_rows(self) -> int:
+        return self._left.live() + self._starts.live()
+
+    def state_bytes(self) -> int:
+        return self._left.nbytes() + self._starts.nbytes()

@@ -1,0 +1,207 @@
+"""Joins that ask whether a left event is matched, not by what: its parts that are covered, or are not.
+
+Assumes     each input is a valid physical stream; in a step port 0 comes before port 1.
+Guarantees  after every batch the output history holds each left event on the maximal parts of its lifetime
+            that matching right events cover (or do not cover); an output CTI is the least of the input CTIs.
+State       left and right events until neither a change of their own nor of the other side can reach
+            them, and the parts shown of each left event that may still change.
+Cost        O((n + p) log s) for n inputs and p pairs that meet where something changed.
+Source      rulings C (anti join); DESIGN §4 (semi, anti, left).
+
+A change reaches only a region of a lifetime: what the left event itself gains or loses, or what it has in
+common with the gain or loss of a matching right event. Outside, the parts stay; inside, they follow from
+the right events alive there. A part that reaches into the region from before keeps its start, so its end
+moves, within the region: nothing changes before the region, and no CTI needs to be held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, concat, empty, take_rows
+from recension.core.rowhash import Hashes, combine
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.matching import (
+    LEFT,
+    RIGHT,
+    Arriving,
+    JoinedColumn,
+    JoinedPayload,
+    Matching,
+    Meeting,
+    Predicate,
+    Side,
+)
+from recension.operators.parts import Revision, Spans, maximal, revise
+from recension.operators.state.interval_index import IntervalIndex
+from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.net_changes import NetChanges, identity
+
+
+class CoverageJoin(Operator):
+    """Left events on the parts of their lifetimes where they are, or are not, matched."""
+
+    _shows_pairs = False
+
+    def __init__(
+        self,
+        left: Side,
+        right: Side,
+        columns: Sequence[JoinedColumn],
+        where: Predicate | None = None,
+        *,
+        covered: bool,
+    ) -> None:
+        """``columns`` say what the predicate sees."""
+        joined = JoinedPayload(left.schema, right.schema, columns)
+        super().__init__(joined.schema if self._shows_pairs else left.schema)
+        self._sides, self._joined, self._covered = (left, right), joined, covered
+        kept = joined.sources(LEFT) if self._shows_pairs else left.schema
+        self._left = LiveEvents(kept, extras=("number",))
+        self._right = LiveEvents(joined.sources(RIGHT))
+        self._parts = IntervalIndex()
+        self._matching = Matching((self._left, self._right), joined, where, pairs=self._shows_pairs)
+        self._cti = [BEGINNING, BEGINNING]
+        self._numbered = 0
+
+    def _output_payload(self, left: pa.RecordBatch, size: int) -> pa.RecordBatch:
+        """The payload of a part, from the left event's."""
+        return left
+
+    def _pair_changes(self, change: NetChanges, meeting: Meeting, other: LiveEvents) -> list[EventBatch]:
+        """What else is shown about the pairs that meet."""
+        return []
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        has_keys = self._sides[port].has_keys(batch)
+        arriving = self._sides[port].arriving(batch.filter(has_keys))
+        output = self._from_left(arriving) if port == LEFT else self._from_right(arriving)
+        if port == LEFT and not self._covered and not bool(has_keys.all()):
+            output.append(self._unmatchable(batch.filter(~has_keys)))
+        return concat([part for part in output if len(part)] or [empty(self.schema)])
+
+    def _unmatchable(self, batch: EventBatch) -> EventBatch:
+        """Left events with a null among their keys are never covered: they pass."""
+        payload = self._output_payload(batch.payload, len(batch))
+        return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
+
+    def _from_left(self, arriving: Arriving) -> list[EventBatch]:
+        """Every changed left event is an owner; its region is what it gains or loses."""
+        change, (lo, hi) = arriving.change, arriving.stretch()
+        meeting = self._matching.meet(LEFT, arriving.group, lo, hi, arriving.payload)
+        pairs = self._pair_changes(change, meeting, self._right)
+        numbers = self._take_over(arriving)
+        region = Spans(np.arange(len(change)), lo, hi)
+        gains = change.new > change.old
+        cover = self._cover(region, meeting)
+        cover = cover.at(np.flatnonzero(gains[cover.owner]))
+        if not self._covered:
+            # What is lost shall hold no part, as if it were covered.
+            cover = cover.and_also(region.at(np.flatnonzero(~gains)))
+        revision = self._revise(numbers, region, cover)
+        return [*pairs, self._emit(revision, take_rows(arriving.payload, revision.owner))]
+
+    def _take_over(self, arriving: Arriving) -> Hashes:
+        """Remember the left events as they are now; the hashed number of each."""
+        change = arriving.change
+        number = np.arange(self._numbered, self._numbered + len(change))
+        self._numbered += len(change)
+        known = np.flatnonzero(change.old != change.vs)
+        found = self._left.find(identity(change.hash[known], change.vs[known], change.old[known]))
+        number[known] = self._left.column("number", found)
+        self._left.remove(found)
+        stays = np.flatnonzero(change.new > change.vs)
+        tag = identity(change.hash[stays], change.vs[stays], change.new[stays])
+        payload = take_rows(arriving.payload, stays)
+        self._left.insert(
+            arriving.group[stays], change.vs[stays], change.new[stays], tag, payload, number=number[stays]
+        )
+        return _hashed(number)
+
+    def _from_right(self, arriving: Arriving) -> list[EventBatch]:
+        """Every left event that meets a changed right event is an owner."""
+        lo, hi = arriving.stretch()
+        meeting = self._matching.meet(RIGHT, arriving.group, lo, hi, arriving.payload)
+        pairs = self._pair_changes(arriving.change, meeting, self._left)
+        owners, owner = np.unique(meeting.x, return_inverse=True)
+        vs, ve = self._left.column("vs", meeting.x), self._left.column("ve", meeting.x)
+        region = maximal(Spans(owner, np.maximum(lo[meeting.at], vs), np.minimum(hi[meeting.at], ve)))
+        self._right.apply(arriving.change, arriving.group, arriving.payload)
+        asking = owners[region.owner]
+        group, payload = self._left.column("group", asking), self._left.payload(asking)
+        again = self._matching.meet(LEFT, group, region.start, region.end, payload)
+        numbers = _hashed(self._left.column("number", owners))
+        revision = self._revise(numbers, region, self._cover(region, again))
+        return [*pairs, self._emit(revision, self._left.payload(owners[revision.owner]))]
+
+    def _cover(self, region: Spans, meeting: Meeting) -> Spans:
+        """What the right events met cover of each region."""
+        start = np.maximum(region.start[meeting.at], self._right.column("vs", meeting.x))
+        end = np.minimum(region.end[meeting.at], self._right.column("ve", meeting.x))
+        return Spans(region.owner[meeting.at], start, end)
+
+    def _revise(self, numbers: Hashes, region: Spans, cover: Spans) -> Revision:
+        """The parts that change, taken over into the parts shown."""
+        # Parts that only touch the region count: they may grow together with what is in it.
+        lo = np.where(region.start > BEGINNING, region.start - 1, BEGINNING)
+        hi = np.where(region.end < FOREVER, region.end + 1, FOREVER)
+        at, part = self._parts.overlapping(numbers[region.owner], lo, hi)
+        part, first = np.unique(part, return_index=True)
+        vs, ve = self._parts.column("vs", part), self._parts.column("ve", part)
+        old = Spans(region.owner[at[first]], vs, ve)
+        revision = revise(old, region, cover, covered=self._covered)
+        self._parts.remove(part[revision.part[revision.part >= 0]])
+        stays = np.flatnonzero(revision.new > revision.start)
+        group = numbers[revision.owner[stays]]
+        self._parts.add(group, revision.start[stays], revision.new[stays], np.zeros(len(stays), np.uint64))
+        return revision
+
+    def _emit(self, revision: Revision, left: pa.RecordBatch) -> EventBatch:
+        payload = self._output_payload(left, len(revision.owner))
+        return changes(revision.start, revision.old, revision.new, payload)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        """Free what no change can reach.
+
+        A left event that ended at t may still grow on its own (ruling A2), and a part that ended at t may
+        still grow together with what comes after it.
+        """
+        self._cti[port] = max(self._cti[port], t)
+        both = min(self._cti)
+        self._left.expire(min(_before(self._cti[LEFT]), self._cti[RIGHT]))
+        self._right.expire(both)
+        self._parts.expire(_before(both))
+        return self.promise(both)
+
+    def state_chunks(self) -> Chunks:
+        progress = pa.table(
+            {"left": [self._cti[LEFT]], "right": [self._cti[RIGHT]], "numbered": [self._numbered]}
+        )
+        live = self._left.chunks("left") | self._right.chunks("right") | self._parts.chunks("parts")
+        return {"ctis": progress} | live
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        progress = chunks["ctis"].to_pylist()[0]
+        self._cti, self._numbered = [progress["left"], progress["right"]], progress["numbered"]
+        self._left.load("left", chunks)
+        self._right.load("right", chunks)
+        self._parts.load("parts", chunks)
+
+    def state_rows(self) -> int:
+        return self._left.live() + self._right.live() + self._parts.live()
+
+    def state_bytes(self) -> int:
+        return self._left.nbytes() + self._right.nbytes() + self._parts.nbytes()
+
+
+def _hashed(number: Index) -> Hashes:
+    return combine(np.zeros(len(number), np.uint64), number)
+
+
+def _before(t: int) -> int:
+    """The last end that is final when nothing before ``t`` changes any more (ruling A8 for the end of time)."""
+    return t if t in (BEGINNING, FOREVER) else t - 1

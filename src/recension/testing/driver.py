@@ -1,0 +1,98 @@
+"""Driving one operator as an engine does, with its contract checked at every step.
+
+What comes out must be a valid stream with CTIs that advance; an operator restored from a snapshot must go
+on exactly as the one the snapshot was taken from; and a snapshot must not change after it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, cti, from_elements
+from recension.core.events import Cti, Element, Event
+from recension.core.ticks import BEGINNING
+from recension.operators.base import Chunks, Operator
+from recension.testing.walk import Walk
+
+
+class Driver:
+    """An operator, its twin restored from a snapshot if there is one, and all they have put out."""
+
+    def __init__(self, make: Callable[[], Operator], *schemas: pa.Schema) -> None:
+        self._make, self._schemas = make, schemas
+        self._operators = [make()]
+        self._shown = Walk()
+        self._snapshots: list[tuple[Chunks, dict[str, pa.Buffer]]] = []
+        self.output: list[Element] = []
+
+    @property
+    def operator(self) -> Operator:
+        """The operator itself."""
+        return self._operators[0]
+
+    @property
+    def cti(self) -> int:
+        """The last CTI put out."""
+        return self._shown.cti
+
+    def history(self) -> list[Event]:
+        """The history of what has been put out."""
+        return self._shown.events()
+
+    def feed(self, elements: Sequence[Element], port: int = 0) -> list[Element]:
+        """One step: all inserts and retractions as one batch, then the last of the CTIs."""
+        given = from_elements([e for e in elements if not isinstance(e, Cti)], self._schemas[port])
+        t = max((e.t for e in elements if isinstance(e, Cti)), default=None)
+        answers = [_answer(operator, port, given, t) for operator in self._operators]
+        for other in answers[1:]:
+            assert list(map(str, other)) == list(map(str, answers[0])), "the restored operator goes astray"
+        for element in answers[0]:
+            self._check(element)
+        for taken, written in self._snapshots:
+            assert all(table.equals(_read(written[name])) for name, table in taken.items()), "changed since"
+        self.output += answers[0]
+        return answers[0]
+
+    def _check(self, element: Element) -> None:
+        fault = self._shown.fault(element)
+        if isinstance(element, Cti) and element.t <= self.cti and element.t > BEGINNING:
+            fault = f"does not advance the cti {self.cti}"
+        assert fault is None, f"{element} {fault}, after\n" + "\n".join(map(str, self.output[-8:]))
+        self._shown.take(element)
+
+    def revive(self) -> None:
+        """From now on a twin restored from a snapshot is fed too, and must say the same."""
+        taken = self._operators[-1].snapshot()
+        written = {name: _written(table) for name, table in taken.items()}
+        self._snapshots = [*self._snapshots[-1:], (taken, written)]
+        fresh = self._make()
+        fresh.restore({name: _read(buffer) for name, buffer in written.items()})
+        self._operators[1:] = [fresh]
+
+
+def _answer(operator: Operator, port: int, given: EventBatch, t: int | None) -> list[Element]:
+    elements = _elements(operator, operator.on_batch(port, given))
+    if t is None:
+        return elements
+    answer = operator.on_cti(port, t)
+    elements += _elements(operator, answer.batch)
+    return elements if answer.cti is None else elements + cti(answer.cti, operator.schema).to_elements()
+
+
+def _elements(operator: Operator, batch: EventBatch) -> list[Element]:
+    assert batch.schema.equals(operator.schema), f"{batch.schema} came out, {operator.schema} was declared"
+    batch.payload.validate(full=True)
+    return batch.to_elements()
+
+
+def _written(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _read(buffer: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_stream(buffer).read_all()
