@@ -14,7 +14,7 @@ from recension.core.events import Cti, Element, Insert
 from recension.testing.generator import CASES, Case, StreamSettings, generate, replica
 
 _SIZE = 1_000_000
-_PLAIN = "one element at a time"
+_PLAIN = "plain Python"
 
 
 def _settings(case: Case) -> Callable[[int, Path], StreamSettings]:

@@ -25,7 +25,8 @@ from recension.operators.left_join import LeftJoin
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.snapshot import accumulators, selections
-from recension.operators.snapshot.operator import Aggregation, SnapshotAggregate
+from recension.operators.snapshot.measures import Aggregation
+from recension.operators.snapshot.operator import SnapshotAggregate
 from recension.operators.span import Span
 from recension.operators.union import Union
 from recension.plan import aggregates, nodes
@@ -216,12 +217,16 @@ def _join(node: nodes.Join) -> Operator:
 @operator_of.register
 def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
     of = node.input.schema
-    aggregations = [_aggregation(aggregate, of) for _, aggregate in node.aggregates]
-    if not node.keys:
-        return SnapshotAggregate(node.schema, of, aggregations, node.speculate)
     key_schema = projected_schema(node.keys, of, "group_by")
-    keys = Projection(node.keys, key_schema)
-    return SnapshotAggregate(node.schema, of, aggregations, node.speculate, keys, key_schema)
+    return SnapshotAggregate(
+        node.schema,
+        of,
+        [_aggregation(aggregate, of) for _, aggregate in node.aggregates],
+        node.speculate,
+        Projection(node.keys, key_schema) if node.keys else None,
+        key_schema,
+        breaks_ties=node.breaks_ties,
+    )
 
 
 def _aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:

@@ -4,11 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from recension.testing.local import LocalRunner
 from recension.testing.reconstitution import CoreReconstitution, PlainReconstitution
 from recension.testing.runners import Case, Runner, cases
 from recension.testing.transcripts import load_transcripts
 
-RUNNERS: list[Runner] = [PlainReconstitution(), CoreReconstitution("element"), CoreReconstitution("step")]
+RUNNERS: list[Runner] = [
+    PlainReconstitution(),
+    CoreReconstitution("element"),
+    CoreReconstitution("step"),
+    LocalRunner("element"),
+    LocalRunner("step"),
+]
 CASES = cases(load_transcripts([Path(__file__).parent]), RUNNERS)
 
 

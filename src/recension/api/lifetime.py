@@ -35,12 +35,14 @@ class LifetimeMethods(StreamBase):
         >>> ends.properties.constant_duration
         10000000
         """
-        if start is None and duration is None:
-            raise TimeError("alter_lifetime: give start=, duration= or both")
-        if start is None and not callable(duration):
-            return self.set_duration(duration)
         lasting = None if duration is None else _lasting(duration)
-        return self._alter(lifetimes.Custom(None if start is None else moments(start, "start"), lasting))
+        if start is not None:
+            return self._alter(lifetimes.Custom(moments(start, "start"), lasting))
+        if lasting is None:
+            raise TimeError("alter_lifetime: give start=, duration= or both")
+        if isinstance(lasting, Constant):
+            return self.set_duration(lasting.ticks)
+        return self._alter(lifetimes.Custom(None, lasting))
 
     def shift(self, by: DurationLike) -> Self:
         """Both ends moved by a duration, forward or (negative) back.

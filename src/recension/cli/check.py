@@ -26,7 +26,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="The stream: a file or a directory.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The stream: a file or a directory.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     start: StartOption = None,
     end: EndOption = None,

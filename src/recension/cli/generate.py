@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from recension.cli.root import app
 from recension.core.batch import EventBatch
 from recension.core.formats import write_stream
 from recension.core.ticks import DurationLike, duration
@@ -42,6 +43,7 @@ def _option(name: str, text: str, panel: str, **more: Any) -> Any:
     return typer.Option(name, help=text, rich_help_panel=panel, **more)
 
 
+@app.command()
 def generate(
     output: Annotated[
         Path,
@@ -154,6 +156,8 @@ def generate(
     )
     if arrival is None and (lag or burst or congestion):
         raise SettingsError("files carry no clock: give --arrival FOLDER to have the times of arrival")
+    if arrival and arrival.resolve() == (output if replicas else output.parent).resolve():
+        raise SettingsError("--arrival must be another folder than that of the streams")
     count = replicas or 1
     profiles = [
         Profile(rate, duration(_length(delay)), Burst(burst) if burst else None, _period(period), failure)
@@ -188,7 +192,7 @@ def _write(job: _Job, paths: Sequence[Path], profiles: Sequence[Profile], *, is_
             batches = replica(job.settings, number) if is_replica else one_stream(job.settings)
             stream = timed(batches, profile, seed=job.settings.seed + number)
             elements = _write_one(job, path, stream, progress)
-            typer.echo(f"{path}: {elements:,} elements")
+            print(f"{path}: {elements:,} elements")
 
 
 def _write_one(job: _Job, path: Path, stream: Iterable[TimedBatch], progress: Progress) -> int:

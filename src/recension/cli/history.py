@@ -24,7 +24,7 @@ from recension.core.reconstitution import reconstitute
 
 @app.command()
 def history(
-    path: Annotated[Path, typer.Argument(help="The stream: a file or a directory.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The stream: a file or a directory.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write it here instead of showing it.")
     ] = None,

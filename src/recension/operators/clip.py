@@ -12,17 +12,15 @@ Source      DESIGN §4; rulings A1, A2 for the tests against CTIs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, concat, empty, take_rows
+from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
 from recension.core.netting import surviving
 from recension.core.rowhash import combine
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.matching import LEFT, RIGHT, Arriving, Side
+from recension.operators.matching import RIGHT, Arriving, Side
 from recension.operators.state.live_events import LiveEvents
 from recension.operators.state.net_changes import identity
 from recension.operators.state.start_index import StartIndex
@@ -51,7 +49,7 @@ class Clip(Operator):
     def _from_left(self, arriving: Arriving) -> EventBatch:
         change = arriving.change
         shown, live = self._take_out(arriving)
-        new = np.where(change.new > change.vs, change.new, change.vs)
+        new = change.new.copy()
         goes_on = np.flatnonzero(live & (change.new > change.vs))
         vs, end = change.vs[goes_on], change.new[goes_on]
         new[goes_on] = self._starts.next(arriving.group[goes_on], vs, end)
@@ -61,7 +59,7 @@ class Clip(Operator):
         differs = np.flatnonzero(live & (shown != new))
         return changes(change.vs[differs], shown[differs], new[differs], take_rows(arriving.payload, differs))
 
-    def _take_out(self, arriving: Arriving) -> tuple[Index, Index]:
+    def _take_out(self, arriving: Arriving) -> tuple[Ticks, Mask]:
         """The end shown of each event so far, and whether it can still change.
 
         An event that is no longer in state was clipped before both CTIs. It stays as it is shown, whatever
@@ -78,7 +76,7 @@ class Clip(Operator):
         return shown, live
 
     def _from_right(self, arriving: Arriving) -> EventBatch:
-        """Only starts that appear or vanish matter; the left events they fall into look for the next start."""
+        """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
         come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
         stays, _, by = surviving(combine(group[come], vs[come]), combine(group[gone], vs[gone]))

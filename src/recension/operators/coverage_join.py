@@ -203,5 +203,5 @@ def _hashed(number: Index) -> Hashes:
 
 
 def _before(t: int) -> int:
-    """The last end that is final when nothing before ``t`` changes any more (ruling A8 for the end of time)."""
+    """The last end that is final when nothing before ``t`` changes any more; at the end of time all are."""
     return t if t in (BEGINNING, FOREVER) else t - 1

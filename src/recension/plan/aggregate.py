@@ -44,6 +44,15 @@ class SnapshotAggregate(Node):
         (_, first), *_ = self.aggregates
         return first if isinstance(first, TopK) else None
 
+    @property
+    def breaks_ties(self) -> bool:
+        """Can a retraction change which of two events that begin together counts as the first?
+
+        The end decides, so an end that moves changes answers back to the start, and CTIs have to wait.
+        """
+        is_sensitive = any(aggregate.is_order_sensitive for _, aggregate in self.aggregates)
+        return is_sensitive and not self.input.properties.is_insert_only
+
     def derive_schema(self) -> pa.Schema:
         if self.speculate not in get_args(Speculate):
             raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
@@ -70,7 +79,10 @@ class SnapshotAggregate(Node):
         # Only end points that vanish make these variants lengthen, and only retractions make them vanish.
         return Properties(
             has_key=True,
-            is_ordered=self.speculate == "ordered" and of.is_ordered and not is_grouped,
+            is_ordered=self.speculate == "ordered"
+            and of.is_ordered
+            and not is_grouped
+            and not self.breaks_ties,
             is_shrink_only=of.is_insert_only,
         )
 

@@ -59,12 +59,20 @@ def any_element(schema: pa.Schema = SCHEMA) -> SearchStrategy[Element]:
 @st.composite
 def unruly_streams(draw: DrawFn, schema: pa.Schema = SCHEMA) -> list[Element]:
     """A valid stream into which something was put that may not be there: lost, doubled, swapped, foreign."""
-    history = draw(histories(schema, max_size=4))
-    stream = draw(physical_streams(history, closed=draw(st.booleans())))
-    for _ in range(draw(st.integers(0, 4))):
+    stream = draw(physical_streams(draw(histories(schema, max_size=4)), closed=draw(st.booleans())))
+    for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(stream)))
-        here, next_one = stream[at : at + 1], stream[at + 1 : at + 2]
-        variants = [next_one, [*here, *here, *next_one], [*next_one, *here]]
-        variants.append([draw(any_element(schema)), *here, *next_one])
+        here, after = stream[at : at + 1], stream[at + 1 : at + 2]
+        foreign = draw(any_element(schema))
+        variants = [after, [*here, *here, *after], [*after, *here], [foreign, *here, *after]]
         stream[at : at + 2] = draw(st.sampled_from(variants))
+    if draw(st.booleans()):
+        _lose_an_insert(stream, draw(st.integers(0, 20)))
     return stream
+
+
+def _lose_an_insert(stream: list[Element], which: int) -> None:
+    """Every retraction of its chain is then an orphan, one because of the other."""
+    inserts = [at for at, element in enumerate(stream) if isinstance(element, Insert)]
+    if inserts:
+        del stream[inserts[which % len(inserts)]]

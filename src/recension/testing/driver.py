@@ -23,6 +23,7 @@ class Driver:
     def __init__(self, make: Callable[[], Operator], *schemas: pa.Schema) -> None:
         self._make, self._schemas = make, schemas
         self._operators = [make()]
+        self._given = [Walk() for _ in schemas]
         self._shown = Walk()
         self._snapshots: list[tuple[Chunks, dict[str, pa.Buffer]]] = []
         self.output: list[Element] = []
@@ -37,6 +38,14 @@ class Driver:
         """The last CTI put out."""
         return self._shown.cti
 
+    def given(self, port: int = 0) -> list[Event]:
+        """The history of what has been fed to a port."""
+        return self._given[port].events()
+
+    def given_cti(self, port: int = 0) -> int:
+        """The last CTI fed to a port."""
+        return self._given[port].cti
+
     def history(self) -> list[Event]:
         """The history of what has been put out."""
         return self._shown.events()
@@ -44,14 +53,17 @@ class Driver:
     def feed(self, elements: Sequence[Element], port: int = 0) -> list[Element]:
         """One step: all inserts and retractions as one batch, then the last of the CTIs."""
         given = from_elements([e for e in elements if not isinstance(e, Cti)], self._schemas[port])
-        t = max((e.t for e in elements if isinstance(e, Cti)), default=None)
+        ctis = [e for e in elements if isinstance(e, Cti)]
+        for element in [*given.to_elements(), *ctis]:
+            self._given[port].take(element)
+        t = max((e.t for e in ctis), default=None)
         answers = [_answer(operator, port, given, t) for operator in self._operators]
         for other in answers[1:]:
             assert list(map(str, other)) == list(map(str, answers[0])), "the restored operator goes astray"
         for element in answers[0]:
             self._check(element)
         for taken, written in self._snapshots:
-            assert all(table.equals(_read(written[name])) for name, table in taken.items()), "changed since"
+            assert written == {name: _written(table) for name, table in taken.items()}, "changed since"
         self.output += answers[0]
         return answers[0]
 

@@ -30,10 +30,11 @@ from recension.testing.walk import payload_key
 StreamClass: TypeAlias = Literal["R0", "R1", "R2", "R3", "R4"]
 
 SCHEMA: Final = pa.schema([("k", pa.string()), ("v", pa.int64())])
+_NAN: Final = float("nan")  # and its negative: other bits, the same value
 _VALUES: Final[dict[pa.DataType, list[Any]]] = {
     pa.string(): ["a", "b", "", None],
     pa.int64(): [0, 1, -1, None],
-    pa.float64(): [0.0, 1.5, -0.0, float("nan"), None],
+    pa.float64(): [0.0, 1.5, -0.0, _NAN, -_NAN, None],
     pa.bool_(): [False, True, None],
 }
 _EXTREMES: Final[dict[pa.DataType, list[Any]]] = {
@@ -158,6 +159,7 @@ def consistent_streams(
 @st.composite
 def batchings(draw: DrawFn, elements: Sequence[Element]) -> list[list[Element]]:
     """The elements cut into consecutive batches, some of them empty."""
-    cuts = sorted(draw(st.lists(st.integers(0, len(elements)), max_size=len(elements))))
+    most = draw(st.sampled_from([0, 1, 3, len(elements)]))
+    cuts = sorted(draw(st.lists(st.integers(0, len(elements)), max_size=most)))
     bounds = zip([0, *cuts], [*cuts, len(elements)], strict=True)
     return [list(elements[start:stop]) for start, stop in bounds]

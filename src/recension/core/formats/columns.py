@@ -66,7 +66,7 @@ class Layout:
 
 def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     """The meaning of a file's columns, or an error that names the one that is wrong."""
-    _refuse_twins(schema.names, file)
+    refuse_twins(schema.names, file)
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
     is_table = bool(schema.names) and KIND not in schema.names
     control = {*CONTROL, times.vs, times.ve}
@@ -90,10 +90,11 @@ def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
     for name in schema.names:
         if name.startswith("_") or name in (times.start, times.end):
             raise FormatError(f"payload column {name}: the name is reserved")
-    _refuse_twins(schema.names, None)
+    refuse_twins(schema.names, None)
 
 
-def _refuse_twins(names: Sequence[str], file: str | None) -> None:
+def refuse_twins(names: Sequence[str], file: str | None) -> None:
+    """Columns are told apart by their names."""
     if twin := next((name for i, name in enumerate(names) if name in names[:i]), None):
         raise FormatError(f"column {twin} is there twice", file=file)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from recension.core.errors import FormatError
-from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns
+from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns, refuse_twins
 from recension.core.formats.place import converted, reading
 from recension.core.formats.text import (
     from_text,
@@ -25,6 +25,7 @@ from recension.core.formats.text import (
     time_type_of,
     wider_time,
     wider_type,
+    with_one_time_type,
 )
 
 _BLOCK: Final = 4 << 20
@@ -51,6 +52,7 @@ class CsvRows:
                 )
         with reading(self._file):
             self._names = _header(path)
+        refuse_twins(self._names, self._file)
         self.schema = self._look(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
@@ -87,7 +89,7 @@ class CsvRows:
                     types[name] = wider_type(types[name], guess_type(cells.column(name)))
             if declared is not None:
                 break
-        return pa.schema([pa.field(name, types[name]) for name in self._names])
+        return with_one_time_type(types, self._times)
 
     def _cells(self) -> Iterator[pa.RecordBatch]:
         ragged: list[Any] = []
@@ -127,5 +129,9 @@ class CsvRows:
 
 
 def _header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return next(csv.reader(file), [])
+    # The header alone must be sound here; the file is read on in chunks that hold more than that.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        names = next(csv.reader(file), [])
+    if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
+        raise FormatError("the header is not UTF-8", file=str(path))
+    return names

@@ -15,6 +15,6 @@ from recension.core.reconstitution import reconstitute
 def read_history(path: str | PathLike[str], *, schema: pa.Schema | None = None) -> History:
     """The history in a file or a directory of files."""
     reader = open_stream(path, schema=schema)
-    if not reader.is_table and len(reader.schema.names):
+    if reader.has_kinds:
         raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
     return reconstitute(reader, reader.schema)

@@ -14,7 +14,7 @@ from recension.core.formats import json_parse
 from recension.core.formats.columns import BATCH, COUNT, KIND, NEW_VE, SEQ, TimeColumns
 from recension.core.formats.json_parse import Block
 from recension.core.formats.json_types import inferred
-from recension.core.formats.text import time_type_of, wider_time
+from recension.core.formats.text import time_type_of, wider_time, with_one_time_type
 
 _LONG_INTEGER: Final = re.compile(rb"\d{17}")
 _FIXED: Final = {KIND: pa.string(), COUNT: pa.int64(), BATCH: pa.int64(), SEQ: pa.int64()}
@@ -24,32 +24,35 @@ def look(blocks: Iterable[Block], times: TimeColumns, declared: pa.Schema | None
     """The columns of a file; with a declared payload its first block tells the rest."""
     found: dict[str, pa.DataType] = {}
     for block in blocks:
-        for field in _fields(block, times):
+        for field in _fields(block, times, is_declared=declared is not None):
             found[field.name] = _merged(found.get(field.name, pa.null()), field, block, times)
-        if not found:
-            raise FormatError("an object that names nothing", file=block.file, row=block.first_row)
         if declared is not None:
             found = {**_control(found, times), **{f.name: f.type for f in declared}}
             break
-    return pa.schema([pa.field(name, kind) for name, kind in found.items()])
+        if not found:
+            raise FormatError("an object that names nothing", file=block.file, row=block.first_row)
+    return with_one_time_type(found, times)
 
 
 def _control(found: dict[str, pa.DataType], times: TimeColumns) -> dict[str, pa.DataType]:
     """The control columns of a file of which one block was seen: some may only show up later."""
-    control = {n: k for n, k in found.items() if n.startswith("_") or n in times.all}
     later = [times.ve, NEW_VE] if KIND in found else [times.ve] if times.start is None else []
-    tick = control.get(times.vs, pa.null())
-    unseen = [n for n in later if pa.types.is_null(control.get(n, pa.null()))]
-    return control | dict.fromkeys(unseen, tick) | ({COUNT: pa.int64()} if KIND in found else {})
+    counted = {COUNT: pa.int64()} if KIND in found else {}
+    return dict.fromkeys(later, pa.null()) | found | counted
 
 
-def _fields(block: Block, times: TimeColumns) -> list[pa.Field]:
+def _fields(block: Block, times: TimeColumns, *, is_declared: bool) -> list[pa.Field]:
+    """The columns of one block: all of them, or those that are not a declared payload's business."""
+
+    def concerns(name: str) -> bool:
+        return not is_declared or name.startswith("_") or name in times.all
+
     batch = json_parse.parse_fast(block, None, times)
     if batch is None or _may_have_rounded(batch, block):
         rows = json_parse.parse_rows(block)
         names = dict.fromkeys(name for row in rows for name in row)
-        return [_slow_field(rows, name, block, times) for name in names]
-    return [pa.field(f.name, _kind(batch, f, block, times)) for f in batch.schema]
+        return [_slow_field(rows, name, block, times) for name in names if concerns(name)]
+    return [pa.field(f.name, _kind(batch, f, block, times)) for f in batch.schema if concerns(f.name)]
 
 
 def _may_have_rounded(batch: pa.RecordBatch, block: Block) -> bool:

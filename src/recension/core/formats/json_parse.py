@@ -140,8 +140,13 @@ def _first_misfit(
 
 
 def _misfit(field: pa.Field, value: Any, block: Block, at: int) -> FormatError:
-    wanted = "does not fit the values before it" if pa.types.is_null(field.type) else f"is not {field.type}"
-    reason = f"column {field.name}: {_shown(value)} {wanted}"
+    if not pa.types.is_null(field.type):
+        fault = f"is not {field.type}"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        fault = "is too large for int64; declare the column's type"
+    else:
+        fault = "does not fit the values before it"
+    reason = f"column {field.name}: {_shown(value)} {fault}"
     return FormatError(reason, file=block.file, row=block.first_row + at)
 
 

@@ -29,9 +29,10 @@ class ParquetRows:
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
+        few = [KIND] if KIND in wanted.names else []
         with (
             reading(str(self._path)),
-            pq.ParquetFile(self._path, read_dictionary=[KIND], memory_map=True, pre_buffer=False) as file,
+            pq.ParquetFile(self._path, read_dictionary=few, memory_map=True, pre_buffer=False) as file,
         ):
             yield from file.iter_batches(size, columns=wanted.names, use_threads=False)
 

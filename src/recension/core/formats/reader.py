@@ -16,7 +16,7 @@ from recension.core.errors import StreamError
 from recension.core.formats.agreement import StreamFile, agreed_payload
 from recension.core.formats.arrow_ipc import ArrowRows
 from recension.core.formats.chunks import Chunk, chunks
-from recension.core.formats.columns import TimeColumns, layout_of, refuse_reserved
+from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
 from recension.core.formats.csv_read import CsvRows
 from recension.core.formats.decode import Decoder
 from recension.core.formats.json_read import JsonRows
@@ -100,6 +100,11 @@ class StreamReader:
     def is_table(self) -> bool:
         """A plain table: rows that are events, and nothing will follow them."""
         return any(file.layout.is_table for file in self._files)
+
+    @property
+    def has_kinds(self) -> bool:
+        """Do the files say of each row what it is? (A JSON file without rows is neither this nor a table.)"""
+        return any(KIND in file.rows.schema.names for file in self._files)
 
     @property
     def counts(self) -> Counter[str]:

@@ -6,12 +6,13 @@ Numbers are written so that they read back to the same value, instants as ISO 86
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.formats.columns import is_text
+from recension.core.formats.columns import TimeColumns, is_text
 
 _DAY: Final = 86_400
 _YEAR_1: Final = -719_162 * _DAY
@@ -45,7 +46,9 @@ def to_text(column: pa.Array) -> pa.Array:
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_timestamp(kind):
         scale = _PER_SECOND[kind.unit]
-        _refuse_outside(column.view(pa.int64()), _YEAR_1 * scale, _YEAR_10000 * scale, kind)
+        # Arrow reads whole seconds first: the first, incomplete second of int64 nanoseconds overflows.
+        low = max(_YEAR_1 * scale, -(2**63 // scale) * scale)
+        _refuse_outside(column.view(pa.int64()), low, _YEAR_10000 * scale, kind)
         return column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
     if pa.types.is_date(kind):
         column = column.cast(pa.date32())
@@ -64,8 +67,7 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """The inverse of `to_text`. Raises ``ArrowInvalid`` for text that is no value of that type."""
     if is_text(kind):
         return column.cast(kind)
-    # Other writers quote everything, and leave "" where there is no number.
-    column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    column = _without_empty(column)
     if pa.types.is_timestamp(kind):
         return _instants(column, kind)
     if pa.types.is_time(kind):
@@ -73,9 +75,16 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.binary_join_element_wise("1970-01-01", column, " ").cast(moment).cast(kind)
     if pa.types.is_duration(kind):
         return column.cast(pa.int64()).cast(kind)
-    if pa.types.is_null(kind) and column.null_count < len(column):
-        raise pa.ArrowInvalid("a value in a column that holds none")
+    if pa.types.is_null(kind):
+        if column.null_count < len(column):
+            raise pa.ArrowInvalid("a value in a column that holds none")
+        return pa.nulls(len(column))
     return column.cast(kind)
+
+
+def _without_empty(column: pa.Array) -> pa.Array:
+    """Other writers quote everything, and leave ``""`` where there is no number."""
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
 def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -89,6 +98,7 @@ def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def ticks_from_text(column: pa.Array) -> pa.Array:
     """Ticks from cells that hold integers or ISO 8601 timestamps."""
+    column = _without_empty(column)
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.int64())
     counted = is_integer_text(column)
@@ -117,9 +127,10 @@ def is_integer_text(column: pa.Array) -> pa.Array:
 
 def time_type_of(column: pa.Array) -> pa.DataType:
     """The time type that a text column shows: timestamps if any cell is one, else int64."""
-    if column.null_count == len(column):
+    cells = _without_empty(column).drop_null()
+    if not len(cells):
         return pa.null()
-    spelled = column.drop_null().filter(pc.invert(is_integer_text(column.drop_null())))
+    spelled = cells.filter(pc.invert(is_integer_text(cells)))
     if not len(spelled):
         return pa.int64()
     zoned = bool(pc.any(pc.match_substring_regex(spelled, _ZONED)).as_py())
@@ -168,3 +179,11 @@ def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if not spelled:
         return right if pa.types.is_null(left) else left
     return pa.timestamp("us", next((kind.tz for kind in spelled if kind.tz), None))
+
+
+def with_one_time_type(types: Mapping[str, pa.DataType], times: TimeColumns) -> pa.Schema:
+    """Columns whose times are all integers or all timestamps: a text shows that cell by cell."""
+    common = pa.null()
+    for name in times.all:
+        common = wider_time(common, types.get(name, pa.null()))
+    return pa.schema([pa.field(n, common if n in times.all else kind) for n, kind in types.items()])

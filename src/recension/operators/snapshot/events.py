@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, take_rows
-from recension.core.rowhash import Hashes, combine
-from recension.core.ticks import Ticks
+from recension.core.batch import EventBatch, Index, take_rows
+from recension.core.rowhash import Hashes
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators.base import Chunks
 from recension.operators.snapshot.steps import sort_keys
 from recension.operators.snapshot.working_set import Side, WorkingSet
 from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.net_changes import net_changes
 
 
 @dataclass(frozen=True)
@@ -72,26 +74,66 @@ class CoveringEvents:
         return np.where(best == _NONE, -1, best)
 
 
-def covering(live: LiveEvents, work: WorkingSet, side: Side, rows: Index) -> CoveringEvents:
-    """The events alive in the snapshots at these positions."""
-    group, time, end = work.group[rows], work.time[rows], side.following[rows]
-    starts = np.append(True, (group[1:] != group[:-1]) | (time[1:] != end[:-1]))[: len(rows)]
-    first = np.flatnonzero(starts)
-    last = np.append(first[1:], len(rows))[: len(first)] - 1
-    low, high = time[first], end[last]
-    run, at = live.overlapping(group_hash(group[first]), low, high)
-    vs, ve = live.column("vs", at), live.column("ve", at)
-    # Snapshots begin where events do, so an event covers whole snapshots.
-    bounds = sort_keys(
-        [np.cumsum(starts) - 1, run, run], [time, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
-    )
-    begins, stops = (np.searchsorted(bounds[0], bound) for bound in bounds[1:])
-    return CoveringEvents(len(rows), begins, stops, vs, ve, live.payload(at))
+class EventsOfGroups:
+    """The live events behind the snapshots."""
 
+    def __init__(self, schema: pa.Schema) -> None:
+        self._live = LiveEvents(schema)
 
-def group_hash(group: Index) -> Hashes:
-    """Group numbers spread out, as the index of events wants them."""
-    return combine(np.zeros(len(group), np.uint64), group)
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def take(self, batch: EventBatch, group: Hashes) -> None:
+        """Take over the changes of a batch."""
+        change = net_changes(batch)
+        self._live.apply(change, group[change.row], batch.payload)
+
+    def covering(
+        self, group_hash: Callable[[Index], Hashes], work: WorkingSet, side: Side, rows: Index
+    ) -> CoveringEvents:
+        """The events alive in the snapshots at these positions."""
+        group, time, end = work.group[rows], work.time[rows], side.following[rows]
+        starts = np.append(True, (group[1:] != group[:-1]) | (time[1:] != end[:-1]))[: len(rows)]
+        first = np.flatnonzero(starts)
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
+        low, high = time[first], end[last]
+        run, at = self._live.overlapping(group_hash(group[first]), low, high)
+        vs, ve = self._live.column("vs", at), self._live.column("ve", at)
+        # Snapshots begin where events do, so an event covers whole snapshots.
+        bounds = sort_keys(
+            [np.cumsum(starts) - 1, run, run], [time, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
+        )
+        begins, stops = (np.searchsorted(bounds[0], bound) for bound in bounds[1:])
+        return CoveringEvents(len(rows), begins, stops, vs, ve, self._live.payload(at))
+
+    def earliest_tie(self, t: int) -> int:
+        """The first start before ``t`` that two events share whose ends can both still move, or FOREVER.
+
+        Which of the two counts as the first is settled by their ends, and so not before these are final.
+        """
+        at = self._live.positions()
+        vs, group, ve = (self._live.column(name, at) for name in ("vs", "group", "ve"))
+        open_ = (vs < t) & (ve >= t)
+        order = np.lexsort((vs[open_], group[open_]))
+        vs, group = vs[open_][order], group[open_][order]
+        tied = vs[1:][(vs[1:] == vs[:-1]) & (group[1:] == group[:-1])]
+        return int(tied.min(initial=FOREVER))
+
+    def forget_before(self, t: int) -> None:
+        """Events that ended before ``t`` are final; an end at ``t`` itself may still move."""
+        self._live.expire(t if t == FOREVER else t - 1)
+
+    def nbytes(self) -> int:
+        """Memory taken by the events."""
+        return self._live.nbytes()
+
+    def to_chunks(self) -> Chunks:
+        """The events as named Arrow tables."""
+        return self._live.chunks("events")
+
+    def load(self, chunks: Chunks) -> None:
+        """Become what `to_chunks` gave."""
+        self._live.load("events", chunks)
 
 
 _NONE = np.iinfo(np.int64).max

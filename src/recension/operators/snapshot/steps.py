@@ -54,24 +54,31 @@ class Steps:
 
 
 def steps_of(
-    group: Index, vs: Ticks, a: Ticks, b: Ticks, amounts: Contributions, look: tuple[Ticks, Index]
+    group: Index,
+    vs: Ticks,
+    a: Ticks,
+    b: Ticks,
+    amounts: Contributions,
+    look: tuple[Ticks, Index],
+    since: Ticks | None = None,
 ) -> Steps:
-    """The steps of a batch of changes; ``look`` names further (time, group) points to look at."""
-    none = np.zeros(len(look[0]), np.int64)
-    groups = np.concatenate([group, group, look[1]])
-    times = np.concatenate([a, b, look[0]])
+    """The steps of a batch of changes.
+
+    ``look`` names further (time, group) points to look at. A change touches what lies between ``a`` and
+    ``b``, or from ``since`` on if that is given.
+    """
+    points = look if since is None else (np.append(since, look[0]), np.append(group, look[1]))
+    groups = np.concatenate([group, group, points[1]])
+    times = np.concatenate([a, b, points[0]])
     order = np.argsort(sort_keys([groups], [times])[0])
+    none, zero = np.zeros(len(points[0]), np.int64), np.zeros(len(points[0]))
     one = np.ones(len(group), np.int64)
-    # +1 where the changed stretch begins, -1 where it ends.
-    begins = np.where(a < b, 1, -1)
     refs = np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none])[order]
     n = np.cumsum(np.concatenate([one, -one, none])[order])
-    cover = np.cumsum(np.concatenate([begins, -begins, none])[order])
+    cover = np.cumsum(_cover(a, b, len(look[0]), reaches_back=since is not None)[order])
     group_, time_ = groups[order], times[order]
-    last = np.append((group_[1:] != group_[:-1]) | (time_[1:] != time_[:-1]), True)
-    at = np.flatnonzero(last)
+    at = np.flatnonzero(np.append((group_[1:] != group_[:-1]) | (time_[1:] != time_[:-1]), True))
     covered = cover[at] > 0
-    zero = np.zeros(len(look[0]))
     return Steps(
         group_[at],
         time_[at],
@@ -81,6 +88,15 @@ def steps_of(
         [np.cumsum(np.concatenate([x, -x, none])[order])[at] for x in amounts.ints],
         [_running_pair(pair, zero, order, at, covered) for pair in amounts.pairs],
     )
+
+
+def _cover(a: Ticks, b: Ticks, looks: int, *, reaches_back: bool) -> Index:
+    """+1 where a touched stretch begins, -1 where it ends."""
+    if not reaches_back:
+        begins = np.where(a < b, 1, -1)
+        return np.concatenate([begins, -begins, np.zeros(looks, np.int64)])
+    ends = np.where(a < b, 0, -1), np.where(a < b, -1, 0)
+    return np.concatenate([*ends, np.ones(len(a), np.int64), np.zeros(looks, np.int64)])
 
 
 def _running_pair(pair: Pair, zero: Floats, order: Index, at: Index, covered: Mask) -> Pair:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index
+from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.state.block_table import BlockTable, Columns, Extract
@@ -24,7 +25,7 @@ _RETIRE_AT = 1024
 
 
 class EndPoints:
-    """Rows (group, time, n, ...), ``n`` being the number of live events; keys without columns are one group."""
+    """Rows (group, time, n, ...), ``n`` counting live events; a key without columns is one group."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
         self._table = BlockTable(columns)
@@ -63,12 +64,16 @@ class EndPoints:
             return pa.RecordBatch.from_arrays([], schema=self._schema)
         return self._keys.rows(groups)
 
+    def group_hash(self, groups: Index) -> Hashes:
+        """A hash of each group's key, which stays when numbers change."""
+        return np.zeros(len(groups), np.uint64) if self._keys is None else self._keys.hashes(groups)
+
     def extract(self, group: Index, low: Ticks, high: Ticks) -> Extract:
         """The end points in and next to each segment, as `BlockTable.extract`."""
         return self._table.extract(group, low, high)
 
     def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
-        """Write an extract back: with new end points at ``born`` (group, time), without one of each ``gone``."""
+        """Write an extract back; ``born``: (group, time) of new end points, ``gone``: groups of lost ones."""
         self._table.replace(blocks, columns)
         group, time = born
         np.add.at(self._points_of, group, 1)

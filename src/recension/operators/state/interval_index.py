@@ -84,6 +84,10 @@ class IntervalIndex:
         """How many intervals are there; looks at all of them."""
         return int(np.count_nonzero(self._arena["ve"] > self._frontier))
 
+    def positions(self) -> Index:
+        """Where the intervals are; looks at all of them."""
+        return np.flatnonzero(self._arena["ve"] > self._frontier)
+
     def nbytes(self) -> int:
         """Memory held."""
         return self._arena.nbytes()

@@ -24,6 +24,7 @@ class KeyIndex:
     def _clear(self) -> None:
         self._runs: list[tuple[Hashes, Index]] = []
         self._rows: list[pa.RecordBatch] = []
+        self._hashes = np.zeros(0, np.uint64)
         self._size = 0
 
     def __len__(self) -> int:
@@ -58,6 +59,11 @@ class KeyIndex:
         table = pa.Table.from_batches(self._rows, self._schema).take(pa.array(numbers))
         return table.combine_chunks().to_batches()[0] if len(numbers) else self.no_rows()
 
+    def hashes(self, numbers: Index) -> Hashes:
+        """The key hashes of the given numbers; unlike the numbers, they never change."""
+        found: Hashes = self._hashes[numbers]
+        return found
+
     def _find(self, hashes: Hashes) -> Index:
         numbers = np.full(len(hashes), -1, np.int64)
         for known, run_numbers in self._runs:
@@ -66,6 +72,9 @@ class KeyIndex:
         return numbers
 
     def _add(self, hashes: Hashes, numbers: Index, rows: pa.RecordBatch) -> None:
+        in_order = np.empty(len(hashes), np.uint64)
+        in_order[numbers - self._size] = hashes
+        self._hashes = np.append(self._hashes, in_order)
         self._size += len(hashes)
         self._runs.append((hashes, numbers))
         self._rows.append(rows)

@@ -51,10 +51,11 @@ class StartIndex(IntervalIndex):
         return nearest
 
     def _undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
-        """Which ranges have more to look at, without a hit so far, or with one of the same key as the next."""
+        """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
         keys = self._arena["key"]
         found = np.full(len(stop), -1)
         found[owner[::-1]] = at[::-1]
         more = np.flatnonzero(stop < last)
         decided = (found[more] >= 0) & (keys[found[more]] != keys[stop[more]])
-        return more[~decided]
+        rest: Index = more[~decided]
+        return rest

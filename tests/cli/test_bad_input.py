@@ -1,0 +1,359 @@
+"""Bad input, one kind at a time: exit code 2, one line with file, row and reason, no traceback.
+
+``check`` makes a difference: a file that can be read, but whose elements break the rules of a stream,
+fails the check with exit code 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import recension
+from recension.cli import main
+
+Make = Callable[[Path], Path]
+INSERT = {"_kind": "insert", "_vs": 1, "_ve": 9, "k": "a"}
+CTI = {"_kind": "cti", "_vs": 5}
+
+
+def jsonl(*rows: Any) -> Make:
+    def make(folder: Path) -> Path:
+        path = folder / "s.jsonl"
+        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+        return path
+
+    return make
+
+
+def csv(*rows: str) -> Make:
+    def make(folder: Path) -> Path:
+        (folder / "s.csv").write_text("\n".join(rows) + "\n")
+        return folder / "s.csv"
+
+    return make
+
+
+def parquet(**columns: Any) -> Make:
+    def make(folder: Path) -> Path:
+        pq.write_table(pa.table(columns), folder / "s.parquet")
+        return folder / "s.parquet"
+
+    return make
+
+
+def raw(name: str, content: bytes) -> Make:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return make
+
+
+def truncated(suffix: str, keep: float) -> Make:
+    def make(folder: Path) -> Path:
+        table, path = pa.table({"_vs": list(range(1000))}), folder / f"s.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(str(path), table.schema) as writer:
+                writer.write_table(table)
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
+        return path
+
+    return make
+
+
+def damaged(folder: Path) -> Path:
+    """A Parquet file whose footer is whole and whose pages are not."""
+    path = parquet(_vs=list(range(5000)), k=[str(i) for i in range(5000)])(folder)
+    content = bytearray(path.read_bytes())
+    content[100:2000] = b"\xff" * 1900
+    path.write_bytes(bytes(content))
+    return path
+
+
+def twins(folder: Path) -> Path:
+    table = pa.table([[1], [2], [3]], names=["_vs", "k", "k"])
+    pq.write_table(table, folder / "s.parquet")
+    return folder / "s.parquet"
+
+
+def directory(*makes: Make) -> Make:
+    def make(folder: Path) -> Path:
+        for number, part in enumerate(makes):
+            path = part(folder)
+            path.rename(folder / f"{number}{path.suffix}")
+        return folder
+
+    return make
+
+
+# What is wrong, how to make it, the row it is in, words of the reason.
+UNREADABLE: list[tuple[str, Make, int | None, str]] = [
+    ("missing", lambda folder: folder / "none.parquet", None, "no such file or directory"),
+    ("below a file", lambda folder: csv("_vs")(folder) / "s.csv", None, "not a directory"),
+    ("unknown extension", raw("s.xlsx", b"PK"), None, "unknown format '.xlsx'"),
+    ("no extension", raw("data", b"PK"), None, "unknown format 'data'"),
+    ("empty directory", lambda folder: folder, None, "a directory without data files"),
+    ("only hidden files", lambda folder: raw("_SUCCESS", b"")(folder).parent, None, "without data files"),
+    ("unknown file in a directory", lambda folder: raw("a.txt", b"x")(folder).parent, None, "unknown format"),
+    ("empty jsonl", raw("s.jsonl", b""), None, "the file is empty"),
+    ("empty csv", raw("s.csv", b""), None, "the file is empty"),
+    ("empty parquet", raw("s.parquet", b""), None, "the file is empty"),
+    ("empty arrow", raw("s.arrow", b""), None, "the file is empty"),
+    ("truncated parquet", truncated("parquet", 0.7), None, "magic bytes not found"),
+    ("short parquet", truncated("parquet", 0.001), None, "Parquet file size"),
+    ("truncated arrow", truncated("arrow", 0.7), None, "Not an Arrow file"),
+    ("damaged parquet", damaged, None, ""),
+    ("text for parquet", raw("s.parquet", b"hello, world, this is text"), None, "magic bytes not found"),
+    ("text for arrow", raw("s.arrow", b"hello, world, this is text"), None, ""),
+    ("garbage json", jsonl(INSERT, "garbage"), 2, "not JSON"),
+    ("half an object", jsonl(INSERT, '{"_kind":"ins'), 2, "not JSON"),
+    ("an array", jsonl("[1, 2]"), 1, "not a JSON object"),
+    ("two objects on a line", jsonl(INSERT, json.dumps(INSERT) * 2), 2, "not JSON: Extra data"),
+    ("the same name twice", jsonl('{"_vs":1,"_vs":2}'), 1, "the name '_vs' is there twice"),
+    ("not utf-8 in json", raw("s.jsonl", b'{"_vs":1,"k":"\xff"}\n'), 1, "not JSON: 'utf-8' codec"),
+    ("a lone surrogate", jsonl('{"_vs":1,"k":"\\ud800"}'), 1, "column k"),
+    ("mixed types", jsonl({"_vs": 1, "k": 1}, {"_vs": 1, "k": "a"}), 2, 'column k: "a" does not fit'),
+    ("an object without names", jsonl({}), 1, "names nothing"),
+    ("too many columns", csv("_vs,k", "1,a", "1,a,b"), 2, "3 columns where the header has 2"),
+    ("too few columns", csv("_vs,k", "1,a", "2,b", "3"), 3, "1 columns where the header has 2"),
+    ("not utf-8 in csv", raw("s.csv", b"_vs,k\n1,a\n2,\xff\n"), 2, "invalid UTF8"),
+    ("not utf-8 in a header", raw("s.csv", b"_vs,\xff\n1,a\n"), None, "the header is not UTF-8"),
+    ("no times", csv("a,b", "1,2"), None, "neither a _kind nor a _vs column"),
+    ("an unknown kind", jsonl(INSERT, {**INSERT, "_kind": "upsert"}), 2, "unknown kind 'upsert'"),
+    ("no kind", jsonl(INSERT, {**INSERT, "_kind": None}), 2, "_kind is null"),
+    ("a kind that is no text", jsonl(INSERT, {**INSERT, "_kind": 7}), 2, "column _kind: 7 is not string"),
+    (
+        "a kind of another type",
+        parquet(_kind=[1], _vs=[1]),
+        None,
+        "column _kind is int64; it must be a string",
+    ),
+    ("an insert without start", jsonl(INSERT, {**INSERT, "_vs": None}), 2, "_vs is null"),
+    ("no start in csv", csv("_kind,_vs,_ve", "insert,1,2", "insert,,2"), 2, "_vs is null"),
+    (
+        "no start in parquet",
+        parquet(_kind=["insert", "cti", "insert"], _vs=[1, None, None]),
+        3,
+        "_vs is null",
+    ),
+    ("a retraction without start", jsonl({"_kind": "retract", "_ve": 1, "_new_ve": 2}), 1, "_vs is null"),
+    ("an open row with an end", jsonl({**INSERT, "_kind": "open"}), 1, "an open row with an end"),
+    ("no count", jsonl({"_kind": "external_cti", "_vs": 1, "_ve": 2}), 1, "external_cti without a count"),
+    ("a start that is a float", parquet(_kind=["insert"], _vs=[1.5]), None, "column _vs is double"),
+    ("a fraction for a time", jsonl(INSERT, {**INSERT, "_vs": 1.5}), 2, "1.5 is neither an integer nor"),
+    ("a truth for a time", jsonl({**INSERT, "_vs": True}), 1, "true is neither an integer nor"),
+    ("a word for a time", jsonl(INSERT, {**INSERT, "_ve": "soon"}), 2, "column _ve: .*'soon'"),
+    ("a word for a time in csv", csv("_vs,_ve", "1,2", "1,soon"), 2, "column _ve: .*'soon'"),
+    ("a time beyond int64", csv("_vs,_ve", "1,9223372036854775808"), 1, "column _ve: .*9223372036854775808"),
+    (
+        "numbers and timestamps",
+        parquet(_vs=[1], _ve=pa.array([5], pa.timestamp("us"))),
+        None,
+        "all timestamps",
+    ),
+    (
+        "a fraction of a microsecond",
+        parquet(_vs=pa.array([1000, 1001], pa.timestamp("ns"))),
+        2,
+        "column _vs: .*lose data",
+    ),
+    (
+        "a count that is a text",
+        parquet(_kind=["cti"], _vs=[1], _count=["x"]),
+        None,
+        "column _count is string",
+    ),
+    ("a reserved name", csv("_vs,_mine", "1,2"), None, "column _mine: names that start with _ are reserved"),
+    ("a reserved name in parquet", parquet(_vs=[1], _id=[1]), None, "column _id: names that start with _"),
+    ("_new_ve without _kind", csv("_vs,_new_ve", "1,2"), None, "column _new_ve without a column _kind"),
+    ("_batch without _seq", parquet(_vs=[1], _batch=[1]), None, "_batch and _seq only make sense together"),
+    ("_batch as payload", parquet(_vs=[1], _batch=["x"], _seq=[1]), None, "column _batch is string"),
+    ("_seq null", parquet(_vs=[1, 1], _batch=[1, 1], _seq=[1, None]), 2, "_seq is null"),
+    ("two columns of a name", twins, None, "column k is there twice"),
+    ("two columns of a name in csv", csv("_vs,k,k", "1,2,3"), None, "column k is there twice"),
+    (
+        "files of different types",
+        directory(parquet(_vs=[1], k=[1]), parquet(_vs=[1], k=["a"])),
+        None,
+        "column k is string here and int64 in",
+    ),
+    (
+        "files of different columns",
+        directory(parquet(_vs=[1], k=[1]), parquet(_vs=[1], j=[1])),
+        None,
+        "no column j",
+    ),
+]
+
+INVALID: list[tuple[str, Make, int, str]] = [
+    ("an empty lifetime", jsonl(INSERT, {**INSERT, "_ve": 1}), 2, "ends before it has begun"),
+    ("a negative lifetime", jsonl({**INSERT, "_ve": 0}), 1, "ends before it has begun"),
+    ("in a plain table", csv("_vs,_ve", "1,2", "5,4"), 2, "ends before it has begun"),
+    ("a late insert", jsonl(CTI, INSERT), 2, "breaks an earlier cti"),
+    (
+        "a late retraction",
+        jsonl(INSERT, CTI, {**INSERT, "_kind": "retract", "_new_ve": 4}),
+        3,
+        "breaks an earlier cti",
+    ),
+    (
+        "a retraction of nothing",
+        jsonl(INSERT, {**INSERT, "_kind": "retract", "_ve": 8, "_new_ve": 4}),
+        2,
+        "retracts an event that is not there",
+    ),
+    (
+        "the same event taken away twice",
+        jsonl(INSERT, *[{**INSERT, "_kind": "retract", "_new_ve": 1}] * 2),
+        3,
+        "retracts an event that is not there",
+    ),
+    (
+        "a retraction that changes nothing",
+        jsonl(INSERT, {**INSERT, "_kind": "retract", "_new_ve": 9}),
+        2,
+        "changes nothing",
+    ),
+    (
+        "a retraction to before the start",
+        jsonl(INSERT, {**INSERT, "_kind": "retract", "_new_ve": 0}),
+        2,
+        "an end before the start",
+    ),
+    (
+        "a close of nothing",
+        jsonl({"_kind": "close", "_ve": 3, "k": "a"}),
+        1,
+        "closes an event that is not open",
+    ),
+    (
+        "a close before the start",
+        jsonl({"_kind": "open", "_vs": 5, "k": "a"}, {"_kind": "close", "_ve": 3, "k": "a"}),
+        2,
+        "closes an event before its start",
+    ),
+    (
+        "in the second file",
+        directory(jsonl(CTI), jsonl({**INSERT, "_vs": 7}, INSERT)),
+        2,
+        r"breaks an earlier cti",
+    ),
+]
+
+
+def assert_one_line(capfd: pytest.CaptureFixture[str], path: Path, row: int | None, reason: str) -> None:
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.count("\n") == 1, err
+    assert str(path) in err
+    assert "Traceback" not in err
+    if row is not None:
+        assert f": row {row}: " in err, err
+    assert re.search(reason, err), err
+
+
+@pytest.mark.parametrize(
+    ("make", "row", "reason"), [u[1:] for u in UNREADABLE], ids=[u[0] for u in UNREADABLE]
+)
+@pytest.mark.parametrize("command", ["history", "check", "diff"])
+def test_unreadable(
+    command: str, make: Make, row: int | None, reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path)
+    assert main([command, str(path), *([str(path)] if command == "diff" else [])]) == 2
+    assert_one_line(capfd, path, row, reason)
+
+
+@pytest.mark.parametrize(("make", "row", "reason"), [i[1:] for i in INVALID], ids=[i[0] for i in INVALID])
+@pytest.mark.parametrize("command", ["history", "check", "diff"])
+def test_invalid(
+    command: str, make: Make, row: int, reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path)
+    arguments = [command, str(path), *([str(path)] if command == "diff" else [])]
+    assert main(arguments) == (1 if command == "check" else 2)
+    assert_one_line(capfd, path, row, reason)
+
+
+@pytest.mark.parametrize(("make", "row", "reason"), [i[1:] for i in INVALID], ids=[i[0] for i in INVALID])
+def test_invalid_elements_can_be_left_out(make: Make, row: int, reason: str, tmp_path: Path) -> None:
+    path = make(tmp_path)
+    for policy in ("drop", "adjust"):
+        assert main(["history", str(path), "--on-violation", policy]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["histroy"], "No such command 'histroy'"),
+        (["history"], "Missing argument"),
+        (["history", "--no-such-option", "x"], "No such option"),
+        (["history", "x", "--on-violation", "ignore"], "'ignore' is not one of"),
+        (["diff", "a"], "Missing argument"),
+        (["history", "x", "y"], "unexpected extra argument"),
+    ],
+)
+def test_usage(arguments: list[str], reason: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source = jsonl({"_vs": 1, "v": [1, 2]})(tmp_path)
+    for output, reason in (
+        (tmp_path / "none" / "h.jsonl", "no such file or directory"),
+        (tmp_path / "h.csv", r"column v: .* cannot be written as CSV"),
+        (tmp_path / "h.doc", "unknown format '.doc'"),
+        (tmp_path, "unknown format"),
+    ):
+        assert main(["history", str(source), "--output", str(output)]) == 2
+        assert_one_line(capfd, output, None, reason)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+    path = jsonl(INSERT, "garbage")(tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-m", "recension.cli", "history", str(path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"recension: {path}: row 2: not JSON: Expecting value at character 1\n"
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("_vs,k\n" + "".join(f"{i},some text to fill a pipe\n" for i in range(20_000)))
+    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
+    command = [sys.executable, "-m", "recension.cli", "history", str(path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline() == b"_vs,_ve,k\n"
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141

@@ -1,0 +1,266 @@
+"""A mistake in a query is an error on its line, in words a user knows, with the columns that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+
+import recension as rc
+from recension import col
+from recension.core.errors import RecensionError, SchemaError, TimeError
+
+leases = rc.source("leases", {"user": "string", "site": "string", "bytes": "float64"})
+sites = rc.source("sites", {"site": "string", "bytes": "int64"})
+EXIST = "the columns are user (string), site (string), bytes (float64)"
+
+
+def never(vs: Any) -> Any:
+    """A function of lifetimes needs two arguments."""
+
+
+ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    # Columns and types
+    (
+        lambda: leases.where(col("byte") > 0),
+        SchemaError,
+        f"where(byte > 0): there is no column 'byte' (did you mean 'bytes'?); {EXIST}",
+    ),
+    (
+        lambda: leases.where(col("site") > 0),
+        SchemaError,
+        "where(site > 0): cannot compute site > 0, where site is string:"
+        " greater does not take (string, int64)",
+    ),
+    (
+        lambda: leases.where("bytes"),
+        SchemaError,
+        "where(bytes): a condition must be true or false, but bytes is float64",
+    ),
+    (lambda: leases.where(), SchemaError, "where: give a condition, such as col('bytes') > 0"),
+    (lambda: leases.select("x"), SchemaError, f"select(x): there is no column 'x'; {EXIST}"),
+    (
+        lambda: leases.select(y=col("x") + 1),
+        SchemaError,
+        f"select(y=x + 1): there is no column 'x'; {EXIST}",
+    ),
+    (lambda: leases.drop("x"), SchemaError, f"drop: there is no column 'x'; {EXIST}"),
+    (lambda: leases.rename({"x": "y"}), SchemaError, f"rename: there is no column 'x'; {EXIST}"),
+    (
+        lambda: leases.with_columns(x=col("bytes").sum()),
+        SchemaError,
+        "bytes.sum(): sum() looks at other rows, but expressions are computed row by row;"
+        " use agg(...) for what several events say together",
+    ),
+    # Names
+    (lambda: leases.rename({"user": "site"}), SchemaError, "rename: two columns would be named 'site'"),
+    (
+        lambda: leases.select(col("bytes") * 2, "bytes"),
+        SchemaError,
+        "select: two columns would be named 'bytes'",
+    ),
+    (
+        lambda: leases.with_columns(_vs=1),
+        SchemaError,
+        "with_columns: '_vs' is a control column of streams; choose another name",
+    ),
+    (
+        lambda: rc.source("s", {"_kind": "string"}),
+        SchemaError,
+        "source: '_kind' is a control column of streams; choose another name",
+    ),
+    (
+        lambda: rc.source("s", {"x": "strin"}),
+        SchemaError,
+        "source, column 'x': 'strin' is not a type; write an Arrow type or its name:"
+        " 'string', 'int64', 'float64', 'bool', 'timestamp[us]' ...",
+    ),
+    (
+        lambda: rc.source("s", ["x"]),
+        SchemaError,
+        "source: a schema is {name: type}, not ['x']",
+    ),
+    (
+        lambda: rc.source("s", pa.schema([("x", pa.int64()), ("x", pa.int64())])),
+        SchemaError,
+        "source: two columns would be named 'x'",
+    ),
+    (
+        lambda: rc.source("s", {"x": "int64"}, on_violation="ignore"),  # type: ignore[arg-type]
+        RecensionError,
+        "source: on_violation is 'raise', 'drop' or 'adjust', not 'ignore'",
+    ),
+    (
+        lambda: rc.source("s", {"x": "int64"}, end="until"),
+        RecensionError,
+        "source: end='until' needs a start= column as well",
+    ),
+    # Groups and aggregates
+    (lambda: leases.group_by("x"), SchemaError, f"group_by(x): there is no column 'x'; {EXIST}"),
+    (
+        lambda: leases.group_by(),
+        SchemaError,
+        "group_by: give at least one key, or aggregate the stream as it is",
+    ),
+    (
+        lambda: leases.group_by("site").agg(site=rc.count()),
+        SchemaError,
+        "agg: two columns would be named 'site'",
+    ),
+    (
+        lambda: leases.agg(x=rc.sum("site")),
+        SchemaError,
+        "sum(site): sum needs numbers, but site is string",
+    ),
+    (lambda: leases.agg(x=rc.mean("x")), SchemaError, f"mean(x): there is no column 'x'; {EXIST}"),
+    (lambda: leases.agg(), SchemaError, "agg: give at least one aggregate, such as n=rc.count()"),
+    (lambda: leases.agg(rc.count()), SchemaError, "agg: name each aggregate, as in agg(answer=rc.count())"),
+    (
+        lambda: leases.agg(n=1),  # type: ignore[arg-type]
+        SchemaError,
+        "agg: 1 is not an aggregate; use rc.count(), rc.sum('column'), ...",
+    ),
+    (
+        lambda: leases.agg(n=rc.count(), speculate="fast"),  # type: ignore[arg-type]
+        SchemaError,
+        "agg: speculate is 'perfect', 'ordered' or 'eager', not 'fast'",
+    ),
+    (
+        lambda: leases.agg(n=rc.count(), top=rc.top_k(2, by="bytes")),
+        SchemaError,
+        "agg: top_k(2, by=bytes) yields rows, so it cannot stand beside other aggregates",
+    ),
+    (
+        lambda: leases.with_columns(rank=1).agg(rc.top_k(2, by="bytes")),
+        SchemaError,
+        "top_k adds a column 'rank', and the payload has one; rename it first",
+    ),
+    (lambda: rc.top_k(0, by="bytes"), SchemaError, "top_k: k is a whole number from 1, not 0"),
+    (lambda: rc.quantile("bytes", 2), SchemaError, "quantile: q lies between 0 and 1, not 2"),
+    (
+        lambda: leases.select(x=nw.lit([1, 2])).agg(x=rc.max("x")),
+        SchemaError,
+        "max(x): values of type list<item: int64> have no order",
+    ),
+    # Joins, unions
+    (
+        lambda: leases.join(sites, on="sit"),
+        SchemaError,
+        f"join(on=...): there is no column 'sit' (did you mean 'site'?); {EXIST}",
+    ),
+    (
+        lambda: leases.join(sites, on="user"),
+        SchemaError,
+        "join(on=...), in the right stream: there is no column 'user';"
+        " the columns are site (string), bytes (int64)",
+    ),
+    (
+        lambda: leases.join(sites, on="bytes"),
+        SchemaError,
+        "join(on=...): column 'bytes' is float64 here and int64 in the other stream; cast one of them",
+    ),
+    (
+        lambda: leases.join(sites, on="site", how="outer"),  # type: ignore[arg-type]
+        SchemaError,
+        "join: how is 'inner', 'left', 'semi' or 'anti', not 'outer'",
+    ),
+    (
+        lambda: leases.join(sites, on="site", suffix=""),
+        SchemaError,
+        "join(suffix=''): two columns would be named 'bytes'",
+    ),
+    (
+        lambda: leases.join(sites, on="site", where=col("bytes") + 1),
+        SchemaError,
+        "join(where=bytes + 1): a condition must be true or false, but bytes + 1 is float64",
+    ),
+    (
+        lambda: leases.join(sites, on=["site", "site"]),
+        SchemaError,
+        "join: a key is named twice in ['site', 'site']",
+    ),
+    (
+        lambda: leases.join("sites", on="site"),  # type: ignore[arg-type]
+        SchemaError,
+        "join: a stream is needed here, not 'sites'",
+    ),
+    (
+        lambda: leases.union(sites),
+        SchemaError,
+        "union: the other stream has no column 'user'; there the columns are site (string), bytes (int64)",
+    ),
+    (
+        lambda: sites.union(leases),
+        SchemaError,
+        "union: only the other stream has a column 'user'; here the columns are site (string), bytes (int64)",
+    ),
+    (
+        lambda: leases.select("site", "bytes").union(sites),
+        SchemaError,
+        "union: column 'bytes' is float64 here and int64 in the other stream; cast one of them",
+    ),
+    (
+        lambda: leases.clip(by=sites, on="user"),
+        SchemaError,
+        "clip(on=...), in the stream that clips: there is no column 'user';"
+        " the columns are site (string), bytes (int64)",
+    ),
+    # Lifetimes
+    (
+        lambda: leases.set_duration(0),
+        TimeError,
+        "set_duration: a lifetime must be longer than nothing, not 0 ticks",
+    ),
+    (
+        lambda: leases.set_duration("-1s"),
+        TimeError,
+        "set_duration: a lifetime must be longer than nothing, not -1000000 ticks",
+    ),
+    (
+        lambda: leases.hop_lifetime(size=5, hop=0),
+        TimeError,
+        "hop_lifetime: a hop must be longer than nothing, not 0 ticks",
+    ),
+    (
+        lambda: leases.shift("soon"),
+        TimeError,
+        "'soon' is not a duration; write for example '10s', '1.5h' or '1h 30m'",
+    ),
+    (lambda: leases.alter_lifetime(), TimeError, "alter_lifetime: give start=, duration= or both"),
+    (
+        lambda: leases.alter_lifetime(start=never),  # type: ignore[arg-type]
+        TimeError,
+        "alter_lifetime: start must give a whole number for any vs and ve, such as 3 and 5",
+    ),
+    (
+        lambda: leases.alter_lifetime(duration=lambda vs, ve: (ve - vs) / 2),
+        TimeError,
+        "alter_lifetime: duration must give a whole number for any vs and ve, such as 3 and 5",
+    ),
+    # Functions
+    (
+        lambda: leases.map("f", {"x": "int64"}),  # type: ignore[arg-type]
+        SchemaError,
+        "map: 'f' is not a function",
+    ),
+    (
+        lambda: leases.map(lambda batch: batch, {"x": "int64"}),
+        SchemaError,
+        "map: the function gives the columns ['user', 'site', 'bytes'], the schema says ['x']",
+    ),
+    (
+        lambda: leases.explain(format="dot"),  # type: ignore[arg-type]
+        RecensionError,
+        "explain: format is 'text' or 'json', not 'dot'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "kind", "message"), ERRORS, ids=[message for _, _, message in ERRORS])
+def test_error(build: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as raised:
+        build()
+    assert str(raised.value) == message

@@ -1,0 +1,139 @@
+"""Random query plans, each step together with what it means.
+
+Every step takes and gives the columns ``k`` (text) and ``v`` (whole number), so that any step can follow
+any other. A step may also read the second source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+import recension as rc
+from recension import denote
+from recension.core.events import Event
+
+History = list[Event]
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """A step: how it is written, what it means, and whether it shows everything it knows at once."""
+
+    name: str
+    build: Callable[[Any, Any], Any]
+    meaning: Callable[[History, History], History]
+    is_immediate: bool = True
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _paired(history: History) -> History:
+    return denote.select(history, "k", v=lambda p: _plus(p["v"], p["v_right"]))
+
+
+def _joined(how: str) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        pairs = s.join(t, on="k", how=how)
+        return pairs if how in ("semi", "anti") else pairs.select("k", v=rc.col("v") + rc.col("v_right"))
+
+    def meaning(s: History, t: History) -> History:
+        found = denote.join(s, t, on="k", how=how, right_columns=("k", "v"))  # type: ignore[arg-type]
+        return found if how in ("semi", "anti") else _paired(found)
+
+    return StepKind(f"join {how}", build, meaning)
+
+
+def _aggregate(name: str, speculate: str, agg: Callable[[], Any], meaning: Any, *, grouped: bool) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        if grouped:
+            return s.group_by("k").agg(v=agg(), speculate=speculate)
+        return s.agg(v=agg(), speculate=speculate).select(k=rc.lit("all"), v=rc.col("v"))
+
+    def means(s: History, t: History) -> History:
+        rows = denote.agg(v=meaning)
+        if grouped:
+            return denote.grouped(s, "k", lambda group: denote.snapshot(group, rows))
+        return denote.select(denote.snapshot(s, rows), k=lambda p: "all", v=lambda p: p["v"])
+
+    label = f"{name} {speculate}{' by k' if grouped else ''}"
+    return StepKind(label, build, means, is_immediate=speculate == "eager")
+
+
+_AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
+    ("count", lambda: rc.count(), denote.count()),
+    ("count values", lambda: rc.count("v"), denote.count("v")),
+    ("sum", lambda: rc.sum("v"), denote.sum("v")),
+    ("min", lambda: rc.min("v"), denote.min("v")),
+    ("max", lambda: rc.max("v"), denote.max("v")),
+    ("first", lambda: rc.first("v"), denote.first("v")),
+    ("last", lambda: rc.last("v"), denote.last("v")),
+]
+
+STEPS: list[StepKind] = [
+    StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, _is_natural)),
+    StepKind(
+        "select",
+        lambda s, t: s.select("k", v=rc.col("v") + 1),
+        lambda s, t: denote.select(s, "k", v=lambda p: _plus(p["v"], 1)),
+    ),
+    StepKind("shift", lambda s, t: s.shift(-2), lambda s, t: denote.shift(s, -2)),
+    StepKind("set_duration", lambda s, t: s.set_duration(3), lambda s, t: denote.set_duration(s, 3)),
+    StepKind("extend", lambda s, t: s.extend(2), lambda s, t: denote.extend(s, 2)),
+    StepKind("cut", lambda s, t: s.extend(-2), lambda s, t: denote.extend(s, -2)),
+    StepKind("hop", lambda s, t: s.hop_lifetime(4, 3), lambda s, t: denote.hop_lifetime(s, 4, 3)),
+    StepKind("inserts", lambda s, t: s.inserts(), lambda s, t: denote.inserts(s)),
+    StepKind("deletes", lambda s, t: s.deletes(), lambda s, t: denote.deletes(s)),
+    StepKind("to_points", lambda s, t: s.to_points(), lambda s, t: denote.to_points(s)),
+    StepKind("union", lambda s, t: s.union(t), lambda s, t: denote.union(s, t)),
+    StepKind("distinct", lambda s, t: s.distinct(), lambda s, t: denote.distinct(s)),
+    StepKind("clip", lambda s, t: s.clip(by=t, on="k"), lambda s, t: denote.clip(s, t, "k")),
+    *(_joined(how) for how in ("inner", "left", "semi", "anti")),
+    *(
+        _aggregate(name, speculate, agg, meaning, grouped=grouped)
+        for name, agg, meaning in _AGGREGATES
+        for speculate in ("eager", "perfect", "ordered")
+        for grouped in (False, True)
+    ),
+]
+
+
+def _is_natural(payload: Any) -> bool:
+    return payload["v"] is not None and payload["v"] >= 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query of a few steps."""
+
+    steps: tuple[StepKind, ...]
+
+    def build(self, s: Any, t: Any) -> Any:
+        """The query over two sources."""
+        for step in self.steps:
+            s = step.build(s, t)
+        return s
+
+    def meaning(self, s: History, t: History) -> History:
+        """The history it gives."""
+        for step in self.steps:
+            s = step.meaning(s, t)
+        return s
+
+    @property
+    def is_immediate(self) -> bool:
+        """Does the output show everything after every batch?"""
+        return all(step.is_immediate for step in self.steps)
+
+
+def plans(max_steps: int = 3) -> st.SearchStrategy[Plan]:
+    """Plans of one to three steps."""
+    return st.lists(st.sampled_from(STEPS), min_size=1, max_size=max_steps).map(lambda s: Plan(tuple(s)))
