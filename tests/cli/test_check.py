@@ -46,7 +46,7 @@ def test_class(
 
 
 def test_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    elements = [
+    elements: list[Element] = [
         Insert(A, 1, 5),
         Insert(B, 1),
         Retract(A, 1, 5, 1),

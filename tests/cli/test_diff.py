@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +20,8 @@ from recension.core.ticks import FOREVER
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 A, B = {"p": "A", "n": 1}, {"p": "B", "n": 2}
 # LMerge, Table I: two physical streams of one history.
-PHY1 = [Insert(B, 8), Insert(A, 6, 12), Retract(B, 8, FOREVER, 10), Cti(11), Cti(FOREVER)]
-PHY2 = [
+PHY1: list[Element] = [Insert(B, 8), Insert(A, 6, 12), Retract(B, 8, FOREVER, 10), Cti(11), Cti(FOREVER)]
+PHY2: list[Element] = [
     Insert(A, 6, 7),
     Insert(B, 8, 15),
     Retract(A, 6, 7, 12),
@@ -87,12 +89,10 @@ RICH = pa.schema(
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_text_is_read_in_the_types_of_the_other_side(suffix: str, is_turned: bool, tmp_path: Path) -> None:
-    rows = [
-        {"i": 1, "f": 0.5, "d": 3, "t": 5, "m": "1.10", "s": "2024-01-01", "z": "007", "never": None},
-        {"i": None, "f": None, "d": None, "t": None, "m": None, "s": "", "z": None, "never": None},
-    ]
-    table = pa.table([pa.array([row[f.name] for row in rows]).cast(f.type) for f in RICH], schema=RICH)
-    batch = from_elements([Insert(row, 1, 5) for row in table.to_pylist()], RICH)
+    instant = dt.datetime(2024, 1, 2, 3, 4, 5, 6000, dt.UTC)
+    values = [1, 0.5, dt.date(2024, 1, 1), instant, Decimal("1.10"), "2024-01-01", "007", None]
+    rows = [dict(zip(RICH.names, row, strict=True)) for row in (values, [None] * 5 + [""] + [None] * 2)]
+    batch = from_elements([Insert(row, 1, 5) for row in rows], RICH)
     for name in ("a.parquet", f"b.{suffix}"):
         write_stream(tmp_path / name, [batch], RICH)
     paths = [str(tmp_path / name) for name in ("a.parquet", f"b.{suffix}")]

@@ -9,13 +9,13 @@ import pytest
 
 from recension.cli import main
 from recension.core.batch import from_elements
-from recension.core.events import Cti, Event, Insert, Retract
+from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.formats import read_history, write_stream
 from recension.core.ticks import FOREVER
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 # LMerge, Table I, stream 2.
-PHY2 = [
+PHY2: list[Element] = [
     Insert({"p": "A", "n": 1}, 6, 7),
     Insert({"p": "B", "n": 2}, 8, 15),
     Retract({"p": "A", "n": 1}, 6, 7, 12),

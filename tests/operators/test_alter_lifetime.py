@@ -37,15 +37,15 @@ X = {"k": "x", "v": 1}
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule, what it means, and what it makes of a CTI (None: held until the end of time)."""
+    """A rule, what it means, and what it makes of a CTI before the end of time."""
 
     operator: Callable[[], Operator]
     oracle: Callable[[History], History]
-    cti: Callable[[int], int | None] = lambda t: t
+    cti: Callable[[int], int] = lambda t: t
 
 
 def altered(
-    lifetime: Lifetime, oracle: Callable[[History], History], cti: Callable[[int], int | None] = lambda t: t
+    lifetime: Lifetime, oracle: Callable[[History], History], cti: Callable[[int], int] = lambda t: t
 ) -> Rule:
     return Rule(lambda: AlterLifetime(SCHEMA, lifetime), oracle, cti)
 
@@ -71,28 +71,26 @@ RULES = {
         lambda h: denote.alter_lifetime(
             h, lambda vs, ve: vs // 4 * 4, lambda vs, ve: vs // 4 * 4 + min(ve - vs, 3)
         ),
-        lambda t: None,
+        lambda t: BEGINNING,
     ),
     "custom start": altered(
         Custom(lambda vs, ve: vs + 1),
         lambda h: denote.alter_lifetime(
             h, lambda vs, ve: vs + 1, lambda vs, ve: plus(vs + 1, length(vs, ve))
         ),
-        lambda t: None,
+        lambda t: BEGINNING,
     ),
     "custom start by the end": altered(
         Custom(lambda vs, ve: np.minimum(ve, 20) - 1, lambda vs, ve: 3),
-        lambda h: denote.alter_lifetime(
-            h, lambda vs, ve: min(ve, 20) - 1, lambda vs, ve: min(ve, 20) + 2
-        ),
-        lambda t: None,
+        lambda h: denote.alter_lifetime(h, lambda vs, ve: min(ve, 20) - 1, lambda vs, ve: min(ve, 20) + 2),
+        lambda t: BEGINNING,
     ),
     "custom duration, half": altered(
         Custom(None, lambda vs, ve: (ve - vs) // 2),
         lambda h: denote.alter_lifetime(h, lambda vs, ve: vs, lambda vs, ve: vs + (ve - vs) // 2),
-        lambda t: None,
+        lambda t: BEGINNING,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -104,7 +102,7 @@ def test_after_every_batch_the_history_is_the_oracles(name: str, data: st.DataOb
         drive.feed(batch)
         assert_equivalent(drive.history(), rule.oracle(drive.given()))
         t = drive.given_cti()
-        promised = max(promised, FOREVER if t == FOREVER else rule.cti(t) or BEGINNING)
+        promised = max(promised, FOREVER if t == FOREVER else rule.cti(t))
         assert drive.cti == promised
         if data.draw(st.booleans()):
             drive.revive()
@@ -157,8 +155,11 @@ def test_what_becomes_empty_goes_and_may_come_back() -> None:
     """Ruling D2: 3 ticks less of an event of 2 is nothing."""
     steps = played(
         RULES["extend back"].operator,
-        Insert(X, 8, 10), Retract(X, 8, 10, 14), Retract(X, 8, 14, 13), Retract(X, 8, 13, 9),
-    )  # fmt: skip
+        Insert(X, 8, 10),
+        Retract(X, 8, 10, 14),
+        Retract(X, 8, 14, 13),
+        Retract(X, 8, 13, 9),
+    )
     assert steps == [[], [Insert(X, 8, 11)], [Retract(X, 8, 11, 10)], [Retract(X, 8, 10, 8)]]
 
 
@@ -178,8 +179,12 @@ def test_deletes_come_in_order_of_time() -> None:
     """Ruling D7."""
     steps = played(
         RULES["deletes"].operator,
-        Insert(X, 1), Retract(X, 1, FOREVER, 9), Retract(X, 1, 9, 5), Retract(X, 1, 5, 7), Retract(X, 1, 7, 1),
-    )  # fmt: skip
+        Insert(X, 1),
+        Retract(X, 1, FOREVER, 9),
+        Retract(X, 1, 9, 5),
+        Retract(X, 1, 5, 7),
+        Retract(X, 1, 7, 1),
+    )
     assert steps == [
         [],
         [Insert(X, 9)],

@@ -1,5 +1,7 @@
 """Span: filter and map, row by row."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.batch import Mask
-from recension.core.events import Insert, Retract
+from recension.core.events import Element, Insert, Retract
 from recension.denote import select, where
 from recension.denote.order import History
 from recension.operators.span import Span, Transform
@@ -39,12 +41,16 @@ def nothing_left(payload: pa.RecordBatch) -> tuple[Mask | None, pa.RecordBatch]:
 
 
 def check(
-    data: st.DataObject, output: pa.Schema, transform: Transform, oracle: object, given_: pa.Schema = SCHEMA
+    data: st.DataObject,
+    output: pa.Schema,
+    transform: Transform,
+    oracle: Callable[[History], History],
+    given_: pa.Schema = SCHEMA,
 ) -> None:
     drive = Driver(lambda: Span(output, transform), given_)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(given_)))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), oracle(drive.given()))  # type: ignore[operator]
+        assert_equivalent(drive.history(), oracle(drive.given()))
         assert drive.cti == drive.given_cti()
         drive.revive()
     assert drive.operator.state_rows() == 0
@@ -87,7 +93,12 @@ def test_a_payload_without_columns_still_has_its_length(data: st.DataObject) -> 
 def test_elements_keep_their_order() -> None:
     drive = Driver(lambda: Span(SCHEMA, positive), SCHEMA)
     kept, dropped = {"k": "a", "v": 1}, {"k": "a", "v": -1}
-    fed = [Insert(kept, 5, 9), Insert(dropped, 1, 2), Retract(kept, 5, 9, 7), Insert(kept, 2, 3)]
+    fed: list[Element] = [
+        Insert(kept, 5, 9),
+        Insert(dropped, 1, 2),
+        Retract(kept, 5, 9, 7),
+        Insert(kept, 2, 3),
+    ]
     assert drive.feed(fed) == [fed[0], fed[2], fed[3]]
 
 

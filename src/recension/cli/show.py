@@ -45,7 +45,9 @@ def _show_table(history: History, time_type: pa.DataType) -> None:
     console = Console()
     console.print(table)
     if len(history) > _SHOWN:
-        console.print(f"… and {len(history) - _SHOWN:,} more events; --output writes them all", style="dim")
+        console.print(
+            f"… and {len(history) - _SHOWN:,} more events; --output writes them all", highlight=False
+        )
 
 
 def _cell(value: Any) -> str:

@@ -18,6 +18,7 @@ from recension.core.errors import RecensionError, StreamError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
 from recension.core.formats.columns import BATCH, SEQ, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
+from recension.core.formats.reader import StreamReader
 from recension.core.openclose import OpenClose
 from recension.core.validity import Checker
 from recension.operators.base import Chunks
@@ -37,18 +38,26 @@ class Intake:
         # A source declared free of retractions needs no memory of what could be retracted.
         self._checker = Checker(source.on_violation, orphans=not source.declared.is_insert_only)
         self._rows = 0
+        self._reader: StreamReader | None = None
         self.time_type: pa.DataType | None = None
         self.is_table = False
 
     @property
     def counts(self) -> Counter[str]:
         """Elements left out, moved or ignored so far, by reason."""
-        return self._decoder.counts + self._openclose.counts + self._checker.counts
+        own = self._decoder.counts + self._openclose.counts + self._checker.counts
+        return own if self._reader is None else own + self._reader.counts
 
     @property
     def dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out, with the reason."""
-        return [*self._openclose.rejected, *self._checker.rejected]
+        read = [] if self._reader is None else self._reader.dropped
+        return [*self._openclose.rejected, *self._checker.rejected, *read]
+
+    def adopt(self, reader: StreamReader) -> None:
+        """Elements come from a reader with checks of its own: take over what it knows of them."""
+        self.time_type, self.is_table = reader.time_type, reader.is_table
+        self._reader = reader
 
     def take(self, data: Data) -> Iterator[EventBatch]:
         """The valid elements of the next data."""

@@ -47,6 +47,11 @@ class Session:
         for batch in self._intake(source).take(data):
             self._feed(source, batch)
 
+    def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
+        """Feed a source from a reader, which has made the checks already."""
+        self._intake(source).adopt(reader)
+        self._feed(source, batch)
+
     def advance(self, source: str, t: TimeLike) -> None:
         """Promise that nothing before ``t`` changes any more at this source."""
         self.push(source, cti(instant(t), self._plan.sources[self._known(source)].schema))
@@ -121,32 +126,40 @@ class Session:
 def run(
     query: Node, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
 ) -> Result:
-    """Run a query over finite inputs, taken in turn, a batch from each.
+    """Run a query over finite inputs, taken in turn, a batch from each."""
+    session = Session({"query": query}, batch_size)
+    for _ in steps(session, inputs, batch_size=batch_size, close=close):
+        pass
+    return session.read()
+
+
+def steps(
+    session: Session, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
+) -> Iterator[str]:
+    """Push finite inputs in turn, a batch from each; gives the name of the source after each push.
 
     An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
     """
-    session = Session({"query": query}, batch_size)
     if missing := [name for name in session.sources if name not in inputs]:
-        raise RecensionError(
-            f"no input for source {missing[0]!r}; the query reads {', '.join(session.sources)}"
-        )
+        named = ", ".join(session.sources)
+        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
     if unknown := [name for name in inputs if name not in session.sources]:
         raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
     pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
     while pieces:
         for name in list(pieces):
-            if next(pieces[name], None) is None:
+            if not next(pieces[name], False):
                 del pieces[name]
                 if close or session.is_table(name):
                     session.advance(name, FOREVER)
-    return session.read()
+            yield name
 
 
 def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
     """Pushes one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
         for batch in data:
-            session.push(name, batch)
+            session.push_checked(name, batch, data)
             yield True
         return
     for part in _parts(data, size):
@@ -158,8 +171,7 @@ def _parts(data: Data, size: int) -> Iterator[Data]:
     if hasattr(data, "slice") and hasattr(data, "num_rows"):
         yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
     elif isinstance(data, EventBatch | list | tuple):
-        stop = max(len(data), 1)
-        for start in range(0, stop, size):
+        for start in range(0, max(len(data), 1), size):
             end = min(start + size, len(data))
             yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
     else:

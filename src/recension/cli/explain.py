@@ -1,0 +1,19 @@
+"""``recension explain``: what a query will do, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from recension.cli.query_file import load_query
+from recension.cli.root import app
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY.py[:name]", help="A file that defines a stream.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For tools.")] = False,
+) -> None:
+    """The plan of a query as it will run: columns, known properties, chosen variants."""
+    print(load_query(query).explain("json" if as_json else "text"), end="")

@@ -1,0 +1,269 @@
+"""Snapshot aggregates: what each variant shows after every batch, under any disorder and batching."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recension import denote
+from recension.core.events import Cti, Element, Event, Insert, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.denote.order import History
+from recension.operators.snapshot import accumulators as sums
+from recension.operators.snapshot.measures import Aggregation
+from recension.operators.snapshot.operator import SnapshotAggregate
+from recension.operators.snapshot.selections import Collect, Extreme, Positional, Quantile, TopK
+from recension.operators.snapshot.views import Variant
+from recension.operators.state import block_table, end_points
+from recension.testing import assert_equivalent
+from recension.testing.driver import Driver
+from recension.testing.physical import sync
+from recension.testing.strategies import batchings, events, physical_streams
+
+INPUT = pa.schema([("k", pa.string()), ("i", pa.int64()), ("f", pa.float64())])
+KEY = pa.schema([INPUT.field("k")])
+VARIANTS: list[Variant] = ["eager", "ordered", "perfect"]
+
+i, f = partial(pa.RecordBatch.column, i="i"), partial(pa.RecordBatch.column, i="f")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Aggregates as the operator gets them, and what they mean."""
+
+    schema: pa.Schema
+    aggregations: list[Aggregation]
+    rows: denote.Rows
+    breaks_ties: bool = False
+    is_sum: bool = field(default=False)
+
+    def operator(self, variant: Variant, *, grouped: bool) -> SnapshotAggregate:
+        schema = pa.schema([*KEY, *self.schema]) if grouped else self.schema
+        keys: tuple[Any, Any] = (lambda payload: payload.select(["k"]), KEY) if grouped else (None, None)
+        return SnapshotAggregate(
+            schema, INPUT, self.aggregations, variant, *keys, breaks_ties=self.breaks_ties
+        )
+
+    def meaning(self, history: History, *, grouped: bool) -> History:
+        if grouped:
+            return denote.grouped(history, "k", lambda group: denote.snapshot(group, self.rows))
+        return denote.snapshot(history, self.rows)
+
+
+INT, FLOAT = pa.int64(), pa.float64()
+SUMS = Query(
+    pa.schema([("n", INT), ("c", INT), ("s", INT), ("m", FLOAT), ("fs", FLOAT), ("fm", FLOAT), ("d", FLOAT)]),
+    [
+        Aggregation(None, sums.CountEvents()),
+        Aggregation(i, sums.CountValues()),
+        Aggregation(i, sums.SumIntegers()),
+        Aggregation(i, sums.MeanIntegers()),
+        Aggregation(f, sums.SumFloats()),
+        Aggregation(f, sums.Mean()),
+        Aggregation(f, sums.StdDev()),
+    ],
+    denote.agg(
+        n=denote.count(),
+        c=denote.count("i"),
+        s=denote.sum("i"),
+        m=denote.mean("i"),
+        fs=denote.sum("f"),
+        fm=denote.mean("f"),
+        d=denote.stddev("f"),
+    ),
+    is_sum=True,
+)
+QUERIES = {
+    "count": Query(
+        pa.schema([("n", INT)]),
+        [Aggregation(None, sums.CountEvents())],
+        denote.agg(n=denote.count()),
+        is_sum=True,
+    ),
+    "sums": SUMS,
+    "extremes": Query(
+        pa.schema([("a", INT), ("b", FLOAT), ("q", FLOAT)]),
+        [
+            Aggregation(i, Extreme(greatest=False)),
+            Aggregation(f, Extreme(greatest=True)),
+            Aggregation(f, Quantile(0.3)),
+        ],
+        denote.agg(a=denote.min("i"), b=denote.max("f"), q=denote.quantile("f", 0.3)),
+    ),
+    "positions": Query(
+        pa.schema([("a", INT), ("b", FLOAT), ("n", INT), ("l", pa.list_(INT))]),
+        [
+            Aggregation(i, Positional(last=False)),
+            Aggregation(f, Positional(last=True)),
+            Aggregation(None, sums.CountEvents()),
+            Aggregation(i, Collect()),
+        ],
+        denote.agg(a=denote.first("i"), b=denote.last("f"), n=denote.count(), l=denote.collect("i")),
+        breaks_ties=True,
+    ),
+    "top": Query(
+        pa.schema([INPUT.field("i"), INPUT.field("f"), ("rank", INT)]),
+        [Aggregation(i, TopK(2, descending=True))],
+        lambda alive: [
+            {name: row[name] for name in ("i", "f", "rank")} for row in denote.top_k(2, by="i")(alive)
+        ],
+        breaks_ties=True,
+    ),
+}
+
+payload = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", None]),
+        "i": st.sampled_from([1, 0, -5, 7, None]),
+        "f": st.sampled_from([1.5, 0.1, 1e16, -1e16, float("nan"), float("inf"), -float("inf"), None]),
+    }
+)
+histories = st.lists(events(payload), max_size=6).map(lambda found: found + found[:1])
+
+
+def shown(variant: Variant, meaning: History, m: int) -> History:
+    """The part of the answer a variant shows when the watermark is ``m``."""
+    if variant == "perfect":
+        return [e for e in meaning if e.ve <= m]
+    if variant == "ordered":
+        return [Event(e.payload, e.vs, e.ve if e.ve <= m else FOREVER) for e in meaning if e.vs <= m]
+    return meaning
+
+
+def promised(variant: Variant, meaning: History, t: int) -> int:
+    """Ruling B10: ``perfect`` holds its CTI at the snapshot that reaches up to it."""
+    if variant != "perfect" or t == FOREVER:
+        return t
+    return min([t, *(e.vs for e in meaning if e.vs < t <= e.ve)])
+
+
+def bound(history: History, t: int, *, grouped: bool) -> int:
+    """End points from the CTI on, and one before it, of every group that still has any."""
+    reaching = [e for e in history if e.ve >= t]
+    groups = {e.payload["k"] if grouped else None for e in reaching}
+    points = {(e.payload["k"] if grouped else None, x) for e in reaching for x in (e.vs, e.ve) if x >= t}
+    return len(groups) + len(points)
+
+
+def check(data: st.DataObject, query: Query, variant: Variant, *, grouped: bool) -> None:
+    """Drive a random stream through the operator and compare after every batch."""
+    drive, m = Driver(lambda: query.operator(variant, grouped=grouped), INPUT), BEGINNING
+    expected_cti = BEGINNING
+    for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories))))):
+        drive.feed(batch)
+        m = max([m, drive.given_cti(), *(e.vs for e in batch if isinstance(e, Insert))])
+        meaning = query.meaning(drive.given(), grouped=grouped)
+        assert_equivalent(drive.history(), shown(variant, meaning, m))
+        if query.is_sum and any(isinstance(e, Cti) for e in batch):
+            t = drive.given_cti()
+            expected_cti = max(expected_cti, promised(variant, meaning, t))
+            assert drive.cti == expected_cti
+            assert drive.operator.state_rows() <= bound(drive.given(), t, grouped=grouped)
+        if data.draw(st.booleans()):
+            drive.revive()
+    assert drive.cti == FOREVER
+    assert drive.operator.state_rows() == 0
+    assert drive.operator.state_bytes() == 0
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["ungrouped", "grouped"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", QUERIES)
+@given(data=st.data())
+def test_after_every_batch_the_history_is_the_oracles(
+    name: str, variant: Variant, grouped: bool, data: st.DataObject
+) -> None:
+    check(data, QUERIES[name], variant, grouped=grouped)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(data=st.data())
+def test_where_state_is_cut_and_how_groups_are_numbered_does_not_matter(
+    variant: Variant, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_table, "_BLOCK", 2)
+        patch.setattr(end_points, "_RETIRE_AT", 0)
+        check(data, SUMS, variant, grouped=True)
+
+
+def is_ordered(elements: Sequence[Element]) -> bool:
+    data = [sync(e) for e in elements if not isinstance(e, Cti)]
+    return all(a <= b for a, b in pairwise(data))
+
+
+def outputs(data: st.DataObject, make: Callable[[], SnapshotAggregate], **shape: bool) -> list[Element]:
+    drive = Driver(make, INPUT)
+    for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories), **shape)))):
+        drive.feed(batch)
+    return drive.output
+
+
+@given(st.data())
+def test_perfect_turns_perfect_input_into_perfect_output(data: st.DataObject) -> None:
+    make = partial(SUMS.operator, "perfect", grouped=False)
+    found = outputs(data, make, insert_only=True, ordered=True)
+    assert is_ordered(found)
+    assert not any(isinstance(e, Retract) for e in found)
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["ungrouped", "grouped"])
+@given(data=st.data())
+def test_ordered_turns_ordered_input_into_ordered_output(grouped: bool, data: st.DataObject) -> None:
+    assert is_ordered(outputs(data, partial(SUMS.operator, "ordered", grouped=grouped), ordered=True))
+
+
+def count(variant: Variant, *steps: Element) -> list[list[str]]:
+    """The answers to one element at a time, counting."""
+    drive = Driver(lambda: QUERIES["count"].operator(variant, grouped=False), INPUT)
+    return [[str(e) for e in drive.feed([step])] for step in steps]
+
+
+def n(number: int, vs: int, ve: int = FOREVER) -> Insert:
+    return Insert({"n": number}, vs, ve)
+
+
+def moved(number: int, vs: int, ve: int, new_ve: int) -> Retract:
+    return Retract({"n": number}, vs, ve, new_ve)
+
+
+A, B, C = ({"k": name, "i": None, "f": None} for name in "abc")
+THREE = [Insert(A, 0, 5), Insert(B, 0, 20), Insert(C, 10, 12), Cti(11), Retract(C, 10, 12, 11), Cti(25)]
+ANSWERS: dict[Variant, list[list[Element]]] = {
+    "perfect": [
+        [],
+        [],
+        [n(2, 0, 5), n(1, 5, 10)],
+        [Cti(10)],
+        [n(2, 10, 11)],
+        [n(1, 11, 20), Cti(25)],
+    ],
+    "ordered": [
+        [n(1, 0)],
+        [moved(1, 0, FOREVER, 0), n(2, 0)],
+        [moved(2, 0, FOREVER, 5), n(1, 5, 10), n(2, 10)],
+        [Cti(11)],
+        [moved(2, 10, FOREVER, 11), n(1, 11)],
+        [moved(1, 11, FOREVER, 20), Cti(25)],
+    ],
+    "eager": [
+        [n(1, 0, 5)],
+        [moved(1, 0, 5, 0), n(2, 0, 5), n(1, 5, 20)],
+        [moved(1, 5, 20, 10), n(2, 10, 12), n(1, 12, 20)],
+        [Cti(11)],
+        [moved(2, 10, 12, 11), n(1, 11, 20), moved(1, 12, 20, 12)],
+        [Cti(25)],
+    ],
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_three_variants_side_by_side(variant: Variant) -> None:
+    """Rulings H, 3-VAR."""
+    assert count(variant, *THREE) == [[str(e) for e in answer] for answer in ANSWERS[variant]]
