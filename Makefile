@@ -23,7 +23,7 @@ check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(READY) ## put the code into its standard form
 	@$(BIN)/ruff check --fix .

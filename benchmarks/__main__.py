@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.console import Console
 from benchmarks.harness import Suite, measure
 from benchmarks.report import machine, save, show
 
-_SUITES = ("history", "formats", "generate")
+_SUITES = ("history", "formats", "generate", "moving_window", "interval_join")
 _FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 
@@ -34,6 +35,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, err.status(name) as status:
             found = measure(suite, Path(folder), status.update)
         show(suite, found, out)
+        for line in _notes(name):
+            out.print(line, style="dim", highlight=False)
         results += found
     out.print(f"saved as {save(results, _FOLDER)}")
 
@@ -41,6 +44,14 @@ def main() -> None:
 def _suite(name: str) -> Suite:
     suite: Suite = importlib.import_module(f"benchmarks.{name}").SUITE
     return suite
+
+
+def _notes(name: str) -> list[str]:
+    """What a suite has to say beyond its table."""
+    notes: Callable[[], list[str]] | None = getattr(
+        importlib.import_module(f"benchmarks.{name}"), "notes", None
+    )
+    return [] if notes is None else notes()
 
 
 if __name__ == "__main__":

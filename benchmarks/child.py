@@ -55,8 +55,15 @@ def _measure(measurement: Measurement, size: int, directory: Path) -> dict[str, 
 
 
 def _peak_mb() -> float:
-    """The largest resident size so far; Linux counts it in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The largest resident size of this program so far.
+
+    `getrusage` would count what the process that started it had held; the kernel's own file does not.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.properties import Properties
+from recension.runners.result import Result
 
 __all__ = [
     "BEGINNING",
@@ -37,6 +38,7 @@ __all__ = [
     "Insert",
     "Properties",
     "RecensionError",
+    "Result",
     "Retract",
     "SchemaError",
     "Stream",

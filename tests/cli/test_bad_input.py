@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -357,3 +358,19 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
         running.stdout.close()
         assert running.stderr.read() == b""
     assert running.returncode == 141
+
+
+def test_an_interruption(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.csv"
+    os.mkfifo(path)
+    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
+    command = [sys.executable, "-m", "recension.cli", "history", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        with path.open("w") as pipe:  # opens when the command has begun to read
+            pipe.write("_vs,k\n")
+            pipe.flush()
+            running.send_signal(signal.SIGINT)
+            assert running.stdout.read() == running.stderr.read() == b""
+    assert running.returncode == 130

@@ -40,7 +40,7 @@ def test_timestamps_stay_timestamps(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "t.csv"
     path.write_text("from,to,k\n2024-01-01T00:00:00Z,2024-01-02T00:00:00Z,a\n")
     assert main(["history", str(path), "--start", "from", "--end", "to"]) == 0
-    expected = "_vs,_ve,k\n2024-01-01 00:00:00.000000Z,2024-01-02 00:00:00.000000Z,a\n"
+    expected = "_vs,_ve,k\n2024-01-01T00:00:00.000000Z,2024-01-02T00:00:00.000000Z,a\n"
     assert capsys.readouterr().out == expected
 
 

@@ -249,6 +249,17 @@ def test_what_a_kind_does_not_use_is_not_read(tmp_path: Path) -> None:
     assert batch.payload.column("k").to_pylist() == ["a", None, None]
 
 
+def test_timestamps_as_spark_writes_them(tmp_path: Path) -> None:
+    far = pa.array([instant("9999-12-31T00:00:00")], pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"_vs": far, "t": far}), tmp_path / "t.parquet", use_deprecated_int96_timestamps=True
+    )
+    (batch,) = open_stream(tmp_path / "t.parquet")
+    assert batch.vs.tolist() == [instant("9999-12-31T00:00:00")]
+    assert batch.schema == pa.schema([("t", pa.timestamp("us"))])
+    assert batch.payload.column("t").equals(far)
+
+
 def test_the_first_fault_is_the_one_reported(tmp_path: Path) -> None:
     rows = [
         {"_kind": "insert", "_vs": 5, "_ve": 4, "k": "a"},

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from recension.core.batch import EventBatch, concat, empty, from_elements
 from recension.core.difference import equivalent
-from recension.core.events import Element, ExternalCti
+from recension.core.events import Cti, Element, ExternalCti
 from recension.core.formats import open_stream, read_history, write_history, write_stream
 from recension.core.history import History
 from recension.core.rowhash import rows_equal
+from recension.core.ticks import FOREVER
 from recension.testing.strategies import batchings, histories, physical_streams, schemas
 
 FORMATS = ["parquet", "jsonl", "csv", "arrow", "arrows"]
@@ -29,7 +30,7 @@ def assert_identical(found: EventBatch, written: EventBatch) -> None:
 
 @st.composite
 def streams(draw: st.DrawFn, schema: pa.Schema) -> list[Element]:
-    stream = draw(physical_streams(draw(histories(schema, max_size=4, extremes=True))))
+    stream = draw(physical_streams(draw(histories(schema, max_size=4, extremes=True)), schema=schema))
     at = draw(st.integers(0, len(stream)))
     return [*stream[:at], ExternalCti(0, 8, 4), *stream[at:]] if draw(st.booleans()) else stream
 
@@ -48,7 +49,8 @@ def test_a_stream_is_read_as_it_was_written(suffix: str) -> None:
             assert write_stream(path, batches, schema, time_type) == len(stream)
             reader = open_stream(path, schema=schema, batch_size=size)
             found = list(reader)
-            assert reader.time_type == time_type
+            # In text, a stream that is only closed shows no time whose type could be told.
+            assert reader.time_type == time_type or stream == [Cti(FOREVER)]
         assert all(0 < len(batch) <= size for batch in found)
         assert_identical(concat([*found, empty(schema)]), concat([*batches, empty(schema)]))
 

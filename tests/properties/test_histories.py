@@ -33,7 +33,7 @@ def history_of(elements: list[Element], schema: pa.Schema = SCHEMA) -> History:
 def test_any_stream_of_a_history_has_that_history(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     events = data.draw(histories(schema))
-    stream = data.draw(physical_streams(events))
+    stream = data.draw(physical_streams(events, schema=schema))
     assert_valid(stream)
     assert equivalent(history_of(stream, schema), History.from_events(events, schema))
 
@@ -43,7 +43,7 @@ def test_equal_values_of_other_bits_are_equal(data: st.DataObject) -> None:
     """0.0 and -0.0, NaN and NaN with its sign set: a retraction finds its event all the same."""
     schema = pa.schema([("x", pa.float64())])
     events = data.draw(histories(schema))
-    stream = data.draw(physical_streams(events))
+    stream = data.draw(physical_streams(events, schema=schema))
     for at in data.draw(st.sets(st.integers(0, 20))):
         if at < len(stream) and isinstance(e := stream[at], Insert | Retract):
             stream[at] = replace(e, payload=flipped(e.payload))
@@ -66,7 +66,7 @@ def test_two_streams_of_one_history_are_equal(drawn: object) -> None:
 def test_a_changed_history_is_never_equal(data: st.DataObject) -> None:
     events = data.draw(histories())
     changed = data.draw(changed_histories(events))
-    one, other = (history_of(data.draw(physical_streams(h))) for h in (events, changed))
+    one, other = (history_of(data.draw(physical_streams(h, schema=SCHEMA))) for h in (events, changed))
     found = difference(one, other)
     assert found
     assert not equivalent(one, other)
@@ -77,7 +77,7 @@ def test_a_changed_history_is_never_equal(data: st.DataObject) -> None:
 def test_every_prefix_agrees_with_the_plain_walk_under_any_batching(data: st.DataObject) -> None:
     events = data.draw(histories(max_size=4))
     builder, walk = HistoryBuilder(SCHEMA), Walk()
-    for batch in data.draw(batchings(data.draw(physical_streams(events)))):
+    for batch in data.draw(batchings(data.draw(physical_streams(events, schema=SCHEMA)))):
         builder.add(from_elements(batch, SCHEMA))
         for element in batch:
             walk.take(element)
@@ -95,7 +95,7 @@ def test_before_cuts_every_lifetime(data: st.DataObject) -> None:
 @given(st.data())
 def test_after_a_cti_the_history_before_it_is_final(data: st.DataObject) -> None:
     """What CTIs promise: no extension of a prefix changes anything before its last CTI."""
-    stream = data.draw(physical_streams(data.draw(histories(max_size=4))))
+    stream = data.draw(physical_streams(data.draw(histories(max_size=4)), schema=SCHEMA))
     cut = data.draw(st.integers(0, len(stream)))
     walk = Walk()
     for element in stream[:cut]:

@@ -65,7 +65,7 @@ def _moved(element: Element, walk: Walk) -> Element:
 
 @given(st.data())
 def test_valid_streams_pass_unchanged(data: st.DataObject) -> None:
-    stream = uniform(data.draw(physical_streams(data.draw(histories()))))
+    stream = uniform(data.draw(physical_streams(data.draw(histories()), schema=SCHEMA)))
     assert list(checked(Checker(), data.draw(batchings(stream)))) == stream
 
 

@@ -76,7 +76,9 @@ class Engine:
                 answer = operator.on_cti(port, flow.cti)
                 out.batches.append(answer.batch)
                 out.cti = answer.cti if answer.cti is not None else out.cti
-        out.batches = [batch for batch in out.batches if len(batch)]
+        # One batch a step: readers must not see what holds only until the other half has come.
+        given = [batch for batch in out.batches if len(batch)]
+        out.batches = [concat(given)] if given else []
         self._metrics[number].seconds += time.perf_counter() - started
         self._note(number, out)
         return out

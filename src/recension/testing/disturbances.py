@@ -46,11 +46,11 @@ def _bag(history: Sequence[Event]) -> Counter[object]:
 
 def any_element(schema: pa.Schema = SCHEMA) -> SearchStrategy[Element]:
     """An element that may or may not fit anywhere; empty and backward lifetimes included."""
-    time = st.integers(0, HORIZON)
+    time, row = st.integers(0, HORIZON), payloads(schema)
     end = st.one_of(time, st.just(FOREVER))
     return st.one_of(
-        st.builds(Insert, payloads(schema), time, end),
-        st.builds(Retract, payloads(schema), time, end, end),
+        st.builds(Insert, row, time, end),
+        st.builds(Retract, row, time, end, end),
         st.builds(Cti, time),
         st.builds(ExternalCti, time, end, st.integers(0, 3)),
     )
@@ -58,17 +58,32 @@ def any_element(schema: pa.Schema = SCHEMA) -> SearchStrategy[Element]:
 
 @st.composite
 def unruly_streams(draw: DrawFn, schema: pa.Schema = SCHEMA) -> list[Element]:
-    """A valid stream into which something was put that may not be there: lost, doubled, swapped, foreign."""
-    stream = draw(physical_streams(draw(histories(schema, max_size=4)), closed=draw(st.booleans())))
+    """A valid stream into which something was put that may not be there: lost, doubled, swapped, wrong."""
+    history, closed = draw(histories(schema, max_size=4)), draw(st.booleans())
+    stream = draw(physical_streams(history, schema=schema, closed=closed))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(stream)))
         here, after = stream[at : at + 1], stream[at + 1 : at + 2]
-        foreign = draw(any_element(schema))
-        variants = [after, [*here, *here, *after], [*after, *here], [foreign, *here, *after]]
+        wrong = [*_mistakes(here), draw(any_element(schema))]
+        variants = [after, [*here, *here, *after], [*after, *here], *([*here, w, *after] for w in wrong)]
         stream[at : at + 2] = draw(st.sampled_from(variants))
     if draw(st.booleans()):
         _lose_an_insert(stream, draw(st.integers(0, 20)))
     return stream
+
+
+def _mistakes(here: Sequence[Element]) -> list[Element]:
+    """What may never follow the announcement of an event: empty, unchanged, backward, unknown."""
+    match here:
+        case [Insert(payload, vs, ve)] | [Retract(payload, vs, _, ve)]:
+            return [
+                Insert(payload, vs, vs),
+                Retract(payload, vs, ve, ve),
+                Retract(payload, vs, ve, vs - 1),
+                Retract(payload, vs, max(vs, ve - 1), vs),
+            ]
+        case _:
+            return []
 
 
 def _lose_an_insert(stream: list[Element], which: int) -> None:

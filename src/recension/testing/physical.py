@@ -58,24 +58,23 @@ class Shape:
     closed: bool = True
 
 
-def tell(events: Sequence[Event], dice: Dice, shape: Shape) -> list[Element]:
-    """A valid physical stream whose history is ``events``."""
+def tell(events: Sequence[Event], dice: Dice, shape: Shape, disguises: Sequence[Payload]) -> list[Element]:
+    """A valid physical stream whose history is ``events``; ``disguises`` are payloads for ghosts."""
     finite = [t for e in events for t in (e.vs, e.ve) if t != FOREVER]
     horizon = max([HORIZON, *finite]) + 1
     told = [(event, event.ve) for event in events]
-    if not shape.insert_only:
-        told += [(ghost, ghost.vs) for ghost in _ghosts(events, dice, shape)]
+    if disguises and not shape.insert_only:
+        told += [(ghost, ghost.vs) for ghost in _ghosts(events, dice, shape, disguises)]
     chains = [_chain(event, target, horizon, dice, shape) for event, target in told]
     return _punctuated(_interleaved(chains, dice, shape), dice, shape)
 
 
-def _ghosts(events: Sequence[Event], dice: Dice, shape: Shape) -> list[Event]:
-    """Events that come and go, mostly looking like real ones; none may share a key with another if keyed."""
-    known = [event.payload for event in events] or [{}]
+def _ghosts(events: Sequence[Event], dice: Dice, shape: Shape, disguises: Sequence[Payload]) -> list[Event]:
+    """Events that come and go; none may share a key with another if keyed."""
     taken = {(e.vs, payload_key(e.payload)) for e in events} if shape.keyed else set()
     ghosts = []
     for _ in range(dice.pick(_GHOSTS)):
-        ghost = Event(dice.pick(known), dice.pick(range(HORIZON)))
+        ghost = Event(dice.pick(disguises), dice.pick(range(HORIZON)))
         if (key := (ghost.vs, payload_key(ghost.payload))) not in taken:
             ghosts.append(ghost)
             taken |= {key} if shape.keyed else set()

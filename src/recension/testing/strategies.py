@@ -103,15 +103,24 @@ def physical_streams(
     shrink_only: bool = False,
     keyed: bool = False,
     closed: bool = True,
+    schema: pa.Schema | None = None,
 ) -> list[Element]:
     """Valid streams whose history is the given one.
 
     They are disordered, change ends both ways, insert events that vanish again, and end with a CTI at the
     end of time. ``insert_only`` and ``ordered`` together make perfect streams; ``shrink_only`` allows no
     lengthening; ``keyed`` keeps (vs, payload) a key at every moment (the history must be keyed itself).
+    Events that vanish look like those that stay; with ``schema`` there are some for an empty history too.
     """
-    dice = Dice(draw(_ROLLS))
-    return tell(history, dice, Shape(insert_only, ordered, shrink_only, keyed, closed))
+    disguises = [event.payload for event in history] or _examples(schema)
+    shape = Shape(insert_only, ordered, shrink_only, keyed, closed)
+    return tell(history, Dice(draw(_ROLLS)), shape, disguises)
+
+
+def _examples(schema: pa.Schema | None) -> list[dict[str, Any]]:
+    """Two payloads that fit a schema, none if it is not known."""
+    pools = {f.name: _VALUES.get(f.type, [None, None]) for f in schema or ()}
+    return [{name: pool[i] for name, pool in pools.items()} for i in (0, 1)] if schema is not None else []
 
 
 @st.composite
@@ -120,7 +129,8 @@ def class_streams(draw: DrawFn, name: StreamClass) -> list[Element]:
     perfect = name in ("R0", "R1", "R2")
     keyed = name in ("R2", "R3")
     history = draw(histories(keyed=keyed, strict=name == "R0"))
-    stream = draw(physical_streams(history, insert_only=perfect, ordered=perfect, keyed=keyed))
+    shape = {"insert_only": perfect, "ordered": perfect, "keyed": keyed}
+    stream = draw(physical_streams(history, schema=SCHEMA, **shape))
     return _in_one_order(stream) if name == "R1" else stream
 
 
@@ -148,7 +158,7 @@ def consistent_streams(
 ) -> ConsistentStreams:
     """``n`` mutually consistent streams; with ``stop_early`` all but one may die on the way."""
     history = draw(histories(schema, keyed=shape.get("keyed", False)))
-    streams = [draw(physical_streams(history, **shape)) for _ in range(n)]
+    streams = [draw(physical_streams(history, schema=schema, **shape)) for _ in range(n)]
     survivor = draw(st.integers(0, n - 1))
     for i, stream in enumerate(streams):
         if stop_early and i != survivor and draw(st.booleans()):

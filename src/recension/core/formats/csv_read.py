@@ -85,7 +85,7 @@ class CsvRows:
             for name in open_names:
                 if name in self._times.all:
                     types[name] = wider_time(types[name], time_type_of(cells.column(name)))
-                else:
+                elif types[name] != pa.string():  # nothing is wider than text
                     types[name] = wider_type(types[name], guess_type(cells.column(name)))
             if declared is not None:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
 
 import pyarrow as pa
 
@@ -21,7 +21,11 @@ from recension.core.formats.columns import (
 from recension.core.history import History
 from recension.core.ticks import to_arrow
 
-_KINDS: Final = pa.array(KIND_NAMES)
+
+@cache
+def _kinds() -> pa.Array:
+    # Made when first needed: making an array may load pandas, which an import must not do.
+    return pa.array(KIND_NAMES)
 
 
 def stream_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
@@ -50,7 +54,7 @@ def stream_rows(batch: EventBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch as rows of the given stream schema."""
     time_type = schema.field(VS).type
     columns = [
-        _KINDS.take(pa.array(batch.kind)),
+        _kinds().take(pa.array(batch.kind)),
         # Only a CTI starts at the end of time, and there null says so in every time type.
         to_arrow(batch.vs, time_type, null_forever=True),
         to_arrow(batch.ve, time_type, null_forever=True),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -29,11 +30,18 @@ class Block:
     text: bytes
     file: str
     first_row: int
+    size: int
 
-    @property
-    def size(self) -> int:
-        """The number of rows."""
-        return len(self.lines())
+    @staticmethod
+    def of(text: bytes, file: str, first_row: int) -> Block:
+        """A block; its size is the number of lines that hold something."""
+        raw = np.frombuffer(text, np.uint8)
+        starts = np.append(0, np.flatnonzero(raw == ord("\n")) + 1)
+        starts = starts[starts < len(raw)]
+        # Only a line that begins with white space can be blank, and few do.
+        doubtful = starts[raw[starts] <= ord(" ")].tolist()
+        blank = sum(not text[at : (text.find(b"\n", at) + 1) or None].strip() for at in doubtful)
+        return Block(text, file, first_row, len(starts) - blank)
 
     def lines(self) -> list[bytes]:
         """The lines that hold something."""

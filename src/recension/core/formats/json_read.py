@@ -51,12 +51,12 @@ class JsonRows:
             while chunk := file.read(_BLOCK):
                 cut = chunk.rfind(b"\n") + 1
                 rest, text = (chunk[cut:], rest + chunk[:cut]) if cut else (rest + chunk, b"")
-                block = Block(text, self._file, first_row)
+                block = Block.of(text, self._file, first_row)
                 if block.size:
                     yield block
                     first_row += block.size
             if rest.strip():
-                yield Block(rest, self._file, first_row)
+                yield Block.of(rest, self._file, first_row)
 
     def _parse(self, block: Block, wanted: pa.Schema) -> pa.RecordBatch:
         explicit = pa.schema([pa.field(f.name, self._carrier(f)) for f in wanted])

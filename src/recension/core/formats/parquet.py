@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,18 +23,25 @@ class ParquetRows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with reading(str(path)):
-            self.schema: pa.Schema = pq.read_schema(path, memory_map=True)
+        with reading(str(path)), self._opened([]) as file:
+            self.schema: pa.Schema = file.schema_arrow
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
         few = [KIND] if KIND in wanted.names else []
-        with (
-            reading(str(self._path)),
-            pq.ParquetFile(self._path, read_dictionary=few, memory_map=True, pre_buffer=False) as file,
-        ):
+        with reading(str(self._path)), self._opened(few) as file:
             yield from file.iter_batches(size, columns=wanted.names, use_threads=False)
+
+    def _opened(self, dictionaries: list[str]) -> Any:
+        # Spark's old timestamps (INT96) would else become nanoseconds, which end in the year 2262.
+        return pq.ParquetFile(
+            self._path,
+            read_dictionary=dictionaries,
+            memory_map=True,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+        )
 
 
 class ParquetSink:

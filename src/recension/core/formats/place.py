@@ -28,6 +28,8 @@ def reading(file: str) -> Iterator[None]:
         yield
     except FormatError:
         raise
+    except pa.ArrowCancelled:
+        raise KeyboardInterrupt from None
     except (OSError, pa.ArrowException, UnicodeDecodeError, TimeError) as why:
         raise FormatError(one_line(why), file=file) from None
 

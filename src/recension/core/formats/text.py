@@ -20,6 +20,7 @@ _YEAR_10000: Final = 2_932_897 * _DAY
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 # A zone can only follow a time of day; "2024-01-01" ends in a day, not in an offset.
 _ZONED: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_FIRST: Final = 32
 _INTEGER: Final = r"^-?\d+$"
 
 
@@ -49,7 +50,8 @@ def to_text(column: pa.Array) -> pa.Array:
         # Arrow reads whole seconds first: the first, incomplete second of int64 nanoseconds overflows.
         low = max(_YEAR_1 * scale, -(2**63 // scale) * scale)
         _refuse_outside(column.view(pa.int64()), low, _YEAR_10000 * scale, kind)
-        return column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
+        text = column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
+        return pc.replace_substring(text, " ", "T")
     if pa.types.is_date(kind):
         column = column.cast(pa.date32())
         _refuse_outside(column.view(pa.int32()), _YEAR_1 // _DAY, _YEAR_10000 // _DAY, kind)
@@ -148,12 +150,18 @@ def guess_type(column: pa.Array) -> pa.DataType:
     for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), time_type_of(cells)):
         if kind == pa.float64() and _any(cells, r"^-?\d{17,}$"):
             continue  # a float would round it
-        try:
-            from_text(cells, kind)
-        except pa.ArrowInvalid:
-            continue
-        return kind
+        # A column of names fails at its first cells; Arrow would go on and describe every failure.
+        if _holds(kind, cells.slice(0, _FIRST)) and _holds(kind, cells):
+            return kind
     return pa.string()
+
+
+def _holds(kind: pa.DataType, cells: pa.Array) -> bool:
+    try:
+        from_text(cells, kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _any(cells: pa.Array, pattern: str) -> bool:

@@ -80,7 +80,8 @@ class Quantile(Selection):
         below = sorted_values[event[at + np.where(count > 0, low, 0)]]
         above = sorted_values[event[at + np.where(count > 0, np.minimum(low + 1, count - 1), 0)]]
         share = place - low
-        between = np.where(share == 0, below, below + (above - below) * share)
+        with np.errstate(invalid="ignore"):  # between two infinities lies NaN
+            between = np.where(share == 0, below, below + (above - below) * share)
         return pa.array(between, mask=count == 0)
 
 
