@@ -91,6 +91,43 @@ def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
         raise RecensionError(f"two different sources are named {node.name!r}")
 
 
+def chosen(node: Node) -> str | None:
+    """In words, what was chosen for a node and why; None where there was nothing to choose."""
+    match node:
+        case nodes.SnapshotAggregate():
+            return _chosen_aggregate(node)
+        case nodes.Join(how="inner"):
+            return "symmetric join by key and overlap; state is dropped as the other side's cti passes its end"
+        case nodes.Join():
+            return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+        case nodes.AlterLifetime(lifetime=logical.Custom()):
+            return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
+    return None
+
+
+def _chosen_aggregate(node: nodes.SnapshotAggregate) -> str:
+    measures = [
+        (name, _aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
+    ]
+    sums = [name for name, measure in measures if isinstance(measure, accumulators.Accumulator)]
+    others = [name for name, measure in measures if name not in sums]
+    parts = [_VARIANTS[node.speculate]]
+    if sums:
+        parts.append(f"{', '.join(sums)} by differences")
+    if others:
+        parts.append(f"{', '.join(others)} from the live events")
+    if node.breaks_ties:
+        parts.append("ctis wait until ties between live events are settled")
+    return "; ".join(parts)
+
+
+_VARIANTS = {
+    "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
+    "ordered": "ordered: shows the present as endless, corrects it by moving ends",
+    "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+
+
 @singledispatch
 def operator_of(node: Node) -> Operator:
     """The physical operator of a logical node."""
@@ -131,10 +168,16 @@ def _span(schema: pa.Schema, predicates: list[Predicate], projection: Projection
 @operator_of.register
 def _map(node: nodes.Map) -> Operator:
     def transform(payload: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
-        mapped = [node.fn(row) for row in payload.to_pylist()] if node.per_row else node.fn(payload)
-        return None, _conforming(mapped, node, payload.num_rows)
+        return None, _conforming(_mapped(node, payload), node, payload.num_rows)
 
     return Span(node.schema, transform)
+
+
+def _mapped(node: nodes.Map, payload: pa.RecordBatch) -> object:
+    try:
+        return [node.fn(row) for row in payload.to_pylist()] if node.per_row else node.fn(payload)
+    except Exception as why:
+        raise RecensionError(f"{node.label}: {type(why).__name__}: {why}") from why
 
 
 def _conforming(mapped: object, node: nodes.Map, rows: int) -> pa.RecordBatch:

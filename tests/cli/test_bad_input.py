@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -90,6 +89,11 @@ def twins(folder: Path) -> Path:
     return folder / "s.parquet"
 
 
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "s.csv")
+    return folder / "s.csv"
+
+
 def directory(*makes: Make) -> Make:
     def make(folder: Path) -> Path:
         for number, part in enumerate(makes):
@@ -104,6 +108,7 @@ def directory(*makes: Make) -> Make:
 UNREADABLE: list[tuple[str, Make, int | None, str]] = [
     ("missing", lambda folder: folder / "none.parquet", None, "no such file or directory"),
     ("below a file", lambda folder: csv("_vs")(folder) / "s.csv", None, "not a directory"),
+    ("a pipe", pipe, None, "not a regular file"),
     ("unknown extension", raw("s.xlsx", b"PK"), None, "unknown format '.xlsx'"),
     ("no extension", raw("data", b"PK"), None, "unknown format 'data'"),
     ("empty directory", lambda folder: folder, None, "a directory without data files"),
@@ -360,17 +365,12 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     assert running.returncode == 141
 
 
-def test_an_interruption(tmp_path: Path) -> None:
-    path = tmp_path / "pipe.csv"
-    os.mkfifo(path)
-    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
-    command = [sys.executable, "-m", "recension.cli", "history", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        with path.open("w") as pipe:  # opens when the command has begun to read
-            pipe.write("_vs,k\n")
-            pipe.flush()
-            running.send_signal(signal.SIGINT)
-            assert running.stdout.read() == running.stderr.read() == b""
-    assert running.returncode == 130
+def test_an_interruption(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recension.core.formats.decode.Decoder.decode", interrupted)
+    assert main(["history", str(jsonl(INSERT)(tmp_path))]) == 130
+    assert capfd.readouterr() == ("", "")

@@ -142,7 +142,7 @@ def there_and_back(path: Path, batch: EventBatch, time_type: pa.DataType, cut: i
 
 
 @pytest.mark.parametrize("form", EVERY)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_streams(form: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     batch = data.draw(streams(form))
@@ -152,7 +152,7 @@ def test_streams(form: str, tmp_path_factory: pytest.TempPathFactory, data: st.D
 
 
 @pytest.mark.parametrize("form", EVERY)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_histories(form: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     batch = data.draw(streams(form))

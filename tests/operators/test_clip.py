@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from recension.testing.walk import Walk
 
 def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
     """Batches of two streams, in any interleaving."""
-    streams = [data.draw(physical_streams(data.draw(histories(min_size=1)))) for _ in range(2)]
+    streams = [data.draw(physical_streams(data.draw(histories()), schema=SCHEMA)) for _ in range(2)]
     batches = [data.draw(batchings(stream)) for stream in streams]
     ports = data.draw(st.permutations([0] * len(batches[0]) + [1] * len(batches[1])))
     return [(port, batches[port].pop(0)) for port in ports]
@@ -55,6 +56,7 @@ def most_remembered(right: Sequence[Event], driver: Driver) -> int:
 
 NAME = pa.schema([("p", pa.string())])
 P = {"p": "a"}
+Fed: TypeAlias = list[tuple[int, Element]]
 
 
 def drive(*elements: tuple[int, Element]) -> list[str]:
@@ -65,8 +67,8 @@ def drive(*elements: tuple[int, Element]) -> list[str]:
 
 
 def test_an_event_is_clipped_and_let_go_again() -> None:
-    clipped = [(LEFT, Insert(P, 0)), (RIGHT, Insert(P, 7, 8)), (RIGHT, Insert(P, 4, 9))]
-    freed = [(RIGHT, Retract(P, 4, 9, 4)), (RIGHT, Retract(P, 7, 8, 7))]
+    clipped: Fed = [(LEFT, Insert(P, 0)), (RIGHT, Insert(P, 7, 8)), (RIGHT, Insert(P, 4, 9))]
+    freed: Fed = [(RIGHT, Retract(P, 4, 9, 4)), (RIGHT, Retract(P, 7, 8, 7))]
     assert drive(*clipped, *freed) == [
         "insert [0, ∞) {'p': 'a'}",
         "retract [0, ∞) -> 7 {'p': 'a'}",
@@ -77,8 +79,17 @@ def test_an_event_is_clipped_and_let_go_again() -> None:
 
 
 def test_what_was_clipped_before_both_ctis_stays_clipped() -> None:
-    clipped = [(LEFT, Insert(P, 0)), (RIGHT, Insert(P, 4, 9)), (LEFT, Cti(5)), (RIGHT, Cti(5))]
+    clipped: Fed = [(LEFT, Insert(P, 0)), (RIGHT, Insert(P, 4, 9)), (LEFT, Cti(5)), (RIGHT, Cti(5))]
     assert drive(*clipped, (LEFT, Retract(P, 0, FOREVER, 6)))[-1] == "cti 5"
+
+
+def test_what_is_shown_up_to_the_ctis_may_still_grow() -> None:
+    """Equality of sync time and CTI is legal (rulings A1, A2)."""
+    ctis: Fed = [(LEFT, Cti(4)), (RIGHT, Cti(4))]
+    freed = drive((LEFT, Insert(P, 0)), (RIGHT, Insert(P, 4, 9)), *ctis, (RIGHT, Retract(P, 4, 9, 4)))
+    assert freed[-1] == "retract [0, 4) -> ∞ {'p': 'a'}"
+    grown = drive((LEFT, Insert(P, 0, 4)), *ctis, (LEFT, Retract(P, 0, 4, 7)))
+    assert grown[-1] == "retract [0, 4) -> 7 {'p': 'a'}"
 
 
 def test_a_start_at_the_start_or_at_the_end_does_not_clip() -> None:

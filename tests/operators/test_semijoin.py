@@ -27,12 +27,16 @@ from recension.testing.walk import Walk
 
 COLUMNS = [JoinedColumn(LEFT, "k", "k"), JoinedColumn(LEFT, "v", "v"), JoinedColumn(RIGHT, "v", "v_right")]
 CROSSED = [*COLUMNS[:2], JoinedColumn(RIGHT, "k", "k_right"), COLUMNS[2]]
-JOINS = {"semi": SemiJoin, "anti": AntiJoin, "left": LeftJoin}
+JOINS: dict[How, type[SemiJoin | AntiJoin | LeftJoin]] = {
+    "semi": SemiJoin,
+    "anti": AntiJoin,
+    "left": LeftJoin,
+}
 
 
 def differs(joined: pa.RecordBatch) -> Mask:
-    less = pc.fill_null(pc.not_equal(joined.column("v"), joined.column("v_right")), False)
-    return np.asarray(less.to_numpy(zero_copy_only=False), np.bool_)
+    unequal = pc.fill_null(pc.not_equal(joined.column("v"), joined.column("v_right")), False)
+    return np.asarray(unequal.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def is_different(joined: Payload) -> bool:
@@ -41,7 +45,7 @@ def is_different(joined: Payload) -> bool:
 
 def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
     """Batches of two streams, in any interleaving."""
-    streams = [data.draw(physical_streams(data.draw(histories(min_size=1)))) for _ in range(2)]
+    streams = [data.draw(physical_streams(data.draw(histories()), schema=SCHEMA)) for _ in range(2)]
     batches = [data.draw(batchings(stream)) for stream in streams]
     ports = data.draw(st.permutations([0] * len(batches[0]) + [1] * len(batches[1])))
     return [(port, batches[port].pop(0)) for port in ports]

@@ -1,10 +1,8 @@
-"""What queries look like: the columns of every step, what is shared, what importing loads."""
+"""What queries look like: the columns of every step, and what is shared."""
 
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -137,10 +135,3 @@ def test_schemas_may_be_arrow_types_names_or_python_types() -> None:
     written = rc.source("u", {"a": pa.int64(), "b": "int64", "c": int})
     assert written.schema == rc.source("u", written.schema).schema
     assert set(written.schema.types) == {pa.int64()}
-
-
-def test_importing_loads_nothing_heavy() -> None:
-    heavy = ["pyspark", "matplotlib", "pandas", "hypothesis", "polars"]
-    code = f"import sys, recension; print(*(m for m in {heavy} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

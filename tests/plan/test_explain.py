@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 from pathlib import Path
 
 import pytest
 
 import recension as rc
 from recension import col
+from recension.lowering import chosen
 from recension.plan import nodes
 from recension.plan.explain import explain
 from recension.plan.rewrites import optimize
@@ -42,6 +44,7 @@ QUERIES = {
     "alarms": readings.set_duration("1m").agg(rc.top_k(3, by="value")),
     "twice": busy.agg(n=rc.count()).join(busy.agg(n=rc.count()).shift("10m"), on="site", suffix="_before"),
     "eager_total": readings.agg(total=rc.sum("value"), speculate="eager"),
+    "example_bank": runpy.run_path(str(HERE.parents[1] / "examples" / "bank.py"))["query"],
 }
 
 
@@ -55,7 +58,7 @@ def check_golden(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 def test_text(name: str) -> None:
     query = QUERIES[name]
-    written, runs = explain([query.plan]), explain(optimize([query.plan]))
+    written, runs = query.explain(rewrite=False), query.explain()
     check_golden(name, f"as written\n\n{written}\nas it runs\n\n{runs}")
 
 
@@ -73,18 +76,18 @@ def test_json() -> None:
 
 
 def test_what_lowering_chose_is_shown() -> None:
-    def chosen(node: nodes.Node) -> str | None:
+    def told(node: nodes.Node) -> str | None:
         return "variant ordered" if isinstance(node, nodes.SnapshotAggregate) else None
 
     plan = busy.agg(n=rc.count()).plan
-    assert "│  chosen: variant ordered\n" in explain([plan], annotate=chosen)
+    assert "│  chosen: variant ordered\n" in explain([plan], annotate=told)
     assert explain([plan]).count("chosen") == 0
 
 
 def test_a_plan_is_explained_as_written_or_as_it_runs() -> None:
     query = QUERIES["idle_sites"]
-    assert query.explain(rewrite=False) == explain([query.plan])
-    assert query.explain() == explain(optimize([query.plan]))
+    assert query.explain(rewrite=False) == explain([query.plan], annotate=chosen)
+    assert query.explain() == explain(optimize([query.plan]), annotate=chosen)
 
 
 def test_describe() -> None:

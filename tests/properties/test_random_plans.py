@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from tests.properties.plans import STEPS, Plan, plans
 
 import recension as rc
 from recension.core.batch import from_elements
@@ -17,7 +18,6 @@ from recension.runners.local import Session
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
 from recension.testing.walk import Walk
-from tests.properties.plans import STEPS, Plan, plans
 
 KNOWN = [
     Properties(),

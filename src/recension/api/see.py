@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recension.api.base import StreamBase
+from recension.lowering import chosen
 from recension.plan.explain import Format, explain
 from recension.plan.properties import Properties, in_words
 from recension.plan.rewrites import optimize
@@ -51,7 +52,7 @@ class SeeMethods(StreamBase):
               columns: x int64, y int64
               known: nothing
         """
-        return explain(optimize([self.plan]) if rewrite else [self.plan], format=format)
+        return explain(optimize([self.plan]) if rewrite else [self.plan], annotate=chosen, format=format)
 
     def describe(self) -> str:
         """The last step, the columns and what is known, in a few lines.

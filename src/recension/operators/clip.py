@@ -38,6 +38,8 @@ class Clip(Operator):
         self._cti = [BEGINNING, BEGINNING]
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
         has_keys = self._sides[port].has_keys(batch)
         arriving = self._sides[port].arriving(batch.filter(has_keys))
         if port == RIGHT:

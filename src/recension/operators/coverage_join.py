@@ -77,6 +77,8 @@ class CoverageJoin(Operator):
         return []
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
         has_keys = self._sides[port].has_keys(batch)
         arriving = self._sides[port].arriving(batch.filter(has_keys))
         output = self._from_left(arriving) if port == LEFT else self._from_right(arriving)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch
+from recension.core.batch import EventBatch, empty
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.matching import (
@@ -44,11 +44,13 @@ class Join(Operator):
         self._cti = [BEGINNING, BEGINNING]
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
         side, own, other = self._sides[port], self._live[port], self._live[1 - port]
         arriving = side.arriving(batch.filter(side.has_keys(batch)))
         meeting = self._matching.meet(port, arriving.group, *arriving.stretch(), arriving.payload)
         output = pair_changes(arriving.change, meeting, other)
-        own.apply(arriving.change, arriving.group, arriving.payload, ending_after=self._cti[1 - port])
+        own.apply(arriving.change, arriving.group, arriving.payload)
         return output
 
     def on_cti(self, port: int, t: int) -> Output:

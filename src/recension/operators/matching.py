@@ -1,7 +1,8 @@
 """What all joins share: which events of the two sides meet, and the payload of a pair.
 
 Two events meet when their keys are equal, none of them null, when their lifetimes overlap, and when the
-predicate holds for the joined payload.
+predicate holds for the joined payload. Keys are compared by their 64-bit hashes, which tell all values of
+one integer or timestamp column apart, and any others but for a chance of 2**-64 a pair.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class JoinedPayload:
     def __init__(self, left: pa.Schema, right: pa.Schema, columns: Sequence[JoinedColumn]) -> None:
         self._inputs = (left, right)
         self._columns = columns
-        self.schema = pa.schema([self._inputs[c.side].field(c.source).with_name(c.name) for c in columns])
+        fields = [self._inputs[c.side].field(c.source).with_name(c.name) for c in columns]
+        self.schema = pa.schema([field.with_nullable(True) for field in fields])
 
     def sources(self, side: int) -> pa.Schema:
         """The columns of one side that the joined payload needs."""
@@ -120,7 +122,7 @@ class Matching:
         other = self._live[1 - side]
         at, x = other.overlapping(group, lo, hi)
         if not self._pairs and self._where is None:
-            return Meeting(at, x, payload.slice(0, 0))
+            return Meeting(at, x, null_payload(0, self._joined.schema))
         asking, met = take_rows(payload, at), other.payload(x)
         joined = self._joined.of(asking, met) if side == LEFT else self._joined.of(met, asking)
         if self._where is None:

@@ -1,8 +1,6 @@
 """The maximal parts of lifetimes that something covers, or does not, and how they change.
 
-All lifetimes are swept at once: the two ends of every span become steps up and down, sorted by (owner,
-time), and running sums tell what holds from each step to the next. The sums of one owner return to zero,
-so they never spill over to the next.
+All lifetimes are swept at once: the ends of the spans are sorted by (owner, time), packed into one number.
 """
 
 from __future__ import annotations
@@ -52,10 +50,17 @@ class Revision:
 
 
 def maximal(spans: Spans) -> Spans:
-    """The fewest intervals that hold the same instants of each owner."""
-    sweep = _Sweep([spans])
-    first, last = _edges(sweep.depth[0] > 0)
-    return Spans(sweep.owner[first], sweep.time[first], sweep.time[last])
+    """The fewest intervals that hold the same instants of each owner.
+
+    Where the k-th start lies after the k-1 ends before it, all that began has ended, and a new part begins.
+    """
+    packing = _Packing.of([spans])
+    starts = np.sort(packing.pack(spans.owner, spans.start))
+    ends = np.sort(packing.pack(spans.owner, spans.end))
+    first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1])[: len(starts)])
+    owner, start = packing.unpack(starts[first])
+    last = np.append(first[1:], len(ends))[: len(first)] - 1
+    return Spans(owner, start, packing.unpack(ends[last])[1])
 
 
 def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revision:
@@ -69,7 +74,7 @@ def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revis
     #   new         |===|  |==|   |=======|       what is covered
     #   new         |======|  |===========|       what is not
     """
-    sweep = _Sweep([parts, region, cover])
+    sweep = _Sweep([parts, region, maximal(cover)])
     was, inside, is_covered = (depth > 0 for depth in sweep.depth)
     shall = np.where(inside, is_covered == covered, was)
     old, new = _ends(was, sweep.time), _ends(shall, sweep.time)
@@ -82,26 +87,66 @@ def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revis
 class _Sweep:
     """One row per distinct (owner, time), sorted, with how many spans of each kind hold from there on.
 
-    ``order`` is how the sort arranged the ends: first the starts of all spans, kind by kind, then their ends.
+    The counts are running sums of steps up and down; those of one owner return to zero, so they never
+    spill over to the next. ``order`` is how the sort arranged the steps: first the starts of all spans,
+    kind by kind, then their ends.
     """
 
     def __init__(self, kinds: Sequence[Spans]) -> None:
-        owner = np.concatenate([spans.owner for spans in kinds] * 2)
-        time = np.concatenate([spans.start for spans in kinds] + [spans.end for spans in kinds])
-        self.order = _by_owner_and_time(owner, time)
-        owner, time = owner[self.order], time[self.order]
-        last = np.flatnonzero(
-            np.append((owner[1:] != owner[:-1]) | (time[1:] != time[:-1]), True)[: len(time)]
-        )
-        self.owner, self.time = owner[last], time[last]
-        half, at = len(owner) // 2, 0
+        packing = _Packing.of(kinds)
+        ends = [packing.pack(spans.owner, spans.end) for spans in kinds]
+        steps = np.concatenate([packing.pack(spans.owner, spans.start) for spans in kinds] + ends)
+        self.order = np.argsort(steps)
+        steps = steps[self.order]
+        last = np.flatnonzero(np.append(steps[1:] != steps[:-1], True)[: len(steps)])
+        self.owner, self.time = packing.unpack(steps[last])
+        half, at = len(steps) // 2, 0
         self.depth = []
         for spans in kinds:
-            step = np.zeros(len(owner), np.int64)
+            step = np.zeros(len(steps), np.int64)
             step[at : at + len(spans)] = 1
             step[half + at : half + at + len(spans)] = -1
             self.depth.append(np.cumsum(step[self.order])[last])
             at += len(spans)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """(owner, time) as one number in the same order: the time as an offset, or as a rank if that is too long.
+
+    The end of time is the offset after the last.
+    """
+
+    bits: int
+    low: int
+    high: int
+    ranked: Ticks | None
+
+    @staticmethod
+    def of(kinds: Sequence[Spans]) -> _Packing:
+        low = min((int(spans.start.min()) for spans in kinds if len(spans)), default=0)
+        ends = [int(spans.end.max(where=spans.end < FOREVER, initial=low)) for spans in kinds]
+        high = max([low, *ends, *(int(spans.start.max(initial=low)) for spans in kinds)])
+        bits = (high - low + 1).bit_length()
+        owners = max(int(spans.owner.max(initial=0)) for spans in kinds)
+        if bits + owners.bit_length() < 64:
+            return _Packing(bits, low, high, None)
+        ranked = np.unique(np.concatenate([time for spans in kinds for time in (spans.start, spans.end)]))
+        return _Packing(len(ranked).bit_length(), low, high, ranked)
+
+    def pack(self, owner: Index, time: Ticks) -> Index:
+        if self.ranked is not None:
+            code = np.searchsorted(self.ranked, time)
+        else:
+            code = np.where(time == FOREVER, self.high + 1, time) - self.low
+        packed: Index = owner << self.bits | code
+        return packed
+
+    def unpack(self, packed: Index) -> tuple[Index, Ticks]:
+        owner, code = packed >> self.bits, packed & (1 << self.bits) - 1
+        if self.ranked is not None:
+            return owner, self.ranked[code]
+        return owner, np.where(code > self.high - self.low, FOREVER, code + self.low)
 
 
 def _edges(holds: Mask) -> tuple[Index, Index]:
@@ -116,13 +161,3 @@ def _ends(holds: Mask, time: Ticks) -> Ticks:
     end = time.copy()
     end[first] = time[last]
     return end
-
-
-def _by_owner_and_time(owner: Index, time: Ticks) -> Index:
-    """The order by (owner, time), through one packed number wherever both fit into it."""
-    endless = time == FOREVER
-    low, high = int(time.min(initial=FOREVER)), int(time.max(initial=0, where=~endless))
-    bits = (high - low + 1).bit_length()
-    if bits + int(owner.max(initial=0)).bit_length() > 63:
-        return np.lexsort((time, owner))
-    return np.argsort(owner << bits | np.where(endless, high + 1, time) - low)

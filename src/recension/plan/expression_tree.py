@@ -1,7 +1,7 @@
 """Looking into narwhals expressions: which columns, which operations, and the same over other columns.
 
 narwhals keeps an expression as a chain of operations: a root (a column, a literal, a function of other
-expressions) and the methods called on it. This is the only module that knows that.
+expressions) and the methods called on it. Only this module and `rendering` know that.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -86,11 +86,17 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
     require_columns(computed.references, schema, verb)
     if computed.column is not None:
         return schema.field(computed.column).type
-    frame = nw.from_native(schema.empty_table(), eager_only=True)
     try:
-        return frame.select(computed.native.alias("_")).to_native().schema.field(0).type
+        return _inferred(computed, schema)
     except Exception as why:  # whatever fails on no rows at all is a misfit of types
         raise SchemaError(f"{verb}: cannot compute {computed}{_misfit(computed, schema, why)}") from None
+
+
+@lru_cache(maxsize=4096)
+def _inferred(computed: Expression, schema: pa.Schema) -> pa.DataType:
+    """Remembered, for rewrites ask again and again."""
+    frame = nw.from_native(schema.empty_table(), eager_only=True)
+    return frame.select(computed.native.alias("_")).to_native().schema.field(0).type
 
 
 def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:

@@ -17,7 +17,23 @@ import pyarrow as pa
 
 from recension.plan.properties import Properties
 
-_known: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+
+class _Key:
+    """An identity with its hash worked out once: entries go as late as the interpreter's own end."""
+
+    __slots__ = ("hash", "identity")
+
+    def __init__(self, identity: tuple[Any, ...]) -> None:
+        self.identity, self.hash = identity, hash(identity)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.identity == other.identity
+
+
+_known: WeakValueDictionary[_Key, Node] = WeakValueDictionary()
 
 
 class _Interned(ABCMeta):
@@ -25,7 +41,7 @@ class _Interned(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
-        return _known.setdefault(node.identity(), node)
+        return _known.setdefault(_Key(node.identity()), node)
 
 
 class Node(metaclass=_Interned):

@@ -44,10 +44,12 @@ def format_of(path: Path) -> str:
 def files_of(path: Path) -> list[Path]:
     """The data files of a stream."""
     with reading(str(path)):
-        is_directory = path.is_dir()
-        if not is_directory and path.stat().st_size == 0:
-            raise FormatError("the file is empty", file=str(path))
+        size, is_directory = path.stat().st_size, path.is_dir()
     if not is_directory:
+        if not path.is_file():
+            raise FormatError("not a regular file", file=str(path))
+        if not size:
+            raise FormatError("the file is empty", file=str(path))
         return [path]
     with reading(str(path)):
         listed = _committed(path) if (path / SPARK_LOG).is_dir() else _data_files(path)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
 from recension.core.rowhash import Hashes
-from recension.core.ticks import BEGINNING, Ticks
+from recension.core.ticks import Ticks
 from recension.operators.state.interval_index import IntervalIndex
 from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
@@ -35,10 +35,8 @@ class LiveEvents(IntervalIndex):
         self.add(group, vs, ve, tag, row=rows, **extras)
         self._tidy()
 
-    def apply(
-        self, change: NetChanges, group: Hashes, payload: pa.RecordBatch, ending_after: int = BEGINNING
-    ) -> None:
-        """Take over the net changes of a batch; lifetimes that end by ``ending_after`` are not kept.
+    def apply(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
+        """Take over the net changes of a batch.
 
         ``group`` has one entry per change, ``payload`` the rows of the batch that the changes name.
         """
@@ -46,7 +44,7 @@ class LiveEvents(IntervalIndex):
         if len(known):
             found = self.find(identity(change.hash[known], change.vs[known], change.old[known]))
             self.remove(found[found >= 0])
-        stays = np.flatnonzero((change.new > change.vs) & (change.new > ending_after))
+        stays = np.flatnonzero((change.new > change.vs) & (change.new > self._frontier))
         vs, ve = change.vs[stays], change.new[stays]
         tag = identity(change.hash[stays], vs, ve)
         self.insert(group[stays], vs, ve, tag, take_rows(payload, change.row[stays]))

@@ -1,0 +1,112 @@
+"""``recension run`` and ``explain``: query files over stream files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recension.cli import main
+from recension.core.formats import open_stream, read_history
+
+QUERY = """
+import recension as rc
+s = rc.source("s", {"who": "string"})
+query = s.agg(n=rc.count())
+other = s.group_by("who").agg(n=rc.count(), speculate="eager")
+wrong = 3
+"""
+STREAM = """_kind,_vs,_ve,_new_ve,who
+insert,0,10,,ann
+insert,5,20,,bob
+retract,0,10,7,ann
+cti,30,,,
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.py").write_text(QUERY)
+    (tmp_path / "s.csv").write_text(STREAM)
+    return tmp_path
+
+
+def test_output_and_history(folder: Path) -> None:
+    arguments = ["run", "q.py", "--input", "s=s.csv", "--output", "out.parquet", "--history", "h.jsonl"]
+    assert main([*arguments, "--batch-size", "1"]) == 0
+    history = read_history(folder / "h.jsonl")
+    assert [(e.vs, e.ve, e.payload["n"]) for e in history.to_events()] == [(0, 5, 1), (5, 7, 2), (7, 20, 1)]
+    elements = [e for batch in open_stream(folder / "out.parquet") for e in batch.to_elements()]
+    assert str(elements[-1]) == "cti 30"
+
+
+def test_another_query_of_the_file_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "q.py:other", "-i", "s=s.csv"]) == 0
+    assert capsys.readouterr().out == "_vs,_ve,who,n\n0,7,ann,1\n5,20,bob,1\n"
+
+
+def test_profile_is_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "q.py", "-i", "s=s.csv", "--profile"]) == 0
+    shown = capsys.readouterr().err
+    assert "aggregate n = count()" in shown
+    assert "state rows" in shown
+
+
+def test_close(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "s.csv").write_text(STREAM.replace("cti,30,,,\n", ""))
+    assert main(["run", "q.py", "-i", "s=s.csv"]) == 0
+    assert capsys.readouterr().out == "_vs,_ve,n\n0,5,1\n"
+    assert main(["run", "q.py", "-i", "s=s.csv", "--close"]) == 0
+    assert capsys.readouterr().out.count("\n") == 4
+
+
+def test_explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "q.py:other"]) == 0
+    shown = capsys.readouterr().out
+    assert "chosen: eager" in shown
+    assert "known: (vs, payload) is a key" in shown
+    assert main(["explain", "q.py", "--json"]) == 0
+    assert capsys.readouterr().out.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["run", "none.py", "-i", "s=s.csv"], "none.py: no such query file"),
+        (["run", "q.py:nothing", "-i", "s=s.csv"], "q.py: nothing is not defined"),
+        (["run", "q.py:wrong", "-i", "s=s.csv"], "q.py: wrong is a int, not a stream"),
+        (["run", "q.py", "-i", "s"], "--input s: write NAME=PATH"),
+        (["run", "q.py", "-i", "t=s.csv"], "no source 't'; the query reads s"),
+        (["run", "q.py", "-i", "s=s.csv", "-i", "s=s.csv"], "s was given already"),
+        (["run", "q.py", "-i", "s=gone.csv"], "gone.csv: no such file or directory"),
+        (["run", "q.py", "-i", "s=s.csv", "--batch-size", "0"], "batch-size"),
+        (["run", "q.py", "-i", "s=s.csv", "--engine", "warp"], "warp"),
+        (["run", "broken.py", "-i", "s=s.csv"], "broken.py, line 3: where(whom == 'x'): there is no column"),
+        (["run", "syntax.py", "-i", "s=s.csv"], "syntax.py, line 1: SyntaxError"),
+        (["run", "q.py", "-i", "s=bad.csv"], "bad.csv: row 2: breaks an earlier cti"),
+    ],
+)
+def test_mistakes_get_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    broken = [
+        "import recension as rc",
+        "s = rc.source('s', {'who': 'string'})",
+        "s.where(rc.col('whom') == 'x')",
+    ]
+    (folder / "broken.py").write_text("\n".join(broken))
+    (folder / "syntax.py").write_text("query = (\n")
+    (folder / "bad.csv").write_text("_kind,_vs,_ve,who\ncti,5,,\ninsert,1,2,x\n")
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert reason in shown.err
+
+
+def test_demo_tells_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--size", "3000"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("yes") == 6
+    assert "NO" not in shown
