@@ -96,14 +96,13 @@ def _reading(name: str, suffix: str, sizes: tuple[int, ...], target: float | Non
     }
     return [
         Measurement(
-            f"{name}: read and check",
+            f"{name}: read and check every retraction",
             run=partial(_read, check_orphans=True),
             against=(own,),
-            target=target,
             **shared,
         ),
         Measurement(
-            f"{name}: read, unchecked retractions",
+            f"{name}: read into batches",
             run=partial(_read, check_orphans=False),
             against=(own,),
             target=target,

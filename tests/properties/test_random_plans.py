@@ -110,7 +110,7 @@ def _lengthens(output: list[Element]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 def test_random_plans(data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     plan = data.draw(plans())
@@ -120,7 +120,7 @@ def test_random_plans(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     turns = data.draw(interleavings(known))

@@ -8,11 +8,12 @@ import pytest
 
 import recension as rc
 from recension.core.batch import from_elements
+from recension.core.events import Element
 from recension.testing import assert_equivalent
 
 events = rc.source("events", {"who": "string", "n": "int64"})
 ANN, BOB = {"who": "ann", "n": 1}, {"who": "bob", "n": 2}
-FEED = [rc.Insert(ANN, 0, 10), rc.Insert(BOB, 5, 20), rc.Retract(ANN, 0, 10, 7), rc.Cti(30)]
+FEED: list[Element] = [rc.Insert(ANN, 0, 10), rc.Insert(BOB, 5, 20), rc.Retract(ANN, 0, 10, 7), rc.Cti(30)]
 COUNTED = [rc.Event({"c": 1}, 0, 5), rc.Event({"c": 2}, 5, 7), rc.Event({"c": 1}, 7, 20)]
 counted = events.agg(c=rc.count())
 

@@ -7,6 +7,7 @@ merge): adding a batch sorts the batch, and now and then merges runs of similar 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +82,7 @@ class EventBag:
                 np.concatenate([a.keys, b.keys]),
                 np.concatenate([a.counts, b.counts]),
                 np.concatenate([a.ends, b.ends]),
+                kind="stable",
             )
         )
 
@@ -89,9 +91,9 @@ class EventBag:
         return run if bool(keep.all()) else _Run(run.keys[keep], run.counts[keep], run.ends[keep])
 
 
-def _summed(keys: Hashes, deltas: Index, ends: Ticks) -> _Run:
-    """Sorted by key, one row a key, without those that sum to nothing."""
-    order = np.argsort(keys, kind="stable")
+def _summed(keys: Hashes, deltas: Index, ends: Ticks, kind: Literal["stable"] | None = None) -> _Run:
+    """Sorted by key, one row a key, without those that sum to nothing; a stable sort merges sorted runs."""
+    order = np.argsort(keys, kind=kind)
     keys, deltas, ends = keys[order], deltas[order], ends[order]
     _, sizes = group_sizes(keys)
     first = np.cumsum(sizes) - sizes

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, concat
 from recension.core.netting import group_sizes
-from recension.core.orphans import note_changes
+from recension.core.orphans import note_changes, steps_of
 from recension.core.rowhash import combine, row_hash, rows_equal
 from recension.core.ticks import BEGINNING, FOREVER
 
@@ -102,7 +102,8 @@ class Classifier:
         self._count(batch)
         data = batch.filter(batch.is_data())
         if len(data):
-            note_changes(data, self._live)
+            nothing = np.zeros(len(data), np.bool_)
+            note_changes(steps_of(data, ~nothing), self._live, nothing)
             self._order(data)
             self._ties(data)
             self._keys(data)

@@ -21,13 +21,13 @@ def surviving(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
     survives = np.ones(len(added), np.bool_)
     if not len(removed) or not len(added):
         return survives, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    candidates = np.flatnonzero(_maybe_in(added, removed))
+    candidates = np.flatnonzero(maybe_in(added, removed))
     additions, removals = _pair(added[candidates], removed)
     survives[candidates[additions]] = False
     return survives, candidates[additions], removals
 
 
-def _maybe_in(hashes: Hashes, of: Hashes) -> Mask:
+def maybe_in(hashes: Hashes, of: Hashes) -> Mask:
     """A one-probe Bloom filter: never false for a member, so that only a few rows need sorting."""
     slots = 1 << max(8, int(len(of) * 8 - 1).bit_length())
     table = np.zeros(slots, np.bool_)

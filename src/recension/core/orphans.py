@@ -8,49 +8,77 @@ changes. Taking orphans away only ever makes more of them, so the least fixpoint
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from recension.core.bag import EventBag
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
-from recension.core.netting import group_sizes
+from recension.core.netting import group_sizes, maybe_in
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 
 
-def find_orphans(batch: EventBatch, live: EventBag, considered: Mask) -> Mask:
-    """Which of the ``considered`` rows retract an event that is not there."""
-    orphan = np.zeros(len(batch), np.bool_)
-    considered = considered & batch.is_data()
-    if not bool((considered & (batch.kind == RETRACT)).any()):
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Every step of the walk: row, event identity, +1 or -1, and the end that identity carries."""
+
+    row: Index
+    key: Hashes
+    step: Index
+    end: Ticks
+
+    def take(self, at: Index | Mask) -> Steps:
+        """Some of the steps."""
+        return Steps(self.row[at], self.key[at], self.step[at], self.end[at])
+
+
+def steps_of(batch: EventBatch, considered: Mask) -> Steps:
+    """What the considered inserts and retractions take away and announce."""
+    retract = batch.kind == RETRACT
+    after = np.where(retract, batch.new_ve, batch.ve)
+    down = np.flatnonzero(retract & considered)
+    up = np.flatnonzero(considered & batch.is_data() & (after > batch.vs))
+    start = combine(row_hash(batch.payload, len(batch)), batch.vs)
+    row = np.concatenate([down, up])
+    end = np.concatenate([batch.ve[down], after[up]])
+    return Steps(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
+
+
+def find_orphans(steps: Steps, live: EventBag, size: int) -> Mask:
+    """Which of a batch's ``size`` rows retract an event that is not there."""
+    orphan = np.zeros(size, np.bool_)
+    named = steps.key[steps.step < 0]
+    if not len(named):
         return orphan
+    # Only what some retraction names can be missing.
+    walk = steps.take(maybe_in(steps.key, named))
+    walk = walk.take(np.lexsort((walk.row, walk.key)))
     while True:
-        fresh = _blocked(batch, live, considered & ~orphan, considered)
-        if not bool((fresh & ~orphan).any()):
+        # A retraction that is not carried out steps down all the same, in vain; it announces nothing.
+        stands = (walk.step < 0) | ~orphan[walk.row]
+        fresh = _blocked(walk.take(stands), live)
+        if not len(fresh) or bool(orphan[fresh].all()):
             return orphan
-        orphan |= fresh
+        orphan[fresh] = True
 
 
-def note_changes(batch: EventBatch, live: EventBag) -> None:
-    """Record what the (valid) elements of a batch announce and take away."""
-    if len(batch):
-        everything = np.ones(len(batch), np.bool_)
-        _, keys, steps, ends = _steps(batch, everything, everything)
-        live.change(keys, steps, ends)
+def note_changes(steps: Steps, live: EventBag, rejected: Mask) -> None:
+    """Record what the elements announce and take away, but for the rejected rows."""
+    if bool(rejected.any()):
+        steps = steps.take(~rejected[steps.row])
+    if len(steps.row):
+        live.change(steps.key, steps.step, steps.end)
 
 
-def _blocked(batch: EventBatch, live: EventBag, announcing: Mask, retracting: Mask) -> Mask:
-    rows, keys, steps, _ = _steps(batch, announcing, retracting)
-    # Arrival order within a key; a retraction's two steps are of different keys.
-    order = np.lexsort((rows, keys))
-    rows, keys, steps = rows[order], keys[order], steps[order]
-    group, sizes = group_sizes(keys)
+def _blocked(walk: Steps, live: EventBag) -> Index:
+    """The rows whose step down would go below zero; steps are by key, then by arrival."""
+    group, sizes = group_sizes(walk.key)
     first = np.cumsum(sizes) - sizes
-    level = np.cumsum(steps)
-    level += (live.count(keys[first]) - level[first] + steps[first])[group]
-    is_blocked = (steps < 0) & (level < _lowest_before(level, group, first))
-    blocked = np.zeros(len(batch), np.bool_)
-    blocked[rows[is_blocked]] = True
-    return blocked
+    level = np.cumsum(walk.step)
+    level += (live.count(walk.key[first]) - level[first] + walk.step[first])[group]
+    rows: Index = walk.row[(walk.step < 0) & (level < _lowest_before(level, group, first))]
+    return rows
 
 
 def _lowest_before(level: Index, group: Index, first: Index) -> Index:
@@ -61,16 +89,3 @@ def _lowest_before(level: Index, group: Index, first: Index) -> Index:
     before[first] = sunk[first]
     lowest: Index = np.minimum.accumulate(before) - sunk
     return lowest
-
-
-def _steps(batch: EventBatch, announcing: Mask, retracting: Mask) -> tuple[Index, Hashes, Index, Ticks]:
-    """Every step of the walk: row, event identity, +1 or -1, and the end that identity carries."""
-    retract = batch.kind == RETRACT
-    after = np.where(retract, batch.new_ve, batch.ve)
-    down = np.flatnonzero(retract & retracting)
-    up = np.flatnonzero(announcing & (after > batch.vs))
-    start = combine(row_hash(batch.payload, len(batch)), batch.vs)
-    ends = np.concatenate([batch.ve[down], after[up]])
-    rows = np.concatenate([down, up])
-    steps = np.repeat(np.array([-1, 1]), [len(down), len(up)])
-    return rows, combine(start[rows], ends), steps, ends

@@ -20,7 +20,7 @@ import pyarrow as pa
 from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Mask
 from recension.core.errors import RecensionError, StreamError
-from recension.core.orphans import find_orphans, note_changes
+from recension.core.orphans import find_orphans, note_changes, steps_of
 from recension.core.ticks import BEGINNING, Ticks
 
 Policy: TypeAlias = Literal["raise", "drop", "adjust"]
@@ -57,11 +57,14 @@ class Checker:
         before = _frontier_before(batch, self._frontier)
         batch = self._late(batch, before, faults)
         if self._live is not None:
-            faults.note(UNKNOWN, find_orphans(batch, self._live, faults.ok()))
+            steps = steps_of(batch, faults.ok())
+            faults.note(UNKNOWN, find_orphans(steps, self._live, len(batch)))
         faults.settle(self)
+        if self._live is not None:
+            note_changes(steps, self._live, ~faults.ok())
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
-        self._advance(batch, before, faults.ok())
+        self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
 
     def snapshot(self) -> dict[str, pa.Table]:
@@ -88,12 +91,11 @@ class Checker:
         faults.note(LATE, late)
         return batch
 
-    def _advance(self, batch: EventBatch, before: Ticks, ok: Mask) -> None:
+    def _advance(self, batch: EventBatch, before: Ticks) -> None:
         if not len(batch):
             return
         self._frontier = max(int(before[-1]), int(batch.vs[-1]) if batch.kind[-1] == CTI else BEGINNING)
         if self._live is not None:
-            note_changes(batch.filter(ok & batch.is_data()), self._live)
             self._live.forget_before(self._frontier)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, empty
+from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
 from recension.lowering import Vertex
@@ -134,8 +134,6 @@ def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
     return batch.filter(batch.is_data()), t
 
 
-def joined(flow: Flow, schema: pa.Schema) -> EventBatch:
+def elements(flow: Flow, schema: pa.Schema) -> list[EventBatch]:
     """A vertex's output of one step as stream elements: changes, then the CTI."""
-    if flow.cti is None:
-        return concat(flow.batches) if flow.batches else empty(schema)
-    return concat([*flow.batches, cti(flow.cti, schema)])
+    return flow.batches if flow.cti is None else [*flow.batches, cti(flow.cti, schema)]

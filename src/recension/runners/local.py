@@ -19,7 +19,7 @@ from recension.core.ticks import FOREVER, TimeLike, instant
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Metrics, joined, split
+from recension.runners.engine import Engine, Metrics, elements, split
 from recension.runners.intake import Data, Intake
 from recension.runners.result import Result
 
@@ -104,8 +104,7 @@ class Session:
         flows = self._engine.step(self._plan.source_vertices[source], changes, t)
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
-                out = joined(flows[vertex], self._plan.queries[name].schema)
-                self._output[name].append(out)
+                self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
 
     def _intake(self, source: str) -> Intake:
         return self._intakes[self._known(source)]

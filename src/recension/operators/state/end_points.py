@@ -86,7 +86,9 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        groups = np.unique(self._expiring.pop_before(t)[1])
+        is_due = np.zeros(len(self._points_of), np.bool_)
+        is_due[self._expiring.pop_before(t)[1]] = True
+        groups = np.flatnonzero(is_due)
         if not len(groups):
             return groups
         extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))

@@ -53,11 +53,9 @@ class SortKey:
 
     def code(self, offsets: Hashes) -> Hashes:
         """The last 36 bits, for times counted from the beginning."""
-        steps = (np.maximum(offsets, np.uint64(self.origin)) - np.uint64(self.origin)) >> np.uint64(
-            self.shift
-        )
-        codes: Hashes = np.minimum(steps, _LAST_CODE)
-        return codes
+        origin = np.uint64(self.origin)
+        codes: Hashes = np.maximum(offsets, origin) - origin >> np.uint64(self.shift)
+        return np.minimum(codes, _LAST_CODE)
 
 
 def _span(vs: Ticks) -> tuple[int, int]:

@@ -5,6 +5,8 @@ Kept as a few sorted runs, each at least twice as long as the next.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,7 +30,8 @@ class TimeQueue:
         self._runs.append(_sorted(times, groups))
         while len(self._runs) > 1 and 2 * len(self._runs[-1][0]) >= len(self._runs[-2][0]):
             (t1, g1), (t2, g2) = self._runs.pop(), self._runs.pop()
-            self._runs.append(_sorted(np.concatenate([t1, t2]), np.concatenate([g1, g2])))
+            # Two sorted runs: a stable sort merges them.
+            self._runs.append(_sorted(np.concatenate([t2, t1]), np.concatenate([g2, g1]), "stable"))
 
     def pop_before(self, t: int) -> tuple[Ticks, Index]:
         """Take out every pair with a time before ``t``."""
@@ -62,6 +65,6 @@ class TimeQueue:
         self.push(table["time"].to_numpy(), table["group"].to_numpy())
 
 
-def _sorted(times: Ticks, groups: Index) -> tuple[Ticks, Index]:
-    order = np.argsort(times, kind="stable")
+def _sorted(times: Ticks, groups: Index, kind: Literal["stable"] | None = None) -> tuple[Ticks, Index]:
+    order = np.argsort(times, kind=kind)
     return times[order], groups[order]
