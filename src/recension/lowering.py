@@ -97,7 +97,9 @@ def chosen(node: Node) -> str | None:
         case nodes.SnapshotAggregate():
             return _chosen_aggregate(node)
         case nodes.Join(how="inner"):
-            return "symmetric join by key and overlap; state is dropped as the other side's cti passes its end"
+            return (
+                "symmetric join by key and overlap; state is dropped as the other side's cti passes its end"
+            )
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
         case nodes.AlterLifetime(lifetime=logical.Custom()):

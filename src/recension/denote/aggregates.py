@@ -1,6 +1,6 @@
 """Aggregates: what a set of events that are alive together says, as one value or as rows.
 
-Source: DESIGN §4 (aggregates, equality, ties). Nulls as in SQL: ``count()`` counts events, ``count(c)``
+Source: the guide (aggregates, equality, ties). Nulls as in SQL: ``count()`` counts events, ``count(c)``
 values that are not null; ``sum mean min max stddev quantile`` ignore nulls and are null of none;
 ``first last collect`` keep them. Ties go by (vs, ve, payload).
 """

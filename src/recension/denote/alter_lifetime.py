@@ -1,7 +1,7 @@
 """AlterLifetime: each event gets a lifetime computed from its own; an empty one drops it.
 
 Source: [TR] Definition 6 and the operators defined from it; rulings A7 (saturation), D2 (empty
-lifetimes), D6 (hopping), D7 (deletes); DESIGN §4 (``extend``, ``clip``).
+lifetimes), D6 (hopping), D7 (deletes); the guide (``extend``, ``clip``).
 """
 
 from __future__ import annotations

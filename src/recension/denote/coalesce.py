@@ -1,6 +1,6 @@
 """Coalescing: equal facts that overlap or meet become one fact with a maximal lifetime.
 
-Source: temporal coalescing §3 and Appendix B; coalescing ruling 23; DESIGN §4 (as a set). For readings,
+Source: temporal coalescing §3 and Appendix B; coalescing ruling 23; the guide (as a set). For readings,
 make lifetimes with ``edges`` first; for a window extent see ``extents``.
 """
 

@@ -1,6 +1,6 @@
 """Edges: each reading is valid until the next reading of its group; the last one for ever.
 
-Source: temporal coalescing §2.3 and DESIGN §4. A reading is an event taken at its ``vs``; its own end
+Source: temporal coalescing §2.3 and the guide. A reading is an event taken at its ``vs``; its own end
 does not matter. Two readings of one group at one time are refused (coalescing ruling 4).
 """
 

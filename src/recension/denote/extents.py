@@ -1,6 +1,6 @@
 """Coalescing over a window extent: at every slide, what the readings in the window say, coalesced.
 
-Source: coalescing rulings 1-5 and 23; DESIGN §4. A reading is an event taken at its ``vs``. Answers are
+Source: coalescing rulings 1-5 and 23; the guide. A reading is an event taken at its ``vs``. Answers are
 rows (group, ``on`` columns, ``valid_start``, ``valid_end``) that live from their slide to the next.
 Arrival order does not exist in a history: readings of equal time are ordered by (vs, ve, payload).
 """

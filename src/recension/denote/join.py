@@ -1,6 +1,6 @@
 """Temporal join: payloads of matching events joined, lifetimes intersected.
 
-Source: [TR] Definition 4; rulings, C (anti join) and DESIGN §4 (keys, suffix, semi, anti, left). Null
+Source: [TR] Definition 4; rulings, C (anti join) and the guide (keys, suffix, semi, anti, left). Null
 keys match nothing, as in SQL; NaN matches NaN.
 """
 

@@ -1,4 +1,4 @@
-"""One order of values, payloads and events, and the equality that comes with it (DESIGN §4, ties).
+"""One order of values, payloads and events, and the equality that comes with it (the guide, ties).
 
 A null comes before every value, NaN after every number; otherwise values compare as Python compares
 them, lists item by item, structs field by field. A payload compares column by column in the order its

@@ -1,4 +1,4 @@
-"""Projection: each payload is mapped on its own, lifetimes and multiplicity untouched (DESIGN §4, span)."""
+"""Projection: each payload is mapped on its own, lifetimes and multiplicity untouched (the guide, span)."""
 
 from __future__ import annotations
 

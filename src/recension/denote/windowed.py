@@ -1,6 +1,6 @@
 """Window operators: a module run on the events of every window, and what becomes of their lifetimes.
 
-Source: [SI] III.C (input clipping, output timestamping) and IV; ruling G10; DESIGN §4. Modules that know
+Source: [SI] III.C (input clipping, output timestamping) and IV; ruling G10; the guide. Modules that know
 no time see the events as they are, and their results live as long as the window. Time-sensitive ones
 see events clipped to the window. Members come in (vs, ve, payload) order, taken before clipping.
 """

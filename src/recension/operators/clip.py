@@ -7,7 +7,7 @@ Guarantees  after every batch the output history is the left history, every even
 State       left events with the lifetimes shown, and the starts of the other stream, until both CTIs have
             passed the end shown, or the start.
 Cost        O((n + m) log s) for n inputs, m outputs and s rows of state.
-Source      DESIGN §4; rulings A1, A2 for the tests against CTIs.
+Source      the guide; rulings A1, A2 for the tests against CTIs.
 """
 
 from __future__ import annotations

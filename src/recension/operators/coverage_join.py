@@ -6,7 +6,7 @@ Guarantees  after every batch the output history holds each left event on the ma
 State       left and right events until neither a change of their own nor of the other side can reach
             them, and the parts shown of each left event that may still change.
 Cost        O((n + p) log s) for n inputs and p pairs that meet where something changed.
-Source      rulings C (anti join); DESIGN §4 (semi, anti, left).
+Source      rulings C (anti join); the guide (semi, anti, left).
 
 A change reaches only a region of a lifetime: what the left event itself gains or loses, or what it has in
 common with the gain or loss of a matching right event. Outside, the parts stay; inside, they follow from

@@ -1,7 +1,7 @@
 """Properties of physical streams: what may be relied on, declared on sources and inferred above them.
 
 A property holds for every output a node can produce, however the input is cut into batches. Where a rule
-is in doubt it says nothing. DESIGN §8; LMerge technical report, §III-C and §IV-G.
+is in doubt it says nothing. LMerge technical report, §III-C and §IV-G.
 """
 
 from __future__ import annotations
