@@ -98,7 +98,7 @@ def chosen(node: Node) -> str | None:
             return _chosen_aggregate(node)
         case nodes.Join(how="inner"):
             return (
-                "symmetric join by key and overlap; state is dropped as the other side's cti passes its end"
+                "symmetric join by key and overlap; the other side's cti frees the state it has passed"
             )
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"

@@ -1,4 +1,4 @@
-"""Streams and histories in files: Parquet, JSON Lines, CSV and Arrow, in one layout (docs/guide/formats.md)."""
+"""Streams and histories in files: Parquet, JSON Lines, CSV, Arrow, in one layout (docs/guide/formats.md)."""
 
 from recension.core.formats.histories import read_history
 from recension.core.formats.reader import BATCH_SIZE, StreamReader, open_stream
