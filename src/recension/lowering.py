@@ -97,9 +97,7 @@ def chosen(node: Node) -> str | None:
         case nodes.SnapshotAggregate():
             return _chosen_aggregate(node)
         case nodes.Join(how="inner"):
-            return (
-                "symmetric join by key and overlap; the other side's cti frees the state it has passed"
-            )
+            return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
         case nodes.AlterLifetime(lifetime=logical.Custom()):
