@@ -27,8 +27,11 @@ from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.snapshot import accumulators, selections
 from recension.operators.snapshot.measures import Aggregation
 from recension.operators.snapshot.operator import SnapshotAggregate
+from recension.operators.snapshot.views import Variant
 from recension.operators.span import Span
 from recension.operators.union import Union
+from recension.operators.windows.grid import Grid
+from recension.operators.windows.operator import WindowAggregate
 from recension.plan import aggregates, nodes
 from recension.plan import lifetimes as logical
 from recension.plan.evaluation import Computed, Predicate, Projection
@@ -94,8 +97,10 @@ def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
 def chosen(node: Node) -> str | None:
     """In words, what was chosen for a node and why; None where there was nothing to choose."""
     match node:
+        case nodes.WindowAggregate():
+            return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
         case nodes.SnapshotAggregate():
-            return _chosen_aggregate(node)
+            return _chosen_measures(node, _VARIANTS[node.speculate])
         case nodes.Join(how="inner"):
             return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
         case nodes.Join():
@@ -105,13 +110,13 @@ def chosen(node: Node) -> str | None:
     return None
 
 
-def _chosen_aggregate(node: nodes.SnapshotAggregate) -> str:
+def _chosen_measures(node: nodes.SnapshotAggregate, variant: str) -> str:
     measures = [
         (name, _aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
     ]
     sums = [name for name, measure in measures if isinstance(measure, accumulators.Accumulator)]
     others = [name for name, measure in measures if name not in sums]
-    parts = [_VARIANTS[node.speculate]]
+    parts = [variant]
     if sums:
         parts.append(f"{', '.join(sums)} by differences")
     if others:
@@ -125,6 +130,11 @@ _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",
     "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+_WINDOW_VARIANTS = {
+    "perfect": "perfect: shows a window once it has ended, panes shared by overlapping windows",
+    "ordered": "ordered: shows a window once it has ended, panes shared by overlapping windows",
+    "eager": "eager: shows every window at once, panes shared by overlapping windows",
 }
 
 
@@ -259,17 +269,26 @@ def _join(node: nodes.Join) -> Operator:
 
 @operator_of.register
 def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
+    return SnapshotAggregate(
+        node.schema, node.input.schema, *_aggregate_parts(node), breaks_ties=node.breaks_ties
+    )
+
+
+@operator_of.register
+def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
+    grid = Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
+    return WindowAggregate(
+        node.schema, node.input.schema, grid, *_aggregate_parts(node), breaks_ties=node.breaks_ties
+    )
+
+
+def _aggregate_parts(
+    node: nodes.SnapshotAggregate,
+) -> tuple[list[Aggregation], Variant, Projection | None, pa.Schema]:
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
-    return SnapshotAggregate(
-        node.schema,
-        of,
-        [_aggregation(aggregate, of) for _, aggregate in node.aggregates],
-        node.speculate,
-        Projection(node.keys, key_schema) if node.keys else None,
-        key_schema,
-        breaks_ties=node.breaks_ties,
-    )
+    aggregations = [_aggregation(aggregate, of) for _, aggregate in node.aggregates]
+    return aggregations, node.speculate, Projection(node.keys, key_schema) if node.keys else None, key_schema
 
 
 def _aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:

@@ -68,6 +68,29 @@ def _aggregate(name: str, speculate: str, agg: Callable[[], Any], meaning: Any, 
     return StepKind(label, build, means, is_immediate=speculate == "eager")
 
 
+def _windowed(size: int, hop: int, offset: int, speculate: str, agg: str, *, grouped: bool) -> StepKind:
+    """Windows need an end of the grid wherever events may never end."""
+    until = 15
+
+    def build(s: Any, t: Any) -> Any:
+        answer = getattr(rc, agg)("v")
+        if grouped:
+            windows = s.group_by("k").hopping(size, hop, offset=offset, until=until)
+            return windows.agg(v=answer, speculate=speculate)
+        windows = s.hopping(size, hop, offset=offset, until=until)
+        return windows.agg(v=answer, speculate=speculate).select(k=rc.lit("all"), v=rc.col("v"))
+
+    def means(s: History, t: History) -> History:
+        rows = denote.agg(v=getattr(denote, agg)("v"))
+        grid = denote.hopping(size, hop, offset, until)
+        if grouped:
+            return denote.grouped(s, "k", lambda group: denote.window_aggregate(group, grid, rows))
+        return denote.select(denote.window_aggregate(s, grid, rows), k=lambda p: "all", v=lambda p: p["v"])
+
+    label = f"{agg} over {size}/{hop}+{offset} {speculate}{' by k' if grouped else ''}"
+    return StepKind(label, build, means, is_immediate=speculate == "eager")
+
+
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("count", lambda: rc.count(), denote.count()),
     ("count values", lambda: rc.count("v"), denote.count("v")),
@@ -100,6 +123,17 @@ STEPS: list[StepKind] = [
     *(
         _aggregate(name, speculate, agg, meaning, grouped=grouped)
         for name, agg, meaning in _AGGREGATES
+        for speculate in ("eager", "perfect", "ordered")
+        for grouped in (False, True)
+    ),
+    *(
+        _windowed(size, hop, offset, speculate, agg, grouped=grouped)
+        for size, hop, offset, agg in (
+            (4, 4, 0, "sum"),
+            (5, 2, 1, "count"),
+            (2, 3, 0, "max"),
+            (6, 3, -1, "first"),
+        )
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)
     ),

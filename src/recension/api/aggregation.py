@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from recension.api.base import StreamBase
+from recension.api.windows import WindowedStream, windows_of
 from recension.core.errors import SchemaError
+from recension.core.ticks import DurationLike, TimeLike
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.expressions import IntoExpression
@@ -33,6 +35,36 @@ class AggregateMethods(StreamBase):
         ['n', 'total']
         """
         return self._then(aggregated(self.plan, (), rows, named, speculate))
+
+    def tumbling(
+        self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
+    ) -> WindowedStream[Self]:
+        """Windows side by side: each begins where the one before ends.
+
+        ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
+        events never end.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).tumbling("10m").agg(n=rc.count()).schema.names
+        ['n']
+        """
+        return self.hopping(size, size, offset=offset, until=until)
+
+    def hopping(
+        self,
+        size: DurationLike,
+        hop: DurationLike,
+        *,
+        offset: DurationLike = 0,
+        until: TimeLike | None = None,
+    ) -> WindowedStream[Self]:
+        """Windows of one size, one every ``hop``; they may overlap or leave gaps.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
+        <WindowedStream of source s: windows every 60000000 of 600000000>
+        """
+        return WindowedStream(self, (), windows_of(size, hop, offset, until))
 
     def group_by(self, *keys: IntoExpression, **named: IntoExpression) -> GroupedStream[Self]:
         """The stream split by the values of columns or expressions, each group on its own.
@@ -67,6 +99,36 @@ class GroupedStream(Generic[S]):
         """
         stream = self._stream
         return stream._then(aggregated(stream.plan, self._keys, rows, named, speculate))
+
+    def tumbling(
+        self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
+    ) -> WindowedStream[S]:
+        """Windows side by side: each begins where the one before ends.
+
+        ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
+        events never end.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).group_by("x").tumbling("10m").agg(n=rc.count()).schema.names
+        ['x', 'n']
+        """
+        return self.hopping(size, size, offset=offset, until=until)
+
+    def hopping(
+        self,
+        size: DurationLike,
+        hop: DurationLike,
+        *,
+        offset: DurationLike = 0,
+        until: TimeLike | None = None,
+    ) -> WindowedStream[S]:
+        """Windows of one size, one every ``hop``; they may overlap or leave gaps.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).group_by("x").hopping(size="10m", hop="1m")
+        <WindowedStream of source s: windows every 60000000 of 600000000>
+        """
+        return WindowedStream(self._stream, self._keys, windows_of(size, hop, offset, until))
 
     def __repr__(self) -> str:
         return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"

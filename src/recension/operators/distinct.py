@@ -42,10 +42,7 @@ class Distinct(Operator):
             return empty(self.schema)
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
-        none = np.zeros(0, np.int64)
-        steps = steps_of(
-            group, batch.vs, old_end(batch), new_end(batch), Contributions([], []), (none, none)
-        )  # fmt: skip
+        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), Contributions([], []))
         extract = self._points.extract(*steps.segments())
         work = merge(extract, steps, 0, 0)
         keep = work.new.is_point & ~work.is_context

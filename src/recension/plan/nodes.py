@@ -6,6 +6,7 @@ from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
+from recension.plan.window import WindowAggregate
 
 __all__ = [
     "AlterLifetime",
@@ -23,5 +24,6 @@ __all__ = [
     "Speculate",
     "Union",
     "Where",
+    "WindowAggregate",
     "walk",
 ]

@@ -33,7 +33,7 @@ Compute: TypeAlias = Callable[[Index], Results]
 
 
 @dataclass(frozen=True, slots=True)
-class _Slots:
+class Slots:
     """The k-th row of a snapshot before and its k-th row after, side by side."""
 
     at: Index
@@ -56,10 +56,10 @@ def emit(
     unclear = np.flatnonzero((was | now) & ~same & ~work.is_context)
     old = before(unclear[was[unclear]])
     new = after(unclear[now[unclear]])
-    slots = _slots(unclear, was[unclear], now[unclear], old, new)
+    slots = slots_of(unclear, was[unclear], now[unclear], old, new)
     vs, old_end, new_end = work.time[slots.at], old_end[slots.at], new_end[slots.at]
     stays = slots.was & slots.now
-    stays[stays] = _equal(old.rows, slots.old_row[stays], new.rows, slots.new_row[stays])
+    stays[stays] = equal_rows(old.rows, slots.old_row[stays], new.rows, slots.new_row[stays])
     same_end = stays & (old_end == new_end)
     moves = stays & ~same_end & (may_lengthen(variant) | (new_end < old_end))
     retracts = slots.was & ~same_end
@@ -78,17 +78,19 @@ def emit(
     return _in_order(out) if variant == "ordered" else out
 
 
-def _slots(unclear: Index, was: Mask, now: Mask, old: Results, new: Results) -> _Slots:
+def slots_of(unclear: Index, was: Mask, now: Mask, old: Results, new: Results) -> Slots:
+    """The rows of the snapshots at these positions; ``was`` and ``now`` tell which have any."""
     if old.counts is None or new.counts is None:
-        return _Slots(unclear, was, now, np.cumsum(was) - 1, np.cumsum(now) - 1)
+        return Slots(unclear, was, now, np.cumsum(was) - 1, np.cumsum(now) - 1)
     had, has = np.zeros(len(unclear), np.int64), np.zeros(len(unclear), np.int64)
     had[was], has[now] = old.counts, new.counts
     owner, k = expand(np.zeros(len(unclear), np.int64), np.maximum(had, has))
     first_old, first_new = np.cumsum(had) - had, np.cumsum(has) - has
-    return _Slots(unclear[owner], k < had[owner], k < has[owner], first_old[owner] + k, first_new[owner] + k)
+    return Slots(unclear[owner], k < had[owner], k < has[owner], first_old[owner] + k, first_new[owner] + k)
 
 
-def _equal(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
+def equal_rows(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
+    """Row by row: is it the same?"""
     return rows_equal(take_rows(old, old_row), take_rows(new, new_row), len(old_row))
 
 

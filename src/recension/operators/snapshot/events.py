@@ -21,7 +21,7 @@ from recension.operators.base import Chunks
 from recension.operators.snapshot.steps import sort_keys
 from recension.operators.snapshot.working_set import Side, WorkingSet
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.net_changes import identity, net_changes
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,16 @@ class CoveringEvents:
 
 
 class EventsOfGroups:
-    """The live events behind the snapshots."""
+    """The live events behind the snapshots.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._live = LiveEvents(schema)
+    ``place`` puts lifetimes on another axis, such as that of window numbers; events are then found there, but
+    keep their own lifetimes, by which ties are settled.
+    """
+
+    def __init__(self, schema: pa.Schema, place: Callable[[Ticks, Ticks], tuple[Index, Index]] | None = None):
+        self._place = place
+        self._live = LiveEvents(schema, () if place is None else ("start", "end"))
+        self._own = ("vs", "ve") if place is None else ("start", "end")
 
     def __len__(self) -> int:
         return len(self._live)
@@ -86,7 +92,18 @@ class EventsOfGroups:
     def take(self, batch: EventBatch, group: Hashes) -> None:
         """Take over the changes of a batch."""
         change = net_changes(batch)
-        self._live.apply(change, group[change.row], batch.payload)
+        if self._place is None:
+            self._live.apply(change, group[change.row], batch.payload)
+            return
+        known = np.flatnonzero(change.old != change.vs)
+        found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
+        self._live.remove(found[found >= 0])
+        vs, ve = self._place(change.vs, change.new)
+        stays = np.flatnonzero(ve > vs)
+        start, end, row = change.vs[stays], change.new[stays], change.row[stays]
+        tag = identity(change.hash[stays], start, end)
+        rows = take_rows(batch.payload, row)
+        self._live.insert(group[row], vs[stays], ve[stays], tag, rows, start=start, end=end)
 
     def covering(
         self, group_hash: Callable[[Index], Hashes], work: WorkingSet, side: Side, rows: Index
@@ -104,20 +121,23 @@ class EventsOfGroups:
             [np.cumsum(starts) - 1, run, run], [time, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
         )
         begins, stops = (np.searchsorted(bounds[0], bound) for bound in bounds[1:])
-        return CoveringEvents(len(rows), begins, stops, vs, ve, self._live.payload(at))
+        start, end = (self._live.column(name, at) for name in self._own)
+        return CoveringEvents(len(rows), begins, stops, start, end, self._live.payload(at))
 
     def earliest_tie(self, t: int) -> int:
-        """The first start before ``t`` that two events share whose ends can both still move, or FOREVER.
+        """Where the first two events begin that share a start before ``t`` and whose ends can still move.
 
         Which of the two counts as the first is settled by their ends, and so not before these are final.
+        FOREVER if there are none.
         """
         at = self._live.positions()
-        vs, group, ve = (self._live.column(name, at) for name in ("vs", "group", "ve"))
-        open_ = (vs < t) & (ve >= t)
-        order = np.lexsort((vs[open_], group[open_]))
-        vs, group = vs[open_][order], group[open_][order]
-        tied = vs[1:][(vs[1:] == vs[:-1]) & (group[1:] == group[:-1])]
-        return int(tied.min(initial=FOREVER))
+        start, end = (self._live.column(name, at) for name in self._own)
+        at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]
+        group = self._live.column("group", at)
+        order = np.lexsort((start, group))
+        start, group = start[order], group[order]
+        tied = order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]
+        return int(self._live.column("vs", at[tied]).min(initial=FOREVER))
 
     def forget_before(self, t: int) -> None:
         """Events that ended before ``t`` are final; an end at ``t`` itself may still move."""

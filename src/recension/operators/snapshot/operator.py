@@ -70,7 +70,7 @@ class SnapshotAggregate(Operator):
         ends = old_end(batch), new_end(batch)
         amounts = self._measures.contributions(batch)
         since = batch.vs if self._breaks_ties else None
-        steps = steps_of(group, batch.vs, *ends, amounts, look, since)
+        steps = steps_of(group, batch.vs, *ends, amounts, look=look, since=since)
         return self._step(steps, watermark, partial(self._remember, batch, group))
 
     def on_cti(self, port: int, t: int) -> Output:
@@ -79,7 +79,9 @@ class SnapshotAggregate(Operator):
         shown = empty(self.schema)
         if len(look[0]):
             none = np.zeros(0, np.int64)
-            shown = self._step(steps_of(none, none, none, none, self._measures.nothing(), look), watermark)
+            shown = self._step(
+                steps_of(none, none, none, none, self._measures.nothing(), look=look), watermark
+            )
         self._watermark = watermark
         if t == FOREVER:
             self._forget_all()

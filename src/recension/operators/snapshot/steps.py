@@ -59,23 +59,25 @@ def steps_of(
     a: Ticks,
     b: Ticks,
     amounts: Contributions,
-    look: tuple[Ticks, Index],
+    *,
+    look: tuple[Ticks, Index] | None = None,
     since: Ticks | None = None,
+    spans: tuple[Index, Ticks, Ticks] | None = None,
 ) -> Steps:
     """The steps of a batch of changes.
 
-    ``look`` names further (time, group) points to look at. A change touches what lies between ``a`` and
-    ``b``, or from ``since`` on if that is given.
+    A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
+    further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
-    points = look if since is None else (np.append(since, look[0]), np.append(group, look[1]))
-    groups = np.concatenate([group, group, points[1]])
-    times = np.concatenate([a, b, points[0]])
+    extra = _Extra.of(group, since, look, spans)
+    groups = np.concatenate([group, group, extra.group])
+    times = np.concatenate([a, b, extra.time])
     order = np.argsort(sort_keys([groups], [times])[0])
-    none, zero = np.zeros(len(points[0]), np.int64), np.zeros(len(points[0]))
+    none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     one = np.ones(len(group), np.int64)
     refs = np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none])[order]
     n = np.cumsum(np.concatenate([one, -one, none])[order])
-    cover = np.cumsum(_cover(a, b, len(look[0]), reaches_back=since is not None)[order])
+    cover = np.cumsum(np.concatenate([*_cover(a, b, since), extra.cover])[order])
     group_, time_ = groups[order], times[order]
     at = np.flatnonzero(np.append((group_[1:] != group_[:-1]) | (time_[1:] != time_[:-1]), True))
     covered = cover[at] > 0
@@ -90,13 +92,38 @@ def steps_of(
     )
 
 
-def _cover(a: Ticks, b: Ticks, looks: int, *, reaches_back: bool) -> Index:
-    """+1 where a touched stretch begins, -1 where it ends."""
-    if not reaches_back:
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """Points that are touched or looked at without being an end of a change."""
+
+    group: Index
+    time: Ticks
+    cover: Index
+
+    @staticmethod
+    def of(
+        group: Index,
+        since: Ticks | None,
+        look: tuple[Ticks, Index] | None,
+        spans: tuple[Index, Ticks, Ticks] | None,
+    ) -> _Extra:
+        parts = [] if since is None else [(group, since, 1)]
+        parts += [] if look is None else [(look[1], look[0], 0)]
+        parts += [] if spans is None else [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
+        none = np.zeros(0, np.int64)
+        return _Extra(
+            np.concatenate([none, *(p[0] for p in parts)]),
+            np.concatenate([none, *(p[1] for p in parts)]),
+            np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
+        )
+
+
+def _cover(a: Ticks, b: Ticks, since: Ticks | None) -> tuple[Index, Index]:
+    """+1 where a touched stretch begins, -1 where it ends, at ``a`` and at ``b``."""
+    if since is None:
         begins = np.where(a < b, 1, -1)
-        return np.concatenate([begins, -begins, np.zeros(looks, np.int64)])
-    ends = np.where(a < b, 0, -1), np.where(a < b, -1, 0)
-    return np.concatenate([*ends, np.ones(len(a), np.int64), np.zeros(looks, np.int64)])
+        return begins, -begins
+    return np.where(a < b, 0, -1), np.where(a < b, -1, 0)
 
 
 def _running_pair(pair: Pair, zero: Floats, order: Index, at: Index, covered: Mask) -> Pair:

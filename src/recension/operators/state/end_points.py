@@ -104,6 +104,10 @@ class EndPoints:
         self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
         return groups
 
+    def in_use(self) -> Index:
+        """The groups that have end points."""
+        return np.flatnonzero(self._points_of > 0)
+
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
         return int(self._held.min(initial=FOREVER))

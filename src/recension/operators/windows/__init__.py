@@ -1,0 +1,1 @@
+"""Windows on a fixed grid: tumbling and hopping."""

@@ -1,0 +1,168 @@
+"""Window aggregate: for each group, one result per tumbling or hopping window that holds an event.
+
+Assumes     a valid physical stream.
+Guarantees  ``eager``: after every batch the output history is the aggregate over the windows of the input so
+            far (endless events: over those that have begun). Otherwise a window is shown once it has ended
+            by the watermark; perfect input then gives perfect output, and ordered input ordered output.
+State       end points on the axis of window numbers, as the snapshot aggregate keeps them.
+Cost        O(n log n) in the batch, and what it puts out: overlapping windows share the stretches between
+            end points, so that size/hop costs nothing by itself.
+Source      The Extensibility Framework in Microsoft StreamInsight, §III.B and §V; rulings G1–G11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Index, empty
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Operator, Output, new_end, old_end
+from recension.operators.snapshot.emission import Results
+from recension.operators.snapshot.events import EventsOfGroups
+from recension.operators.snapshot.measures import Aggregation, Measures
+from recension.operators.snapshot.steps import Steps, steps_of
+from recension.operators.snapshot.views import Variant
+from recension.operators.snapshot.working_set import Side, WorkingSet, following, merge, state_columns
+from recension.operators.state.end_points import EndPoints
+from recension.operators.windows.emission import emit_windows
+from recension.operators.windows.grid import Grid
+
+
+class WindowAggregate(Operator):
+    """Grouped or not. ``breaks_ties`` as in the snapshot aggregate."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        input_schema: pa.Schema,
+        grid: Grid,
+        aggregations: Sequence[Aggregation],
+        variant: Variant,
+        keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+        key_schema: pa.Schema | None = None,
+        *,
+        breaks_ties: bool = False,
+    ) -> None:
+        super().__init__(schema)
+        self._grid, self._is_eager, self._keys = grid, variant == "eager", keys
+        self._measures = Measures(schema, aggregations)
+        columns = state_columns(self._measures.ints, self._measures.pairs)
+        self._points = EndPoints(columns, pa.schema([]) if key_schema is None else key_schema)
+        self._events = EventsOfGroups(input_schema, self._place) if self._measures.needs_events else None
+        self._breaks_ties = breaks_ties
+        self._watermark = BEGINNING
+
+    def _place(self, vs: Ticks, end: Ticks) -> tuple[Index, Index]:
+        """Lifetimes on the axis of window numbers; one that meets no window is empty."""
+        first = self._grid.first(vs)
+        return first, np.where(end == vs, first, np.maximum(first, self._grid.stop(end)))
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        keys = pa.record_batch([]) if self._keys is None else self._keys(batch.payload)
+        group = self._points.number(keys, len(batch))
+        starts = batch.vs[batch.kind == INSERT]
+        watermark = max(self._watermark, int(starts.max(initial=BEGINNING)))
+        first, old = self._place(batch.vs, old_end(batch))
+        _, new = self._place(batch.vs, new_end(batch))
+        amounts = self._measures.contributions(batch)
+        since = first if self._breaks_ties else None
+        steps = steps_of(group, first, old, new, amounts, since=since, spans=self._coming(watermark))
+        return self._step(steps, watermark, partial(self._remember, batch, group))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        watermark = max(self._watermark, t)
+        shown = empty(self.schema)
+        spans = self._coming(watermark)
+        if len(spans[0]):
+            none = np.zeros(0, np.int64)
+            steps = steps_of(none, none, none, none, self._measures.nothing(), spans=spans)
+            shown = self._step(steps, watermark)
+        self._watermark = watermark
+        if t == FOREVER:
+            self._forget_all()
+            return self.promise(t, shown)
+        settled = self._grid.settled(t)
+        if self._events is not None and self._breaks_ties:
+            settled = min(settled, self._events.earliest_tie(t))
+        self._forget_before(settled)
+        return self.promise(int(self._grid.start(np.array([settled]))[0]), shown)
+
+    def _in_view(self, watermark: int) -> int:
+        """Up to which window a stretch is shown that has not been shown whole from the start."""
+        return self._grid.begun(watermark) if self._is_eager else self._grid.settled(watermark)
+
+    def _coming(self, watermark: int) -> tuple[Index, Index, Index]:
+        """For every group the stretch of windows that come into view as the watermark moves."""
+        low, high = self._in_view(self._watermark), self._in_view(watermark)
+        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        return groups, np.full(len(groups), low), np.full(len(groups), high)
+
+    def _step(self, steps: Steps, watermark: int, remember: Callable[[], None] = lambda: None) -> EventBatch:
+        extract = self._points.extract(*steps.segments())
+        work = merge(extract, steps, self._measures.ints, self._measures.pairs)
+
+        def after(rows: Index) -> Results:
+            remember()
+            return self._results(work, work.new, rows)
+
+        before = partial(self._results, work, work.old)
+        shown = self._shown(work, self._watermark), self._shown(work, watermark)
+        out = emit_windows(work, self._grid, shown, before, after)
+        keep = work.new.is_point & ~work.is_context
+        born, gone = work.is_new & work.new.is_point, work.old.is_point & ~work.new.is_point
+        self._points.replace(
+            extract.blocks, work.columns(keep), (work.group[born], work.time[born]), work.group[gone]
+        )
+        self._watermark = watermark
+        return out
+
+    def _shown(self, work: WorkingSet, watermark: int) -> Index:
+        """Up to which window each stretch is shown: the view, or if it is eager and finite, all of it."""
+        view = np.full(len(work.time), self._in_view(watermark))
+        if not self._is_eager:
+            return view
+        end = following(work.group, work.time, np.ones(len(work.time), np.bool_))
+        return np.where(end == FOREVER, view, end)
+
+    def _results(self, work: WorkingSet, side: Side, rows: Index) -> Results:
+        events = None
+        if self._events is not None:
+            events = self._events.covering(self._points.group_hash, work, side, rows)
+        return self._measures.results(self._points.keys_of(work.group[rows]), side, rows, events)
+
+    def _remember(self, batch: EventBatch, group: Index) -> None:
+        if self._events is not None:
+            self._events.take(batch, self._points.group_hash(group))
+
+    def _forget_before(self, window: int) -> None:
+        self._points.forget_before(window)
+        if self._events is not None:
+            self._events.forget_before(window)
+        self._points.retire()
+
+    def _forget_all(self) -> None:
+        self._points.clear()
+        if self._events is not None:
+            self._events.forget_before(FOREVER)
+
+    def state_rows(self) -> int:
+        return len(self._points) + (0 if self._events is None else len(self._events))
+
+    def state_bytes(self) -> int:
+        return self._points.nbytes() + (0 if self._events is None else self._events.nbytes())
+
+    def state_chunks(self) -> Chunks:
+        events = {} if self._events is None else self._events.to_chunks()
+        return {**self._points.to_chunks(), "watermark": pa.table({"t": [self._watermark]}), **events}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._points.load(chunks)
+        self._watermark = chunks["watermark"]["t"][0].as_py()
+        if self._events is not None:
+            self._events.load(chunks)

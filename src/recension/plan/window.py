@@ -1,0 +1,66 @@
+"""Windows on a grid: one answer for every tumbling or hopping window that holds an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from recension.core.errors import TimeError
+from recension.plan.aggregate import SnapshotAggregate
+from recension.plan.lifetimes import require_positive
+from recension.plan.properties import Properties
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Window ``i`` is ``[offset + i·hop, offset + i·hop + size)``; ``until`` ends the grid before a time."""
+
+    size: int
+    hop: int
+    offset: int = 0
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self.size, "windows", "a size")
+        require_positive(self.hop, "windows", "a hop")
+        if self.until is not None and abs(self.until) >= 2**62:
+            raise TimeError("windows: until= names the end of the grid, a time before the end of time")
+
+    def __str__(self) -> str:
+        kind = "tumbling windows" if self.hop == self.size else f"windows every {self.hop}"
+        offset = f" from {self.offset}" if self.offset else ""
+        until = "" if self.until is None else f" until {self.until}"
+        return f"{kind} of {self.size}{offset}{until}"
+
+
+@dataclass(frozen=True, eq=False)
+class WindowAggregate(SnapshotAggregate):
+    """Aggregates per window, for every group by itself; a result lives as long as its window."""
+
+    windows: Windows | None = None
+
+    @property
+    def grid(self) -> Windows:
+        """The windows."""
+        assert self.windows is not None
+        return self.windows
+
+    @property
+    def label(self) -> str:
+        return f"{super().label}, {self.windows}"
+
+    def derive_properties(self) -> Properties:
+        """Windows are shown and taken back whole: once they have ended by the watermark, eager ones at once.
+
+        All groups share the watermark, so that the windows of all of them come in order (ruling B15).
+        """
+        of = self.input.properties
+        waits = self.speculate != "eager"
+        in_order = waits and of.is_ordered and not self.breaks_ties
+        is_single = not self.keys and (self.rows is None or self.rows.k == 1)
+        known = Properties(has_key=True, constant_duration=self.grid.size)
+        return replace(
+            known,
+            is_insert_only=waits and of.is_perfect,
+            is_ordered=in_order,
+            is_strictly_increasing=in_order and of.is_perfect and is_single,
+        )
