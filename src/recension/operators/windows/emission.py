@@ -28,16 +28,19 @@ def emit_windows(
     end = following(work.group, work.time, np.ones(len(work.time), np.bool_))
     # Where nothing changed only the windows that came into view are new.
     low = np.where(work.is_changed, work.time, np.maximum(work.time, shown[0]))
-    high = np.minimum(end, shown[1])
-    is_there = (work.old.n > 0) | (work.new.n > 0)
-    unclear = np.flatnonzero(is_there & (high > low) & ~work.is_context)
+    had, has = (
+        np.where(side.n > 0, np.minimum(end, limit), work.time)
+        for side, limit in zip((work.old, work.new), shown, strict=True)
+    )
+    high = np.maximum(had, has)
+    unclear = np.flatnonzero((high > low) & ~work.is_context)
     _refuse_endless(high[unclear])
     was, now = work.old.n[unclear] > 0, work.new.n[unclear] > 0
     old, new = before(unclear[was]), after(unclear[now])
     slots = slots_of(unclear, was, now, old, new)
     owner, window = expand(low[slots.at], high[slots.at])
-    was = slots.was[owner] & (window < shown[0][slots.at][owner])
-    now = slots.now[owner]
+    was = slots.was[owner] & (window < had[slots.at][owner])
+    now = slots.now[owner] & (window < has[slots.at][owner])
     both = np.flatnonzero(slots.was & slots.now)
     same = np.zeros(len(slots.at), np.bool_)
     same[both] = equal_rows(old.rows, slots.old_row[both], new.rows, slots.new_row[both])

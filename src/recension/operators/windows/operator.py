@@ -26,7 +26,7 @@ from recension.operators.snapshot.events import EventsOfGroups
 from recension.operators.snapshot.measures import Aggregation, Measures
 from recension.operators.snapshot.steps import Steps, steps_of
 from recension.operators.snapshot.views import Variant
-from recension.operators.snapshot.working_set import Side, WorkingSet, following, merge, state_columns
+from recension.operators.snapshot.working_set import Side, WorkingSet, merge, state_columns
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windows.emission import emit_windows
 from recension.operators.windows.grid import Grid
@@ -112,7 +112,7 @@ class WindowAggregate(Operator):
             return self._results(work, work.new, rows)
 
         before = partial(self._results, work, work.old)
-        shown = self._shown(work, self._watermark), self._shown(work, watermark)
+        shown = self._shown(work.old, self._watermark), self._shown(work.new, watermark)
         out = emit_windows(work, self._grid, shown, before, after)
         keep = work.new.is_point & ~work.is_context
         born, gone = work.is_new & work.new.is_point, work.old.is_point & ~work.new.is_point
@@ -122,13 +122,12 @@ class WindowAggregate(Operator):
         self._watermark = watermark
         return out
 
-    def _shown(self, work: WorkingSet, watermark: int) -> Index:
-        """Up to which window each stretch is shown: the view, or if it is eager and finite, all of it."""
-        view = np.full(len(work.time), self._in_view(watermark))
+    def _shown(self, side: Side, watermark: int) -> Index:
+        """Up to which window each stretch is shown: the view, or if it is eager and has an end, all of it."""
+        view = np.full(len(side.n), self._in_view(watermark))
         if not self._is_eager:
             return view
-        end = following(work.group, work.time, np.ones(len(work.time), np.bool_))
-        return np.where(end == FOREVER, view, end)
+        return np.where(side.following == FOREVER, view, np.int64(FOREVER))
 
     def _results(self, work: WorkingSet, side: Side, rows: Index) -> Results:
         events = None
