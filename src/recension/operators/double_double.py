@@ -18,6 +18,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 _SPLITTER = 134217729.0  # 2**27 + 1, Veltkamp's constant for 53-bit numbers
 
 
+# Beyond the range of float64 sums become infinite or NaN, as sums of floats do; that is no news to warn of.
+_quietly = np.errstate(over="ignore", invalid="ignore")
+
+
+@_quietly
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` and its exact rounding error."""
     total = a + b
@@ -25,6 +30,7 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, (a - (total - part)) + (b - part)
 
 
+@_quietly
 def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """The sum of two pairs."""
     high, error = two_sum(a[0], b[0])
@@ -36,6 +42,7 @@ def negate(a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     return -a[0], -a[1]
 
 
+@_quietly
 def running_sum(values: Floats, low: Floats | None = None) -> tuple[Floats, Floats]:
     """Sums of all prefixes, as pairs."""
     high = np.cumsum(values)
@@ -45,6 +52,7 @@ def running_sum(values: Floats, low: Floats | None = None) -> tuple[Floats, Floa
     return two_sum(high, np.cumsum(error if low is None else error + low))
 
 
+@_quietly
 def square(a: Floats) -> tuple[Floats, Floats]:
     """The exact square of each number, as a pair."""
     product = a * a
@@ -54,6 +62,7 @@ def square(a: Floats) -> tuple[Floats, Floats]:
     return product, ((high * high - product) + 2.0 * high * low) + low * low
 
 
+@_quietly
 def multiply(a: tuple[Floats, Floats], b: Floats) -> tuple[Floats, Floats]:
     """A pair times a number."""
     product = a[0] * b

@@ -68,13 +68,6 @@ class SumIntegers(Accumulator):
         return pa.array(ints[1], mask=ints[0] == 0)
 
 
-class MeanIntegers(SumIntegers):
-    """The arithmetic mean of whole numbers."""
-
-    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(ints[1] / np.maximum(ints[0], 1), mask=ints[0] == 0)
-
-
 class SumFloats(Accumulator):
     """The sum of floats: NaN and the infinities are counted, not summed, so that they can leave again."""
 
@@ -95,6 +88,19 @@ class Mean(SumFloats):
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
         return pa.array(_with_kinds(mean, ints[1]), mask=ints[0] == 0)
+
+
+class MeanIntegers(Mean):
+    """The arithmetic mean of whole numbers, exact where their sum would not fit in int64."""
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers = _integers(values)
+        high = numbers.astype(np.float64)
+        # The rounding error of a whole number is a whole number; at the top of the range high is 2**63.
+        low = (numbers - np.where(high < 2.0**63, high, 2.0**63 - 1024).astype(np.int64)).astype(np.float64)
+        low = np.where(high < 2.0**63, low, low - 1024.0)
+        counts = [_is_valid(values).astype(np.int64), np.zeros(size, np.int64)]
+        return Contributions(counts, [(high, low)])
 
 
 class StdDev(Accumulator):

@@ -72,24 +72,41 @@ def steps_of(
     extra = _Extra.of(group, since, look, spans)
     groups = np.concatenate([group, group, extra.group])
     times = np.concatenate([a, b, extra.time])
-    order = np.argsort(sort_keys([groups], [times])[0])
+    keys = sort_keys([groups], [times])[0]
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     one = np.ones(len(group), np.int64)
-    refs = np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none])[order]
-    n = np.cumsum(np.concatenate([one, -one, none])[order])
-    cover = np.cumsum(np.concatenate([*_cover(a, b, since), extra.cover])[order])
-    group_, time_ = groups[order], times[order]
-    at = np.flatnonzero(np.append((group_[1:] != group_[:-1]) | (time_[1:] != time_[:-1]), True))
-    covered = cover[at] > 0
-    return Steps(
-        group_[at],
-        time_[at],
-        np.diff(np.append(0, np.cumsum(refs)[at])),
-        n[at],
-        covered,
-        [np.cumsum(np.concatenate([x, -x, none])[order])[at] for x in amounts.ints],
-        [_running_pair(pair, zero, order, at, covered) for pair in amounts.pairs],
-    )
+    ints = [
+        np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none]),
+        np.concatenate([one, -one, none]),
+        np.concatenate([*_cover(a, b, since), extra.cover]),
+        *(np.concatenate([x, -x, none]) for x in amounts.ints),
+    ]
+    if not amounts.pairs and _can_count(keys, ints):
+        at, (refs, n, cover, *sums) = _counted(keys, ints)
+        return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, cover > 0, sums, [])
+    order = np.argsort(keys)
+    last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
+    refs, n, cover, *sums = (np.cumsum(column[order])[last] for column in ints)
+    at, covered = order[last], cover > 0
+    pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
+    return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
+
+
+def _can_count(keys: Index, columns: list[Index]) -> bool:
+    """Are the points close enough together to be counted instead of sorted, and the sums exact in floats?"""
+    if not len(keys) or int(keys.max()) - int(keys.min()) > 2 * len(keys):
+        return False
+    return all(len(keys) * max(int(c.max()), -int(c.min())) < 2**53 for c in columns)
+
+
+def _counted(keys: Index, columns: list[Index]) -> tuple[Index, list[Index]]:
+    """One row for each distinct key, in order, and the running sums of the columns there."""
+    place = keys - keys.min()
+    row = np.full(int(place.max()) + 1, -1)
+    row[place] = np.arange(len(keys))
+    points = np.flatnonzero(row >= 0)
+    sums = (np.bincount(place, column)[points].astype(np.int64) for column in columns)
+    return row[points], [np.cumsum(column) for column in sums]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,132 @@
+"""Windows per key on the data of `moving_window`: hopping 10 s / 2 s, tumbling 10 s in order."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from benchmarks.harness import Measurement, Suite
+from benchmarks.moving_window import SCHEMA, SECOND, events, stream
+from recension.core.batch import EventBatch
+
+if TYPE_CHECKING:
+    from recension.runners.local import Session
+
+SIZE, HOP = 10 * SECOND, 2 * SECOND
+_MILLION = 1_000_000
+
+_SQL = """
+    SELECT key, w, count(*) AS n, sum(value) AS s
+    FROM (SELECT key, value, unnest(range(ts // {hop} - {panes} + 1, ts // {hop} + 1)) AS w FROM events)
+    GROUP BY key, w
+"""
+
+
+def _batches(size: int, _: Path) -> list[EventBatch]:
+    return stream(size)
+
+
+def _in_order(size: int, _: Path) -> list[EventBatch]:
+    return stream(size, in_order=True)
+
+
+def _hopping(hop: int = HOP) -> Session:
+    import recension as rc
+
+    feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True))
+    return rc.session(feed.group_by("key").hopping(SIZE, hop).agg(n=rc.count(), s=rc.sum("value")))
+
+
+def _tumbling() -> Session:
+    import recension as rc
+
+    feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True, is_ordered=True))
+    return rc.session(feed.group_by("key").tumbling(SIZE).agg(n=rc.count()))
+
+
+def _run(make: Any, batches: list[EventBatch]) -> int:
+    live, answers = make(), 0
+    for batch in batches:
+        live.push("feed", batch)
+        for out in live.read().batches:
+            answers += int((out.kind == 0).sum()) - int((out.kind == 1).sum())
+    return answers
+
+
+def _rows(size: int, _: Path) -> list[tuple[int, int, int]]:
+    ts, key, value, _arrival = events(size)
+    return list(zip(ts.tolist(), key.tolist(), value.tolist(), strict=True))
+
+
+def _in_python(rows: list[tuple[int, int, int]]) -> int:
+    """Every window of every event, an event at a time."""
+    windows: dict[tuple[int, int], list[int]] = {}
+    for ts, key, value in rows:
+        last = ts // HOP
+        for window in range(last - SIZE // HOP + 1, last + 1):
+            state = windows.setdefault((key, window), [0, 0])
+            state[0] += 1
+            state[1] += value
+    return len(windows)
+
+
+def _table(size: int, _: Path) -> pa.Table:
+    ts, key, value, _arrival = events(size)
+    return pa.table({"ts": ts, "key": key, "value": value})
+
+
+def _in_duckdb(hop: int, table: pa.Table) -> int:
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("events", table)
+        return int(connection.sql(_SQL.format(hop=hop, panes=SIZE // hop)).to_arrow_table().num_rows)
+
+
+def notes() -> list[str]:
+    """Does a row of output cost the same however many windows overlap?"""
+
+    batches, lines = stream(200_000), []
+    for panes in (1, 10, 100):
+        began = time.process_time()
+        rows = _run(partial(_hopping, SIZE // panes), batches)
+        seconds = time.process_time() - began
+        lines.append(f"size/hop = {panes}: {rows:,} windows, {1e6 * seconds / rows:.2f} µs a window")
+    return lines
+
+
+SUITE = Suite(
+    "windows",
+    "W1: hopping 10 s / 2 s count and sum per key, 20 % late; W3: tumbling 10 s count per key, in order",
+    (
+        Measurement(
+            "W1, hopping",
+            _batches,
+            partial(_run, _hopping),
+            sizes=(200_000, _MILLION, 2 * _MILLION),
+            against=("W1, plain Python, an event at a time", "W1, DuckDB, one shot"),
+            target=1_500_000,
+            repeats=3,
+        ),
+        Measurement("W1, plain Python, an event at a time", _rows, _in_python, sizes=(200_000,), repeats=1),
+        Measurement(
+            "W1, DuckDB, one shot", _table, partial(_in_duckdb, HOP), sizes=(200_000, 2 * _MILLION), repeats=3
+        ),
+        Measurement(
+            "W3, tumbling",
+            _in_order,
+            partial(_run, _tumbling),
+            sizes=(_MILLION, 2 * _MILLION),
+            against=("W3, DuckDB, one shot",),
+            target=4_000_000,
+            repeats=3,
+        ),
+        Measurement(
+            "W3, DuckDB, one shot", _table, partial(_in_duckdb, SIZE), sizes=(2 * _MILLION,), repeats=3
+        ),
+    ),
+)
