@@ -36,6 +36,7 @@ class Operator(ABC):
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.out_cti = BEGINNING
+        self._nothing = empty(schema)
 
     @abstractmethod
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -73,7 +74,7 @@ class Operator(ABC):
         """Emit ``batch``, then the CTI ``t`` if it advances (ruling B11)."""
         advances = t > self.out_cti
         self.out_cti = max(self.out_cti, t)
-        return Output(empty(self.schema) if batch is None else batch, t if advances else None)
+        return Output(self._nothing if batch is None else batch, t if advances else None)
 
 
 def old_end(batch: EventBatch) -> Ticks:
