@@ -173,12 +173,22 @@ def _not_descending(earlier: EventBatch, later: EventBatch) -> bool:
 
 
 def _any_greater(left: pa.Array, right: pa.Array) -> bool:
-    if pa.types.is_nested(left.type):
-        # Nested values have no order: only equal ones count as being in order.
+    if pa.types.is_null(left.type):
+        return False
+    if pa.types.is_nested(left.type) or pa.types.is_interval(left.type):
+        # These have no order: only equal ones count as being in order.
         return not bool(
             rows_equal(
                 pa.record_batch([left], names=["c"]), pa.record_batch([right], names=["c"]), len(left)
             ).all()
         )
-    greater = pc.or_kleene(pc.greater(left, right), pc.and_(pc.is_valid(left), pc.is_null(right)))
+    greater = pc.or_kleene(_greater(left, right), pc.and_(pc.is_valid(left), pc.is_null(right)))
     return bool(pc.any(pc.fill_null(greater, False)).as_py())
+
+
+def _greater(left: pa.Array, right: pa.Array) -> pa.Array:
+    """NaN is greater than every number, as in the order by which ties are settled."""
+    if not pa.types.is_floating(left.type):
+        return pc.greater(left, right)
+    left, right = left.cast(pa.float64()), right.cast(pa.float64())
+    return pc.or_(pc.greater(left, right), pc.and_not(pc.is_nan(left), pc.is_nan(right)))

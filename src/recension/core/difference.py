@@ -118,7 +118,17 @@ def unify(left: History, right: History) -> tuple[History, History]:
     if set(names) != set(others):
         raise SchemaError(f"payload columns differ: {', '.join(names)} against {', '.join(others)}")
     target = pa.schema([_common(left.schema.field(n), right.schema.field(n)) for n in names])
-    return tuple(History(h.vs, h.ve, h.payload.select(names).cast(target)) for h in (left, right))  # type: ignore[return-value]
+    return _cast(left, target), _cast(right, target)
+
+
+def _cast(history: History, target: pa.Schema) -> History:
+    payload = history.payload.select(target.names)
+    try:
+        payload = payload.cast(target)
+    except pa.ArrowInvalid:
+        # Some value has no exact counterpart in the common type; then it equals nothing exact there either.
+        payload = payload.cast(target, safe=False)
+    return History(history.vs, history.ve, payload)
 
 
 def _common(left: pa.Field, right: pa.Field) -> pa.Field:
@@ -126,6 +136,13 @@ def _common(left: pa.Field, right: pa.Field) -> pa.Field:
         pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
         for f in (left, right)
     ]
+    kinds = [f.type for f in plain]
+    if all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in kinds) and kinds[0] != kinds[1]:
+        # Wide enough for every int64 and uint64: an unsigned number is never taken for a negative one.
+        scale = max(getattr(kind, "scale", 0) for kind in kinds)
+        return pa.field(left.name, pa.decimal128(38, min(scale, 18)))
+    if all(pa.types.is_timestamp(kind) and kind.tz for kind in kinds) and kinds[0].tz != kinds[1].tz:
+        plain = [pa.field(f.name, pa.timestamp(f.type.unit, "UTC")) for f in plain]
     try:
         merged = pa.unify_schemas([pa.schema([f]) for f in plain], promote_options="permissive").field(0)
     except (pa.ArrowTypeError, pa.ArrowInvalid):

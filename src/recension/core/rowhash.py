@@ -81,7 +81,10 @@ def _values(column: pa.Array) -> Hashes:
         return row_hash(
             pa.RecordBatch.from_arrays(column.flatten(), list(map(str, range(kind.num_fields)))), len(column)
         )
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+    if pa.types.is_map(kind):
+        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        return _lists(pa.ListArray.from_arrays(column.offsets, entries))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(column)
     if pa.types.is_fixed_size_list(kind):
         return _lists(column.cast(pa.list_(kind.value_type)))

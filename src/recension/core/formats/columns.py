@@ -73,16 +73,33 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     if schema.names:
         _check_times(schema, times, is_table, file)
         _check_control(schema, is_table, file)
-    for name in schema.names:
-        if name.startswith("_") and name not in control:
-            raise FormatError(f"column {name}: names that start with _ are reserved", file=file)
+    for field in schema:
+        if field.name.startswith("_") and field.name not in control:
+            raise FormatError(f"column {field.name}: names that start with _ are reserved", file=file)
+        if is_exotic(field.type):
+            raise FormatError(f"column {field.name}: type {field.type} is not supported", file=file)
     payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema if f.name not in control])
     return Layout(payload, times, _time_type(schema, times, file), is_table, BATCH in schema.names)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """A type without its encoding: a dictionary of strings holds strings."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def is_exotic(kind: pa.DataType) -> bool:
+    """Layouts that Arrow itself can hardly compute with."""
+    unusual = (
+        pa.types.is_union,
+        pa.types.is_run_end_encoded,
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
+    )
+    return any(check(kind) for check in unusual)
 
 
 def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:

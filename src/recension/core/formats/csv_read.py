@@ -93,11 +93,24 @@ class CsvRows:
 
     def _cells(self) -> Iterator[pa.RecordBatch]:
         ragged: list[Any] = []
+        rows, last = 0, None
         try:
             with reading(self._file), self._reader(ragged) as reader:
-                yield from reader
+                for last in reader:
+                    rows += len(last)
+                    yield last
         except FormatError as why:
             raise self._placed(why, ragged) from None
+        if last is not None and len(last) and self._is_cut_off(last):
+            raise FormatError("a quoted cell is not closed", file=self._file, row=rows)
+
+    def _is_cut_off(self, last: pa.RecordBatch) -> bool:
+        """Does the file end inside quotes? Arrow takes all that is left for one cell."""
+        cells = (column[-1].as_py() for column in last.columns)
+        if not any(cell is not None and "\n" in cell for cell in cells):
+            return False
+        with reading(self._file), self._path.open("rb") as file:
+            return sum(chunk.count(b'"') for chunk in iter(lambda: file.read(_BLOCK), b"")) % 2 == 1
 
     def _reader(self, ragged: list[Any]) -> Any:
         """Arrow's streaming parser; rows of a wrong length are put into ``ragged`` as they stop it."""

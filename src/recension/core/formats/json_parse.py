@@ -31,6 +31,7 @@ class Block:
     file: str
     first_row: int
     size: int
+    is_objects: bool
 
     @staticmethod
     def of(text: bytes, file: str, first_row: int) -> Block:
@@ -41,7 +42,11 @@ class Block:
         # Only a line that begins with white space can be blank, and few do.
         doubtful = starts[raw[starts] <= ord(" ")].tolist()
         blank = sum(not text[at : (text.find(b"\n", at) + 1) or None].strip() for at in doubtful)
-        return Block(text, file, first_row, len(starts) - blank)
+        # Arrow takes a line that says null for an object, or crashes on it.
+        others = starts[(raw[starts] != ord("{")) & (raw[starts] > ord(" "))]
+        indented = (text[at : (text.find(b"\n", at) + 1) or None].strip() for at in doubtful)
+        is_objects = not len(others) and all(not line or line.startswith(b"{") for line in indented)
+        return Block(text, file, first_row, len(starts) - blank, is_objects)
 
     def lines(self) -> list[bytes]:
         """The lines that hold something."""
@@ -50,6 +55,8 @@ class Block:
 
 def parse_fast(block: Block, explicit: pa.Schema | None, times: TimeColumns) -> pa.RecordBatch | None:
     """The block's columns, those of ``explicit`` with their types; None if Arrow cannot."""
+    if not block.is_objects:
+        return None
     read = pj.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
     parse = pj.ParseOptions(explicit_schema=explicit, newlines_in_values=False)
     try:

@@ -67,7 +67,7 @@ class JsonRows:
             names = [name for row in rows for name in row]
             columns = [self._slow_column(rows, field, block) for field in explicit]
             batch = pa.record_batch(columns, names=explicit.names)
-        if KIND in names and KIND not in wanted.names:
+        if KIND in names and KIND not in self.schema.names:
             raise FormatError(f"{KIND} is missing here, but not further on", file=self._file, row=1)
         columns = [self._typed(batch.column(f.name), f, block) for f in wanted]
         return pa.record_batch(columns, names=wanted.names)

@@ -43,6 +43,7 @@ def converted(column: pa.Array, convert: Convert, *, name: str, file: str, first
         if at is None:
             raise FormatError(f"column {name}: {one_line(why)}", file=file) from None
         reason = _reason(column.slice(at, 1), convert, why)
+        reason = reason.removeprefix(f"column {name}: ")
         raise FormatError(f"column {name}: {reason}", file=file, row=first_row + at) from None
 
 
