@@ -17,6 +17,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.operators import lifetimes as physical
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
+from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
@@ -213,6 +214,11 @@ def _union(node: nodes.Union) -> Operator:
 @operator_of.register
 def _distinct(node: nodes.Distinct) -> Operator:
     return Distinct(node.schema)
+
+
+@operator_of.register
+def _cleanse(node: nodes.Cleanse) -> Operator:
+    return Cleanse(node.schema)
 
 
 @operator_of.register
