@@ -15,6 +15,7 @@ import pyarrow as pa
 from recension.core.batch import Mask
 from recension.core.errors import RecensionError, SchemaError
 from recension.operators import lifetimes as physical
+from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
 from recension.operators.cleanse import Cleanse
@@ -219,6 +220,11 @@ def _distinct(node: nodes.Distinct) -> Operator:
 @operator_of.register
 def _cleanse(node: nodes.Cleanse) -> Operator:
     return Cleanse(node.schema)
+
+
+@operator_of.register
+def _align(node: nodes.Align) -> Operator:
+    return Align(node.schema, node.block)
 
 
 @operator_of.register

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from recension.api.base import StreamBase
-from recension.plan.consistency import Cleanse
+from recension.core.ticks import FOREVER, DurationLike, duration
+from recension.plan.consistency import Align, Cleanse
 
 
 class ConsistencyMethods(StreamBase):
@@ -28,3 +29,25 @@ class ConsistencyMethods(StreamBase):
         cti 5
         """
         return self._then(Cleanse(self.plan))
+
+    def align(self, block: DurationLike | None = None) -> Self:
+        """The same events, with changes held back for ``block`` of application time to come in order.
+
+        Changes that undo each other while they wait are never shown. ``0`` holds back nothing; ``None``, or
+        FOREVER, everything until a CTI has passed it, which makes the output ordered.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> late = [rc.Insert({"x": 1}, 5, 9), rc.Insert({"x": 2}, 2, 9), rc.Retract({"x": 2}, 2, 9, 4)]
+        >>> for element in rc.run(s.align(), {"s": [*late, rc.Cti(8)]}).elements():
+        ...     print(element)
+        insert [2, 4) {'x': 2}
+        insert [5, 9) {'x': 1}
+        cti 8
+        """
+        return self._then(Align(self.plan, ticks_of(block)))
+
+
+def ticks_of(length: DurationLike | None) -> int:
+    """Ticks in a length of time, where ``None`` has no end."""
+    return FOREVER if length is None else duration(length)

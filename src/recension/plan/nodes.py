@@ -1,7 +1,7 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
-from recension.plan.consistency import Cleanse
+from recension.plan.consistency import Align, Cleanse
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -10,6 +10,7 @@ from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Wh
 from recension.plan.window import WindowAggregate
 
 __all__ = [
+    "Align",
     "AlterLifetime",
     "Cleanse",
     "Clip",
