@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from recension.core.batch import Mask
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.ticks import FOREVER
+from recension.operators import advance_time
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
@@ -107,6 +109,10 @@ def chosen(node: Node) -> str | None:
             return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+        case nodes.Align(block=block):
+            return _BLOCKS.get(
+                block, "shows an event once the block has passed its start, or a cti its changes"
+            )
         case nodes.AlterLifetime(lifetime=logical.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
@@ -132,6 +138,10 @@ _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",
     "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+_BLOCKS = {
+    0: "passes everything at once",
+    FOREVER: "shows what a cti has passed, in order",
 }
 _WINDOW_VARIANTS = {
     "perfect": "perfect: shows a window once it has ended, panes shared by overlapping windows",
@@ -225,6 +235,17 @@ def _cleanse(node: nodes.Cleanse) -> Operator:
 @operator_of.register
 def _align(node: nodes.Align) -> Operator:
     return Align(node.schema, node.block)
+
+
+@operator_of.register
+def _advance_time(node: nodes.AdvanceTime) -> Operator:
+    pace = advance_time.Pace(node.delay, node.events, node.interval)
+    return advance_time.AdvanceTime(node.schema, pace, node.late)
+
+
+@operator_of.register
+def _import_time(node: nodes.ImportTime) -> Operator:
+    return advance_time.AdvanceTime(node.schema, None, node.late)
 
 
 @operator_of.register

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from recension.api.base import StreamBase
+from recension.api.base import StreamBase, plan_of
+from recension.core.errors import TimeError
 from recension.core.ticks import FOREVER, DurationLike, duration
-from recension.plan.consistency import Align, Cleanse
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, ImportTime, Late
 
 
 class ConsistencyMethods(StreamBase):
@@ -46,6 +47,46 @@ class ConsistencyMethods(StreamBase):
         cti 8
         """
         return self._then(Align(self.plan, ticks_of(block)))
+
+    def advance_time(
+        self,
+        delay: DurationLike | None = None,
+        *,
+        events: int | None = None,
+        every: DurationLike | None = None,
+        by: StreamBase | None = None,
+        late: Late = "drop",
+    ) -> Self:
+        """CTIs for a stream that sends none or too few.
+
+        Parameters
+        ----------
+        delay
+            How far CTIs stay behind the greatest start seen: so late may an event be.
+        events, every
+            A CTI after so many events (1 unless told otherwise), or one at each multiple of a duration.
+        by
+            Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
+            stream does not hold up a join.
+        late
+            Elements before the last CTI are left out and counted (``drop``), cut off at the CTI (``adjust``),
+            or left out and kept in the result's ``dropped`` (``aside``).
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> readings = [rc.Insert({"x": x}, x, x + 1) for x in (1, 9, 2, 5)]
+        >>> out = rc.run(s.advance_time("4us"), {"s": readings}, batch_size=1)
+        >>> [str(element) for element in out.elements() if isinstance(element, rc.Cti)]
+        ['cti -3', 'cti 5']
+        >>> out.metrics[-1].dropped
+        1
+        """
+        if by is not None and (delay, events, every) == (None, None, None):
+            return self._then(ImportTime(self.plan, plan_of(by, "advance_time"), late))
+        if by is not None or delay is None:
+            raise TimeError("advance_time: give a delay, or by= alone")
+        interval = None if every is None else duration(every)
+        return self._then(AdvanceTime(self.plan, duration(delay), events, interval, late))
 
 
 def ticks_of(length: DurationLike | None) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 
-from recension.core.errors import TimeError
+from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
 from recension.plan.node import Node
 from recension.plan.properties import Properties
+
+Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,81 @@ class Align(Node):
             has_deterministic_ties=False,
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class AdvanceTime(Node):
+    """CTIs ``delay`` behind the greatest start seen, after every so many events or once an interval."""
+
+    input: Node
+    delay: int
+    events: int | None = None
+    interval: int | None = None
+    late: Late = "drop"
+
+    def __post_init__(self) -> None:
+        require_late(self.late)
+        if self.delay < 0:
+            raise TimeError(f"advance_time: a delay of {self.delay} ticks; it takes 0 or more")
+        if self.events is not None and self.interval is not None:
+            raise TimeError("advance_time: a cti after so many events or once an interval, not both")
+        if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):
+            raise TimeError("advance_time: events= and every= count from 1")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        pace = f"every {self.interval}" if self.interval else f"after every {self.events or 1} events"
+        return f"advance time, {self.delay} behind, {pace}, late: {self.late}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """What is in order is never late. How far CTIs lag is known where every event moves them."""
+        of = self.input.properties
+        known = of if of.is_ordered else _with_late(of, self.late)
+        is_bounded = of.is_insert_only and (self.events or 1) == 1
+        lag = self.delay + (self.interval or 0)
+        return replace(known, cti_frequency=lag if is_bounded else of.cti_frequency)
+
+
+@dataclass(frozen=True, eq=False)
+class ImportTime(Node):
+    """CTIs of the stream ``clock`` hold for the input too."""
+
+    input: Node
+    clock: Node
+    late: Late = "drop"
+
+    ports: ClassVar[tuple[str, ...]] = ("input", "clock")
+
+    def __post_init__(self) -> None:
+        require_late(self.late)
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        return f"advance time with another stream, late: {self.late}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        return _with_late(self.input.properties, self.late)
+
+
+def _with_late(of: Properties, late: Late) -> Properties:
+    """Leaving elements out breaks no order; moving them breaks order, keys and durations."""
+    if late == "adjust":
+        return Properties(is_insert_only=of.is_insert_only, is_shrink_only=of.is_shrink_only)
+    return replace(of, has_deterministic_ties=of.is_strictly_increasing)
+
+
+def require_late(late: str) -> None:
+    """Refuse anything but a way to treat late elements."""
+    if late not in ("drop", "adjust", "aside"):
+        raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
 
 
 def in_ticks(length: int) -> str:

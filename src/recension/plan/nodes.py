@@ -1,7 +1,7 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
-from recension.plan.consistency import Align, Cleanse
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, ImportTime
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -10,12 +10,14 @@ from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Wh
 from recension.plan.window import WindowAggregate
 
 __all__ = [
+    "AdvanceTime",
     "Align",
     "AlterLifetime",
     "Cleanse",
     "Clip",
     "Distinct",
     "How",
+    "ImportTime",
     "Join",
     "Map",
     "Node",

@@ -69,6 +69,7 @@ class Session:
         kinds = [intake.time_type for intake in self._intakes.values() if intake.time_type is not None]
         stamped = next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
         dropped = {source: intake.dropped for source, intake in self._intakes.items() if intake.dropped}
+        dropped |= self._engine.rejected()
         return Result(batches, node.schema, node.properties, stamped, self.metrics(), dropped)
 
     def metrics(self) -> list[Metrics]:
@@ -79,8 +80,8 @@ class Session:
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
-        """Per source, the elements left out, moved or ignored so far, by reason."""
-        return {name: intake.counts for name, intake in self._intakes.items()}
+        """Per source and operator, the elements left out, moved or ignored so far, by reason."""
+        return {name: intake.counts for name, intake in self._intakes.items()} | self._engine.counts()
 
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
