@@ -24,6 +24,7 @@ from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
+from recension.operators.finalize import Finalize
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
@@ -63,6 +64,20 @@ class PhysicalPlan:
     source_vertices: dict[str, int]
     queries: dict[str, Node]
     query_vertices: dict[str, int]
+
+    @property
+    def unchecked(self) -> set[str]:
+        """Sources read by finalize alone: coping with retractions of unknown events is its job."""
+        readers: dict[int, list[Vertex]] = {}
+        for vertex in self.vertices:
+            for number in vertex.inputs:
+                readers.setdefault(number, []).append(vertex)
+        return {
+            name
+            for name, number in self.source_vertices.items()
+            if number not in self.query_vertices.values()
+            and all(isinstance(reader.operator, Finalize) for reader in readers.get(number, []))
+        }
 
 
 def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
@@ -112,6 +127,13 @@ def chosen(node: Node) -> str | None:
         case nodes.Align(block=block):
             return _BLOCKS.get(
                 block, "shows an event once the block has passed its start, or a cti its changes"
+            )
+        case nodes.Finalize(remember=remember):
+            waits = "ctis where external ctis or the source prove the past complete"
+            return (
+                waits
+                if remember == FOREVER
+                else f"{waits}, at the latest {remember} behind; late events are lost"
             )
         case nodes.AlterLifetime(lifetime=logical.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
@@ -246,6 +268,11 @@ def _advance_time(node: nodes.AdvanceTime) -> Operator:
 @operator_of.register
 def _import_time(node: nodes.ImportTime) -> Operator:
     return advance_time.AdvanceTime(node.schema, None, node.late)
+
+
+@operator_of.register
+def _finalize(node: nodes.Finalize) -> Operator:
+    return Finalize(node.schema, node.remember, node.since)
 
 
 @operator_of.register

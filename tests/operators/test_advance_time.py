@@ -91,6 +91,6 @@ def test_settings_that_say_nothing_are_refused() -> None:
     s = rc.source("s", {"x": "int64"})
     for settings in ({}, {"delay": 1, "by": s}, {"delay": -1}, {"delay": 1, "events": 0}):
         with pytest.raises(rc.TimeError, match="advance_time"):
-            s.advance_time(**settings)  # type: ignore[arg-type]
+            s.advance_time(**settings)
     with pytest.raises(rc.RecensionError, match="late is"):
         s.advance_time(1, late="keep")  # type: ignore[arg-type]

@@ -6,8 +6,8 @@ from typing import Self
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.errors import TimeError
-from recension.core.ticks import FOREVER, DurationLike, duration
-from recension.plan.consistency import AdvanceTime, Align, Cleanse, ImportTime, Late
+from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
 
 
 class ConsistencyMethods(StreamBase):
@@ -47,6 +47,29 @@ class ConsistencyMethods(StreamBase):
         cti 8
         """
         return self._then(Align(self.plan, ticks_of(block)))
+
+    def finalize(self, remember: DurationLike | None = None, *, since: TimeLike = 0) -> Self:
+        """Retractions that came before what they retract put in order, and the past closed.
+
+        Put it directly on a source: this then need not be a valid stream, and its external CTIs become CTIs.
+
+        Parameters
+        ----------
+        remember
+            How far behind the latest time seen the past is closed, proven complete or not. What comes later
+            is left out, counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
+        since
+            Where external CTIs begin.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> feed = [rc.Retract({"x": 1}, 0, 9, 4), rc.Insert({"x": 1}, 0, 9), rc.ExternalCti(0, 8, 2)]
+        >>> for element in rc.run(s.finalize(), {"s": feed}).elements():
+        ...     print(element)
+        insert [0, 4) {'x': 1}
+        cti 8
+        """
+        return self._then(Finalize(self.plan, ticks_of(remember), instant(since)))
 
     def advance_time(
         self,

@@ -77,6 +77,44 @@ class Align(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Finalize(Node):
+    """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` ticks behind.
+
+    External CTIs are about the time from ``since`` on.
+    """
+
+    input: Node
+    remember: int
+    since: int = 0
+
+    def __post_init__(self) -> None:
+        if self.remember < 0:
+            raise TimeError(f"finalize: a memory of {self.remember} ticks; it takes 0 or more, or FOREVER")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        since = f", since {self.since}" if self.since else ""
+        return f"finalize, remember {in_ticks(self.remember)}{since}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """Elements are left out or made one, not moved. Disorder may show a twin before the first is gone."""
+        of = self.input.properties
+        known = of
+        if not of.is_perfect:
+            known = Properties(
+                is_insert_only=of.is_insert_only,
+                has_key=of.has_key and of.is_insert_only,
+                is_shrink_only=of.is_shrink_only,
+                constant_duration=of.constant_duration,
+            )
+        return known if self.remember == FOREVER else replace(known, cti_frequency=self.remember)
+
+
+@dataclass(frozen=True, eq=False)
 class AdvanceTime(Node):
     """CTIs ``delay`` behind the greatest start seen, after every so many events or once an interval."""
 

@@ -1,7 +1,7 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
-from recension.plan.consistency import AdvanceTime, Align, Cleanse, ImportTime
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -16,6 +16,7 @@ __all__ = [
     "Cleanse",
     "Clip",
     "Distinct",
+    "Finalize",
     "How",
     "ImportTime",
     "Join",

@@ -34,7 +34,11 @@ class Session:
     def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices)
-        self._intakes = {name: Intake(source, batch_size) for name, source in self._plan.sources.items()}
+        self.unchecked = self._plan.unchecked
+        self._intakes = {
+            name: Intake(source, batch_size, check_orphans=name not in self.unchecked)
+            for name, source in self._plan.sources.items()
+        }
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
 
     @property
