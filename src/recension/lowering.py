@@ -129,12 +129,8 @@ def chosen(node: Node) -> str | None:
                 block, "shows an event once the block has passed its start, or a cti its changes"
             )
         case nodes.Finalize(remember=remember):
-            waits = "ctis where external ctis or the source prove the past complete"
-            return (
-                waits
-                if remember == FOREVER
-                else f"{waits}, at the latest {remember} behind; late events are lost"
-            )
+            limit = "" if remember == FOREVER else f", or {remember} behind: what comes later is lost"
+            return f"ctis where the past is proven complete{limit}"
         case nodes.AlterLifetime(lifetime=logical.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None

@@ -31,7 +31,7 @@ def driver(remember: int = FOREVER) -> Driver:
 def feeds(draw: st.DrawFn) -> tuple[list[Element], list[Element]]:
     """A stream of changes without CTIs, and the same in any order with external CTIs over its whole time."""
     stream = draw(physical_streams(draw(histories()), shrink_only=True))
-    changes = [e for e in stream if not isinstance(e, Cti)]
+    changes: list[Element] = [e for e in stream if not isinstance(e, Cti)]
     cuts = [0, *sorted(draw(st.sets(st.integers(1, 30), max_size=4))), WIDE]
     counts = [sum(a <= sync(e) < b for e in changes) for a, b in pairwise(cuts)]
     external = [ExternalCti(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.errors import TimeError
 from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
+from recension.plan.levels import MIDDLE, Level, at_level
 
 
 class ConsistencyMethods(StreamBase):
@@ -30,6 +32,45 @@ class ConsistencyMethods(StreamBase):
         cti 5
         """
         return self._then(Cleanse(self.plan))
+
+    def consistency(
+        self,
+        level: Level = MIDDLE,
+        *,
+        block: DurationLike | None = None,
+        remember: DurationLike | None = None,
+    ) -> Self:
+        """The query so far at a level of consistency; parts that were given one before keep it.
+
+        Parameters
+        ----------
+        level
+            ``rc.STRONG`` waits for CTIs, so that the inputs come in order; ``rc.MIDDLE`` waits for nothing,
+            forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at once.
+        block
+            Instead of the level's: how long changes wait for their order, FOREVER until a CTI.
+        remember
+            Instead of the level's: how long the past may change before it is closed, FOREVER until a CTI.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1s")
+        >>> print(*(line for line in query.explain().splitlines() if "columns" not in line), sep="\n")
+        aggregate n = count(), speculate perfect
+        │  known: (vs, payload) is a key, shrink-only
+        │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
+        └─ align, block forever
+           │  known: ordered, a CTI at most 1000000 behind
+           │  chosen: shows what a cti has passed, in order
+           └─ finalize, remember 1000000
+              │  known: a CTI at most 1000000 behind
+              │  chosen: ctis where the past is proven complete, or 1000000 behind: what comes later is lost
+              └─ source s
+                    known: nothing
+        """
+        block = level.block if block is None else duration(block)
+        remember = level.remember if remember is None else duration(remember)
+        return self._then(at_level(self.plan, replace(level, block=block, remember=remember)))
 
     def align(self, block: DurationLike | None = None) -> Self:
         """The same events, with changes held back for ``block`` of application time to come in order.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -92,6 +93,6 @@ class ExternalCtis:
         self._uncounted = Counter({row["sync"]: row["n"] for row in chunks["uncounted"].to_pylist()})
 
 
-def _table(rows: list[tuple[int, ...]], names: tuple[str, ...]) -> pa.Table:
+def _table(rows: Sequence[tuple[int, ...]], names: tuple[str, ...]) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [[] for _ in names]
     return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))

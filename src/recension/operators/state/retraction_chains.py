@@ -135,9 +135,9 @@ class RetractionChains:
         for row in chunks["live"].to_pylist():
             for _ in range(row["n"]):
                 self.add((row["hash"], row["vs"]), row["ve"])
-        control = [column.to_numpy() for column in chunks["broken elements"].columns]
-        payload = chunks["broken payloads"].combine_chunks().to_batches()
-        elements = EventBatch(*control, payload[0]) if payload else empty(self._schema)
+        kind, vs, ve, new_ve, count = (c.to_numpy() for c in chunks["broken elements"].columns)
+        payload = chunks["broken payloads"].combine_chunks().to_batches() or [empty(self._schema).payload]
+        elements = EventBatch(kind, vs, ve, new_ve, count, payload[0])
         start = 0
         for row in chunks["broken"].to_pylist():
             stop = start + row["size"]
