@@ -23,12 +23,16 @@ from recension.core.errors import FormatError, RecensionError, SchemaError, Stre
 from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
 
 __all__ = [
     "BEGINNING",
     "FOREVER",
+    "MIDDLE",
+    "STRONG",
+    "WEAK",
     "Cti",
     "Event",
     "ExternalCti",
@@ -36,6 +40,7 @@ __all__ = [
     "GroupedStream",
     "History",
     "Insert",
+    "Level",
     "Properties",
     "RecensionError",
     "Result",

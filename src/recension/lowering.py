@@ -14,12 +14,17 @@ import pyarrow as pa
 
 from recension.core.batch import Mask
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.ticks import FOREVER
+from recension.operators import advance_time
 from recension.operators import lifetimes as physical
+from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
+from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
+from recension.operators.finalize import Finalize
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
@@ -59,6 +64,20 @@ class PhysicalPlan:
     source_vertices: dict[str, int]
     queries: dict[str, Node]
     query_vertices: dict[str, int]
+
+    @property
+    def unchecked(self) -> set[str]:
+        """Sources read by finalize alone: coping with retractions of unknown events is its job."""
+        readers: dict[int, list[Vertex]] = {}
+        for vertex in self.vertices:
+            for number in vertex.inputs:
+                readers.setdefault(number, []).append(vertex)
+        return {
+            name
+            for name, number in self.source_vertices.items()
+            if number not in self.query_vertices.values()
+            and all(isinstance(reader.operator, Finalize) for reader in readers.get(number, []))
+        }
 
 
 def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
@@ -105,6 +124,13 @@ def chosen(node: Node) -> str | None:
             return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+        case nodes.Align(block=block):
+            return _BLOCKS.get(
+                block, "shows an event once the block has passed its start, or a cti its changes"
+            )
+        case nodes.Finalize(remember=remember):
+            limit = "" if remember == FOREVER else f", or {remember} behind: what comes later is lost"
+            return f"ctis where the past is proven complete{limit}"
         case nodes.AlterLifetime(lifetime=logical.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
@@ -130,6 +156,10 @@ _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",
     "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+_BLOCKS = {
+    0: "passes everything at once",
+    FOREVER: "shows what a cti has passed, in order",
 }
 _WINDOW_VARIANTS = {
     "perfect": "perfect: shows a window once it has ended, panes shared by overlapping windows",
@@ -213,6 +243,32 @@ def _union(node: nodes.Union) -> Operator:
 @operator_of.register
 def _distinct(node: nodes.Distinct) -> Operator:
     return Distinct(node.schema)
+
+
+@operator_of.register
+def _cleanse(node: nodes.Cleanse) -> Operator:
+    return Cleanse(node.schema)
+
+
+@operator_of.register
+def _align(node: nodes.Align) -> Operator:
+    return Align(node.schema, node.block)
+
+
+@operator_of.register
+def _advance_time(node: nodes.AdvanceTime) -> Operator:
+    pace = advance_time.Pace(node.delay, node.events, node.interval)
+    return advance_time.AdvanceTime(node.schema, pace, node.late)
+
+
+@operator_of.register
+def _import_time(node: nodes.ImportTime) -> Operator:
+    return advance_time.AdvanceTime(node.schema, None, node.late)
+
+
+@operator_of.register
+def _finalize(node: nodes.Finalize) -> Operator:
+    return Finalize(node.schema, node.remember, node.since)
 
 
 @operator_of.register

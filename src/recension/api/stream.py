@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recension.api.aggregation import AggregateMethods
+from recension.api.consistency import ConsistencyMethods
 from recension.api.joining import JoinMethods
 from recension.api.lifetime import LifetimeMethods
 from recension.api.see import SeeMethods
@@ -13,7 +14,7 @@ from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.source import Source
 
 
-class Stream(SpanMethods, LifetimeMethods, JoinMethods, AggregateMethods, SeeMethods):
+class Stream(SpanMethods, LifetimeMethods, JoinMethods, AggregateMethods, ConsistencyMethods, SeeMethods):
     """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
 
     __slots__ = ()

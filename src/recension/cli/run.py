@@ -54,7 +54,8 @@ def run(
     """
     plan = load_query(query).plan
     session = Session({"query": plan}, batch_size)
-    readers = _readers(inputs, [node for node in walk(plan) if isinstance(node, Source)], batch_size)
+    sources = [node for node in walk(plan) if isinstance(node, Source)]
+    readers = _readers(inputs, sources, session.unchecked, batch_size)
     builder = HistoryBuilder(plan.schema)
     results = _results(session, readers, builder, batch_size, close=close)
     if output is None:
@@ -73,7 +74,9 @@ def run(
         console.print(_profile(session.metrics()))
 
 
-def _readers(given: list[str], sources: list[Source], batch_size: int) -> dict[str, StreamReader]:
+def _readers(
+    given: list[str], sources: list[Source], unchecked: set[str], batch_size: int
+) -> dict[str, StreamReader]:
     known = {source.name: source for source in sources}
     readers: dict[str, StreamReader] = {}
     for text in given:
@@ -84,19 +87,20 @@ def _readers(given: list[str], sources: list[Source], batch_size: int) -> dict[s
             raise RecensionError(f"--input {text}: {name} was given already")
         if name not in known:
             raise RecensionError(f"--input {text}: no source {name!r}; the query reads {', '.join(known)}")
-        readers[name] = _reader(path, known[name], batch_size)
+        readers[name] = _reader(path, known[name], batch_size, check_orphans=name not in unchecked)
     if missing := [name for name in known if name not in readers]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     return readers
 
 
-def _reader(path: str, source: Source, batch_size: int) -> StreamReader:
+def _reader(path: str, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
     return open_stream(
         path,
         schema=source.columns,
         start=source.start,
         end=source.end,
         on_violation=source.on_violation,
+        check_orphans=check_orphans,
         batch_size=batch_size,
     )
 

@@ -9,9 +9,10 @@ exactly as the papers' tables show.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,11 @@ class Output:
 
 class Operator(ABC):
     """One physical operator with its state."""
+
+    makes_ctis: ClassVar[bool] = False
+    """May what `on_batch` gives hold CTIs? They speak for all that the step gives."""
+    external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
+    """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -61,6 +67,14 @@ class Operator(ABC):
 
     def load_chunks(self, chunks: Chunks) -> None:
         """Take back what `state_chunks` gave; operators with state do it here."""
+
+    def counts(self) -> Counter[str]:
+        """The elements left out or moved so far, by reason."""
+        return Counter()
+
+    def rejected(self) -> list[tuple[str, EventBatch]]:
+        """Elements left out that were kept aside, with the reason."""
+        return []
 
     def state_rows(self) -> int:
         """How many rows of state are held."""

@@ -25,6 +25,8 @@ Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBa
 class Span(Operator):
     """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
 
+    external_ctis = "pass"
+
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)
         self._transform = transform

@@ -1,6 +1,7 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -9,10 +10,15 @@ from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Wh
 from recension.plan.window import WindowAggregate
 
 __all__ = [
+    "AdvanceTime",
+    "Align",
     "AlterLifetime",
+    "Cleanse",
     "Clip",
     "Distinct",
+    "Finalize",
     "How",
+    "ImportTime",
     "Join",
     "Map",
     "Node",

@@ -8,14 +8,16 @@ therefore computed once, and all its readers see the same state of it.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti
+from recension.core.batch import CTI, EXTERNAL_CTI, RETRACT, EventBatch, concat, cti, null_payload
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
+from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
 
@@ -42,6 +44,7 @@ class Flow:
 
     batches: list[EventBatch] = field(default_factory=list)
     cti: int | None = None
+    has_external: bool = False
 
 
 class Engine:
@@ -53,7 +56,8 @@ class Engine:
 
     def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
         """Feed one source; what every vertex that gave anything gave."""
-        flows = {source: Flow([batch] if len(batch) else [], t)}
+        has_external = bool((batch.kind == EXTERNAL_CTI).any())
+        flows = {source: Flow([batch] if len(batch) else [], t, has_external)}
         self._note(source, flows[source])
         for number in range(source + 1, len(self._vertices)):
             vertex = self._vertices[number]
@@ -70,7 +74,9 @@ class Engine:
         for port, flow in fed:
             for batch in flow.batches:
                 self._count_in(number, batch)
-                out.batches.append(operator.on_batch(port, batch))
+                out.batches += (
+                    _answers(operator, port, batch) if flow.has_external else [operator.on_batch(port, batch)]
+                )
         for port, flow in fed:
             if flow.cti is not None:
                 answer = operator.on_cti(port, flow.cti)
@@ -79,6 +85,9 @@ class Engine:
         # One batch a step: readers must not see what holds only until the other half has come.
         given = [batch for batch in out.batches if len(batch)]
         out.batches = [concat(given)] if given else []
+        if given and operator.makes_ctis:
+            out = _without_ctis(out)
+        out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
         self._metrics[number].seconds += time.perf_counter() - started
         self._note(number, out)
         return out
@@ -101,7 +110,25 @@ class Engine:
             if vertex.operator is not None:
                 metrics.state_rows = vertex.operator.state_rows()
                 metrics.state_bytes = vertex.operator.state_bytes()
+                counts = vertex.operator.counts()
+                metrics.dropped = sum(n for why, n in counts.items() if why not in (ADJUSTED, STALE_CTI))
         return self._metrics
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """By operator, the elements left out or moved so far, by reason."""
+        found: dict[str, Counter[str]] = {}
+        for vertex in self._vertices:
+            if vertex.operator is not None and (counts := vertex.operator.counts()):
+                found[vertex.name] = found.get(vertex.name, Counter()) + counts
+        return found
+
+    def rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
+        """By operator, the elements left out that were kept aside."""
+        found: dict[str, list[tuple[str, EventBatch]]] = {}
+        for vertex in self._vertices:
+            if vertex.operator is not None and (rejected := vertex.operator.rejected()):
+                found.setdefault(vertex.name, []).extend(rejected)
+        return found
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
@@ -131,7 +158,26 @@ def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
     """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
     is_cti = batch.kind == CTI
     t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
-    return batch.filter(batch.is_data()), t
+    return batch.filter(~is_cti), t
+
+
+def _without_ctis(flow: Flow) -> Flow:
+    """CTIs that an operator made are one with the CTI of the step."""
+    batch, t = split(flow.batches[0])
+    made = [time for time in (t, flow.cti) if time is not None]
+    return Flow([batch] if len(batch) else [], max(made, default=None))
+
+
+def _answers(operator: Operator, port: int, batch: EventBatch) -> list[EventBatch]:
+    """What an operator makes of a batch that holds external CTIs."""
+    if operator.external_ctis == "take":
+        return [operator.on_batch(port, batch)]
+    is_external = batch.kind == EXTERNAL_CTI
+    answers = [operator.on_batch(port, batch.filter(~is_external))]
+    if operator.external_ctis == "pass":
+        passing = batch.filter(is_external)
+        answers.append(replace(passing, payload=null_payload(len(passing), operator.schema)))
+    return answers
 
 
 def elements(flow: Flow, schema: pa.Schema) -> list[EventBatch]:

@@ -31,12 +31,13 @@ Data: TypeAlias = Any
 class Intake:
     """Turns what is pushed to one source into valid elements."""
 
-    def __init__(self, source: Source, batch_size: int) -> None:
+    def __init__(self, source: Source, batch_size: int, *, check_orphans: bool = True) -> None:
         self._source, self._batch_size = source, batch_size
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation)
         # A source declared free of retractions needs no memory of what could be retracted.
-        self._checker = Checker(source.on_violation, orphans=not source.declared.is_insert_only)
+        orphans = check_orphans and not source.declared.is_insert_only
+        self._checker = Checker(source.on_violation, orphans=orphans)
         self._rows = 0
         self._reader: StreamReader | None = None
         self.time_type: pa.DataType | None = None

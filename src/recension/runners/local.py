@@ -34,7 +34,11 @@ class Session:
     def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices)
-        self._intakes = {name: Intake(source, batch_size) for name, source in self._plan.sources.items()}
+        self.unchecked = self._plan.unchecked
+        self._intakes = {
+            name: Intake(source, batch_size, check_orphans=name not in self.unchecked)
+            for name, source in self._plan.sources.items()
+        }
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
 
     @property
@@ -69,6 +73,7 @@ class Session:
         kinds = [intake.time_type for intake in self._intakes.values() if intake.time_type is not None]
         stamped = next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
         dropped = {source: intake.dropped for source, intake in self._intakes.items() if intake.dropped}
+        dropped |= self._engine.rejected()
         return Result(batches, node.schema, node.properties, stamped, self.metrics(), dropped)
 
     def metrics(self) -> list[Metrics]:
@@ -79,8 +84,8 @@ class Session:
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
-        """Per source, the elements left out, moved or ignored so far, by reason."""
-        return {name: intake.counts for name, intake in self._intakes.items()}
+        """Per source and operator, the elements left out, moved or ignored so far, by reason."""
+        return {name: intake.counts for name, intake in self._intakes.items()} | self._engine.counts()
 
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""

@@ -182,21 +182,23 @@ def range_minimum(size: int, first: Index, stop: Index, value: Index) -> Index:
 
 def payload_order(payload: pa.RecordBatch, size: int) -> Index:
     """Row numbers in payload order: column by column, nulls first, NaN after all numbers."""
-    keys = []
-    for column in payload.columns:
-        keys += _sort_keys(column)
+    keys = payload_keys(payload)
     return np.lexsort(keys[::-1]) if keys else np.arange(size)
 
 
-def _sort_keys(column: pa.Array) -> list[Index]:
-    """Whole numbers that sort like the column's values."""
+def payload_keys(payload: pa.RecordBatch) -> list[Index]:
+    """For every column whole numbers that sort like its values, equal for equal ones."""
+    return [_sort_key(column) for column in payload.columns]
+
+
+def _sort_key(column: pa.Array) -> Index:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_nested(column.type):
         values = column.to_pylist()
         ranked = {v: i for i, v in enumerate(sorted({repr(v) for v in values}))}
-        return [np.array([-1 if v is None else ranked[repr(v)] for v in values], np.int64)]
-    return [value_ranks(column)]
+        return np.array([-1 if v is None else ranked[repr(v)] for v in values], np.int64)
+    return value_ranks(column)
 
 
 def value_ranks(column: pa.Array) -> Index:

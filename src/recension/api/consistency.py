@@ -1,0 +1,158 @@
+"""Consistency methods: when answers are shown, and how long the past may still change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+from recension.api.base import StreamBase, plan_of
+from recension.core.errors import TimeError
+from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
+from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
+from recension.plan.levels import MIDDLE, Level, at_level
+
+
+class ConsistencyMethods(StreamBase):
+    """The consistency spectrum: waiting for order against speculation, memory against loss."""
+
+    __slots__ = ()
+
+    def cleanse(self) -> Self:
+        """Only what is final: no retraction ever, ordered by start and then by payload.
+
+        An event comes out once neither it nor any event before it can change; a long one holds back all
+        that start after it.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> late = [rc.Insert({"x": 1}, 5, 9), rc.Insert({"x": 2}, 2, 9), rc.Retract({"x": 2}, 2, 9, 4)]
+        >>> for element in rc.run(s.cleanse(), {"s": [*late, rc.Cti(8)]}).elements():
+        ...     print(element)
+        insert [2, 4) {'x': 2}
+        cti 5
+        """
+        return self._then(Cleanse(self.plan))
+
+    def consistency(
+        self,
+        level: Level = MIDDLE,
+        *,
+        block: DurationLike | None = None,
+        remember: DurationLike | None = None,
+    ) -> Self:
+        """The query so far at a level of consistency; parts that were given one before keep it.
+
+        Parameters
+        ----------
+        level
+            ``rc.STRONG`` waits for CTIs, so that the inputs come in order; ``rc.MIDDLE`` waits for nothing,
+            forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at once.
+        block
+            Instead of the level's: how long changes wait for their order, FOREVER until a CTI.
+        remember
+            Instead of the level's: how long the past may change before it is closed, FOREVER until a CTI.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1s")
+        >>> print(*(line for line in query.explain().splitlines() if "columns" not in line), sep="\n")
+        aggregate n = count(), speculate perfect
+        │  known: (vs, payload) is a key, shrink-only
+        │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
+        └─ align, block forever
+           │  known: ordered, a CTI at most 1000000 behind
+           │  chosen: shows what a cti has passed, in order
+           └─ finalize, remember 1000000
+              │  known: a CTI at most 1000000 behind
+              │  chosen: ctis where the past is proven complete, or 1000000 behind: what comes later is lost
+              └─ source s
+                    known: nothing
+        """
+        block = level.block if block is None else duration(block)
+        remember = level.remember if remember is None else duration(remember)
+        return self._then(at_level(self.plan, replace(level, block=block, remember=remember)))
+
+    def align(self, block: DurationLike | None = None) -> Self:
+        """The same events, with changes held back for ``block`` of application time to come in order.
+
+        Changes that undo each other while they wait are never shown. ``0`` holds back nothing; ``None``, or
+        FOREVER, everything until a CTI has passed it, which makes the output ordered.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> late = [rc.Insert({"x": 1}, 5, 9), rc.Insert({"x": 2}, 2, 9), rc.Retract({"x": 2}, 2, 9, 4)]
+        >>> for element in rc.run(s.align(), {"s": [*late, rc.Cti(8)]}).elements():
+        ...     print(element)
+        insert [2, 4) {'x': 2}
+        insert [5, 9) {'x': 1}
+        cti 8
+        """
+        return self._then(Align(self.plan, ticks_of(block)))
+
+    def finalize(self, remember: DurationLike | None = None, *, since: TimeLike = 0) -> Self:
+        """Retractions that came before what they retract put in order, and the past closed.
+
+        Put it directly on a source: this then need not be a valid stream, and its external CTIs become CTIs.
+
+        Parameters
+        ----------
+        remember
+            How far behind the latest time seen the past is closed, proven complete or not. What comes later
+            is left out, counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
+        since
+            Where external CTIs begin.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> feed = [rc.Retract({"x": 1}, 0, 9, 4), rc.Insert({"x": 1}, 0, 9), rc.ExternalCti(0, 8, 2)]
+        >>> for element in rc.run(s.finalize(), {"s": feed}).elements():
+        ...     print(element)
+        insert [0, 4) {'x': 1}
+        cti 8
+        """
+        return self._then(Finalize(self.plan, ticks_of(remember), instant(since)))
+
+    def advance_time(
+        self,
+        delay: DurationLike | None = None,
+        *,
+        events: int | None = None,
+        every: DurationLike | None = None,
+        by: StreamBase | None = None,
+        late: Late = "drop",
+    ) -> Self:
+        """CTIs for a stream that sends none or too few.
+
+        Parameters
+        ----------
+        delay
+            How far CTIs stay behind the greatest start seen: so late may an event be.
+        events, every
+            A CTI after so many events (1 unless told otherwise), or one at each multiple of a duration.
+        by
+            Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
+            stream does not hold up a join.
+        late
+            Elements before the last CTI are left out and counted (``drop``), cut off at the CTI (``adjust``),
+            or left out and kept in the result's ``dropped`` (``aside``).
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> readings = [rc.Insert({"x": x}, x, x + 1) for x in (1, 9, 2, 5)]
+        >>> out = rc.run(s.advance_time("4us"), {"s": readings}, batch_size=1)
+        >>> [str(element) for element in out.elements() if isinstance(element, rc.Cti)]
+        ['cti -3', 'cti 5']
+        >>> out.metrics[-1].dropped
+        1
+        """
+        if by is not None and (delay, events, every) == (None, None, None):
+            return self._then(ImportTime(self.plan, plan_of(by, "advance_time"), late))
+        if by is not None or delay is None:
+            raise TimeError("advance_time: give a delay, or by= alone")
+        interval = None if every is None else duration(every)
+        return self._then(AdvanceTime(self.plan, duration(delay), events, interval, late))
+
+
+def ticks_of(length: DurationLike | None) -> int:
+    """Ticks in a length of time, where ``None`` has no end."""
+    return FOREVER if length is None else duration(length)

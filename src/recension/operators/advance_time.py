@@ -1,0 +1,109 @@
+"""AdvanceTime: CTIs for a stream that sends none, or too few; what comes after its CTI is late.
+
+Assumes     a valid physical stream; its own CTIs count too.
+Guarantees  CTIs as the pace says, or as another stream gives them. Elements before the last CTI are left out,
+            with all that would change an event left out; or cut off at the CTI (`adjust`). All are counted.
+            The output is a valid stream.
+State       the events that a later retraction may still name.
+Cost        O(n log n) in the batch.
+Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; rulings A1 to A4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core import ticks
+from recension.core.batch import CTI, EventBatch, Index, Mask, concat, cti, empty, null_payload
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.validity import Checker
+from recension.operators.base import Chunks, Operator, Output
+
+Late: TypeAlias = Literal["drop", "adjust", "aside"]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """CTIs stay ``delay`` behind the greatest start seen; one after so many events, or one an interval."""
+
+    delay: int
+    events: int | None = None
+    interval: int | None = None
+
+    def times(self, latest: Ticks) -> Ticks:
+        """The CTI that could follow each event, when ``latest`` is the greatest start so far."""
+        behind = ticks.add(latest, -self.delay)
+        return behind if self.interval is None else ticks.floor(behind, self.interval)
+
+    def is_turn(self, number: Index) -> Mask:
+        """After which events, numbered from 1, a CTI may follow."""
+        is_turn: Mask = number % (self.events or 1) == 0
+        return is_turn
+
+
+class AdvanceTime(Operator):
+    """Port 0 is the stream; CTIs of port 1, where there is one, hold for it too."""
+
+    makes_ctis: ClassVar[bool] = True
+
+    def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:
+        super().__init__(schema)
+        self._pace, self._late = pace, late
+        self._checker = Checker("adjust" if late == "adjust" else "drop")
+        self._latest, self._events = BEGINNING, 0
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if port or not len(batch):
+            return empty(self.schema)
+        checked = self._checker.check(batch if self._pace is None else self._paced(batch, self._pace))
+        if self._late != "aside":
+            self._checker.rejected.clear()
+        made = checked.vs[checked.kind == CTI]
+        self.out_cti = max(self.out_cti, int(made.max(initial=BEGINNING)))
+        return checked
+
+    def _paced(self, batch: EventBatch, pace: Pace) -> EventBatch:
+        """The batch with CTIs put in where they are due and tell something new."""
+        latest = np.maximum.accumulate(np.maximum(batch.vs, self._latest))
+        number = self._events + 1 + np.arange(len(batch))
+        self._latest, self._events = int(latest[-1]), int(number[-1])
+        after = np.flatnonzero(pace.is_turn(number))
+        t = pace.times(latest[after])
+        is_new = t > np.append(np.int64(self.out_cti), np.maximum(t, self.out_cti))[:-1]
+        after, t = after[is_new], t[is_new]
+        if not len(t):
+            return batch
+        order = np.argsort(np.concatenate([np.arange(len(batch)), after]), kind="stable")
+        return concat([batch, _ctis(t, self.schema)]).take(order)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self._checker.check(cti(t, self.schema))
+        return self.promise(t)
+
+    def counts(self) -> Counter[str]:
+        return self._checker.counts
+
+    def rejected(self) -> list[tuple[str, EventBatch]]:
+        return self._checker.rejected
+
+    def state_chunks(self) -> Chunks:
+        seen = pa.table({"latest": [self._latest], "events": [self._events]})
+        return {"seen": seen, **{f"checks/{n}": table for n, table in self._checker.snapshot().items()}}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        seen = chunks["seen"].to_pylist()[0]
+        self._latest, self._events = seen["latest"], seen["events"]
+        own = {n.removeprefix("checks/"): t for n, t in chunks.items() if n.startswith("checks/")}
+        self._checker.restore(own)
+
+
+def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
+    size = len(t)
+    forever = np.full(size, FOREVER)
+    kind = np.full(size, CTI, np.uint8)
+    return EventBatch(kind, t, forever, forever, np.zeros(size, np.int64), null_payload(size, schema))

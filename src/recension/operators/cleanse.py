@@ -1,0 +1,93 @@
+"""Cleanse: only what is final, without retractions and in order.
+
+Assumes     a valid physical stream.
+Guarantees  at every CTI the longest run of events, by (vs, payload, ve), of which none can change any more is
+            put out; the output CTI is the start of the first event held back, if that is before the input's.
+            After the last CTI the output history is the input history.
+State       the events that were not put out: one that lives long holds back all that start after it.
+Cost        O(n log n) in the batch; a look at all events held when the first of them has become final.
+Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, empty, inserts
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.snapshot.events import payload_keys
+from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.net_changes import net_changes
+
+
+class Cleanse(Operator):
+    """Keeps the reconstituted history until it is final."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
+        self._held = LiveEvents(schema)
+        # The first event held back: nothing comes out before a CTI passes its end.
+        self._first_start, self._first_end = FOREVER, BEGINNING
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if len(batch):
+            changed = net_changes(batch)
+            if bool((changed.vs <= self._first_start).any()):
+                self._first_end = BEGINNING
+            self._held.apply(changed, np.zeros(len(changed), np.uint64), batch.payload)
+        return empty(self.schema)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        if t <= self._first_end and t < FOREVER:
+            return self.promise(min(t, self._first_start))
+        at = self._held.positions()
+        if not len(at):
+            self._first_start, self._first_end = FOREVER, BEGINNING
+            return self.promise(t)
+        vs, ve = self._held.column("vs", at), self._held.column("ve", at)
+        is_open = (ve >= t) & (t < FOREVER)
+        self._first_start = int(vs[is_open].min(initial=FOREVER))
+        candidates = np.flatnonzero(vs <= self._first_start)
+        order = candidates[self._order(at[candidates], vs[candidates], ve[candidates])]
+        size = int(is_open[order].argmax()) if bool(is_open[order].any()) else len(order)
+        self._first_end = int(ve[order[size]]) if size < len(order) else BEGINNING
+        released = order[:size]
+        return self.promise(
+            min(t, self._first_start), self._release(at[released], vs[released], ve[released])
+        )
+
+    def _order(self, at: Index, vs: Ticks, ve: Ticks) -> Index:
+        """By start, payload and end; payloads are compared where starts are equal."""
+        order = np.lexsort((ve, vs))
+        tied = np.append(False, vs[order][1:] == vs[order][:-1])
+        tied |= np.append(tied[1:], False)
+        rows = order[tied]
+        if len(rows):
+            keys = payload_keys(self._held.payload(at[rows]))
+            order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
+        return order
+
+    def _release(self, at: Index, vs: Ticks, ve: Ticks) -> EventBatch:
+        if not len(at):
+            return empty(self.schema)
+        out = inserts(vs, ve, self._held.payload(at))
+        self._held.remove(at)
+        self._held.expire(BEGINNING)
+        return out
+
+    def state_rows(self) -> int:
+        return self._held.live()
+
+    def state_bytes(self) -> int:
+        return self._held.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        first = pa.table({"start": [self._first_start], "end": [self._first_end]})
+        return {"first": first, **self._held.chunks("held")}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        first = chunks["first"].to_pylist()[0]
+        self._first_start, self._first_end = first["start"], first["end"]
+        self._held.load("held", chunks)

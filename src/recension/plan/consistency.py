@@ -1,0 +1,198 @@
+"""Consistency nodes: how long to wait for order, and how long to remember. None changes what is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias
+
+import pyarrow as pa
+
+from recension.core.errors import RecensionError, TimeError
+from recension.core.ticks import FOREVER
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+
+Late: TypeAlias = Literal["drop", "adjust", "aside"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cleanse(Node):
+    """Only what is final, by (vs, payload, ve)."""
+
+    input: Node
+
+    @property
+    def label(self) -> str:
+        return "cleanse"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """Perfect, with ties in payload order. Its CTI waits for the first event that may still change."""
+        of = self.input.properties
+        return Properties(
+            is_insert_only=True,
+            is_ordered=True,
+            is_strictly_increasing=of.is_strictly_increasing,
+            has_deterministic_ties=True,
+            has_key=of.has_key,
+            constant_duration=of.constant_duration,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Align(Node):
+    """Changes wait for their order: ``block`` ticks of application time, FOREVER until a CTI."""
+
+    input: Node
+    block: int
+
+    def __post_init__(self) -> None:
+        if self.block < 0:
+            raise TimeError(f"align: a block of {self.block} ticks; it takes 0 or more, or FOREVER")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        return f"align, block {in_ticks(self.block)}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """An endless block puts changes in order; what is perfect passes as it is.
+
+        A removal and an insert that wait together may become one lengthening.
+        """
+        of = self.input.properties
+        if not self.block or of.is_perfect:
+            return of
+        return replace(
+            of,
+            is_ordered=self.block == FOREVER,
+            has_deterministic_ties=False,
+            is_shrink_only=of.is_insert_only or of.constant_duration is not None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Finalize(Node):
+    """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` ticks behind.
+
+    External CTIs are about the time from ``since`` on.
+    """
+
+    input: Node
+    remember: int
+    since: int = 0
+
+    def __post_init__(self) -> None:
+        if self.remember < 0:
+            raise TimeError(f"finalize: a memory of {self.remember} ticks; it takes 0 or more, or FOREVER")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        since = f", since {self.since}" if self.since else ""
+        return f"finalize, remember {in_ticks(self.remember)}{since}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """Elements are left out or made one, not moved. Disorder may show a twin before the first is gone."""
+        of = self.input.properties
+        known = of
+        if not of.is_perfect:
+            known = Properties(
+                is_insert_only=of.is_insert_only,
+                has_key=of.has_key and of.is_insert_only,
+                is_shrink_only=of.is_shrink_only,
+                constant_duration=of.constant_duration,
+            )
+        return known if self.remember == FOREVER else replace(known, cti_frequency=self.remember)
+
+
+@dataclass(frozen=True, eq=False)
+class AdvanceTime(Node):
+    """CTIs ``delay`` behind the greatest start seen, after every so many events or once an interval."""
+
+    input: Node
+    delay: int
+    events: int | None = None
+    interval: int | None = None
+    late: Late = "drop"
+
+    def __post_init__(self) -> None:
+        require_late(self.late)
+        if self.delay < 0:
+            raise TimeError(f"advance_time: a delay of {self.delay} ticks; it takes 0 or more")
+        if self.events is not None and self.interval is not None:
+            raise TimeError("advance_time: a cti after so many events or once an interval, not both")
+        if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):
+            raise TimeError("advance_time: events= and every= count from 1")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        pace = f"every {self.interval}" if self.interval else f"after every {self.events or 1} events"
+        return f"advance time, {self.delay} behind, {pace}, late: {self.late}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """What is in order is never late. How far CTIs lag is known where every event moves them."""
+        of = self.input.properties
+        known = of if of.is_ordered else _with_late(of, self.late)
+        is_bounded = of.is_insert_only and (self.events or 1) == 1
+        lag = self.delay + (self.interval or 0)
+        return replace(known, cti_frequency=lag if is_bounded else of.cti_frequency)
+
+
+@dataclass(frozen=True, eq=False)
+class ImportTime(Node):
+    """CTIs of the stream ``clock`` hold for the input too."""
+
+    input: Node
+    clock: Node
+    late: Late = "drop"
+
+    ports: ClassVar[tuple[str, ...]] = ("input", "clock")
+
+    def __post_init__(self) -> None:
+        require_late(self.late)
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        return f"advance time with another stream, late: {self.late}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        return _with_late(self.input.properties, self.late)
+
+
+def _with_late(of: Properties, late: Late) -> Properties:
+    """Leaving elements out breaks no order; moving them breaks order, keys and durations."""
+    if late == "adjust":
+        return Properties(is_insert_only=of.is_insert_only, is_shrink_only=of.is_shrink_only)
+    return replace(of, has_deterministic_ties=of.is_strictly_increasing)
+
+
+def require_late(late: str) -> None:
+    """Refuse anything but a way to treat late elements."""
+    if late not in ("drop", "adjust", "aside"):
+        raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
+
+
+def in_ticks(length: int) -> str:
+    """A length of time for people.
+
+    >>> in_ticks(FOREVER), in_ticks(5)
+    ('forever', '5')
+    """
+    return "forever" if length == FOREVER else str(length)

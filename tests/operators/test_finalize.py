@@ -1,0 +1,106 @@
+"""Finalize: the history of the input from any arrival, unless the memory is too short."""
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recension as rc
+from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.finalize import Finalize
+from recension.testing import assert_equivalent
+from recension.testing.driver import Driver
+from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
+from recension.testing.walk import reconstitute
+
+WIDE = 1000
+
+
+def sync(e: Element) -> int:
+    assert isinstance(e, Insert | Retract)
+    return min(e.ve, e.new_ve) if isinstance(e, Retract) else e.vs
+
+
+def driver(remember: int = FOREVER) -> Driver:
+    return Driver(lambda: Finalize(SCHEMA, remember), SCHEMA)
+
+
+@st.composite
+def feeds(draw: st.DrawFn) -> tuple[list[Element], list[Element]]:
+    """A stream of changes without CTIs, and the same in any order with external CTIs over its whole time."""
+    stream = draw(physical_streams(draw(histories()), shrink_only=True))
+    changes: list[Element] = [e for e in stream if not isinstance(e, Cti)]
+    cuts = [0, *sorted(draw(st.sets(st.integers(1, 30), max_size=4))), WIDE]
+    counts = [sum(a <= sync(e) < b for e in changes) for a, b in pairwise(cuts)]
+    external = [ExternalCti(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
+    return changes, draw(st.permutations([*changes, *external]))
+
+
+@given(st.data())
+def test_any_arrival_gives_the_history_and_a_valid_stream(data: st.DataObject) -> None:
+    changes, feed = data.draw(feeds())
+    drive = driver()
+    for batch in data.draw(batchings(feed)):
+        drive.feed(batch)
+        if data.draw(st.booleans()):
+            drive.revive()
+    assert_equivalent(drive.history(), reconstitute(changes))
+    assert drive.cti == WIDE
+    assert not drive.operator.counts()
+    drive.feed([Cti(FOREVER)])
+    assert drive.operator.state_rows() == 0
+
+
+@given(st.data())
+def test_a_valid_stream_passes_unchanged(data: st.DataObject) -> None:
+    """Lengthening too, and its own CTIs."""
+    drive = driver()
+    for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
+        drive.feed(batch)
+        assert_equivalent(drive.history(), drive.given())
+        assert drive.cti == drive.given_cti()
+    assert drive.operator.state_rows() == 0
+
+
+@given(st.data(), st.integers(0, 6))
+def test_exactly_what_comes_too_late_is_missing(data: st.DataObject, remember: int) -> None:
+    inserts = [Insert(e.payload, e.vs, e.ve) for e in data.draw(histories())]
+    latest, in_time = BEGINNING, list[Element]()
+    for insert in inserts:
+        if insert.vs >= latest - remember:
+            in_time.append(insert)
+        latest = max(latest, insert.vs)
+    drive = driver(remember)
+    for batch in data.draw(batchings(inserts)):
+        drive.feed(batch)
+    assert_equivalent(drive.history(), reconstitute(in_time))
+    assert drive.operator.counts().total() == len(inserts) - len(in_time)
+
+
+@given(st.data(), st.integers(0, 6))
+def test_with_a_short_memory_all_elements_come_out_or_are_counted(data: st.DataObject, remember: int) -> None:
+    """The output is the history of what was not left out."""
+    changes, feed = data.draw(feeds())
+    drive = driver(remember)
+    for batch in data.draw(batchings(feed)):
+        drive.feed(batch)
+        if data.draw(st.booleans()):
+            drive.revive()
+    drive.feed([Cti(FOREVER)])
+    operator = drive.operator
+    left_out = Counter(str(e) for _, batch in operator.rejected() for e in batch.to_elements())
+    assert left_out.total() == operator.counts().total()
+    kept = [e for e in changes if not left_out[str(e)] or left_out.subtract([str(e)])]
+    assert left_out.total() == 0
+    assert_equivalent(drive.history(), reconstitute(kept))
+
+
+def test_late_events_are_counted_and_kept_aside() -> None:
+    session = rc.session(rc.source("s", {"x": "int64"}).finalize(3))
+    session.push("s", [Insert({"x": x}, x, 20) for x in (5, 9, 2)])
+    metrics = session.metrics()[-1]
+    assert metrics.dropped == 1
+    [(_, batch)] = session.read().dropped[metrics.name]
+    assert batch.to_elements() == [Insert({"x": 2}, 2, 20)]

@@ -1,0 +1,81 @@
+"""The consistency spectrum over whole queries: what depends on the level, and what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recension as rc
+from recension.core.events import Cti, Element, Insert, Retract
+from recension.testing.assertions import assert_equivalent, assert_valid
+from recension.testing.strategies import SCHEMA, histories, physical_streams
+
+QUERIES: list[Callable[[Any], Any]] = [
+    lambda s: s.where(rc.col("v") >= 0),
+    lambda s: s.group_by("k").agg(n=rc.count()),
+    lambda s: s.join(s.shift(1), on="k").distinct(),
+]
+LEVELS = [rc.STRONG, rc.MIDDLE, rc.Level(1, rc.FOREVER), rc.Level(4, rc.FOREVER, "ordered")]
+
+
+def run(query: rc.Stream, stream: list[Element], size: int) -> rc.Result:
+    return rc.run(query, {"s": stream}, batch_size=size)
+
+
+def sync(e: Element) -> int:
+    assert isinstance(e, Insert | Retract)
+    return min(e.ve, e.new_ve) if isinstance(e, Retract) else e.vs
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=str)
+@given(st.data(), st.sampled_from(QUERIES), st.sampled_from([1, 3, 100]))
+def test_with_an_endless_memory_the_level_does_not_matter_in_the_end(
+    level: rc.Level, data: st.DataObject, query: Callable[[Any], Any], size: int
+) -> None:
+    stream = data.draw(physical_streams(data.draw(histories())))
+    plain = query(rc.source("s", SCHEMA))
+    at_level = run(plain.consistency(level), stream, size)
+    assert_valid(at_level.elements())
+    assert_equivalent(at_level.elements(), run(plain, stream, size).elements())
+
+
+@given(st.data(), st.sampled_from([1, 3, 100]))
+def test_strong_output_is_ordered(data: st.DataObject, size: int) -> None:
+    query = QUERIES[0](rc.source("s", SCHEMA)).consistency(rc.STRONG)
+    out = run(query, data.draw(physical_streams(data.draw(histories()))), size).elements()
+    assert query.properties.is_ordered
+    assert all(a <= b for a, b in pairwise(sync(e) for e in out if not isinstance(e, Cti)))
+
+
+@given(st.data(), st.integers(0, 5), st.sampled_from([0, 2, rc.FOREVER]))
+def test_with_a_finite_memory_what_is_missing_is_counted(
+    data: st.DataObject, remember: int, block: int
+) -> None:
+    stream = [Insert(e.payload, e.vs, e.ve) for e in data.draw(histories())]
+    query = rc.source("s", SCHEMA).consistency(block=block, remember=remember)
+    out = rc.run(query, {"s": stream}, batch_size=2, close=True)
+    assert_valid(out.elements())
+    assert len(out.history()) + sum(m.dropped for m in out.metrics) == len(stream)
+
+
+def test_both_go_below_the_first_stateful_step() -> None:
+    s = rc.source("s", {"k": "string", "v": "int64"})
+    query = s.where(rc.col("v") > 0).group_by("k").agg(n=rc.count()).consistency(rc.STRONG, remember=9)
+    titles = [line.strip(" │└─") for line in query.explain(rewrite=False).splitlines() if "─ " in line]
+    assert titles == ["align, block forever", "where v > 0", "finalize, remember 9", "source s"]
+
+
+def test_a_level_given_before_stays() -> None:
+    s = rc.source("s", {"k": "string"})
+    assert s.consistency(rc.WEAK).distinct().consistency(rc.STRONG).explain().count("align") == 0
+    assert (
+        s.agg(n=rc.count())
+        .consistency(rc.MIDDLE)
+        .explain()
+        .startswith("aggregate n = count(), speculate eager")
+    )
