@@ -1,6 +1,7 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.count_window import CountAggregate
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -11,6 +12,7 @@ from recension.plan.window import WindowAggregate
 __all__ = [
     "AlterLifetime",
     "Clip",
+    "CountAggregate",
     "Distinct",
     "How",
     "Join",
