@@ -35,6 +35,7 @@ from recension.operators.snapshot.operator import SnapshotAggregate
 from recension.operators.snapshot.views import Variant
 from recension.operators.span import Span
 from recension.operators.union import Union
+from recension.operators.windows.count_operator import CountAggregate
 from recension.operators.windows.grid import Grid
 from recension.operators.windows.operator import WindowAggregate
 from recension.plan import aggregates, nodes
@@ -118,6 +119,8 @@ def chosen(node: Node) -> str | None:
     match node:
         case nodes.WindowAggregate():
             return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
+        case nodes.CountAggregate():
+            return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
         case nodes.SnapshotAggregate():
             return _chosen_measures(node, _VARIANTS[node.speculate])
         case nodes.Join(how="inner"):
@@ -165,6 +168,11 @@ _WINDOW_VARIANTS = {
     "perfect": "perfect: shows a window once it has ended, panes shared by overlapping windows",
     "ordered": "ordered: shows a window once it has ended, panes shared by overlapping windows",
     "eager": "eager: shows every window at once, panes shared by overlapping windows",
+}
+_COUNT_VARIANTS = {
+    "perfect": "perfect: shows a window once it has ended, holds its cti at the first that can still fill",
+    "ordered": "ordered: shows a window once it has ended, holds its cti at the first that can still fill",
+    "eager": "eager: shows every window at once, holds its cti at the first that can still fill",
 }
 
 
@@ -335,6 +343,14 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
     grid = Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
     return WindowAggregate(
         node.schema, node.input.schema, grid, *_aggregate_parts(node), breaks_ties=node.breaks_ties
+    )
+
+
+@operator_of.register
+def _count_aggregate(node: nodes.CountAggregate) -> Operator:
+    windows, parts = node.counted, _aggregate_parts(node)
+    return CountAggregate(
+        node.schema, node.input.schema, windows.n, windows.by, *parts, breaks_ties=node.breaks_ties
     )
 
 

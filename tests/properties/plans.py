@@ -91,6 +91,37 @@ def _windowed(size: int, hop: int, offset: int, speculate: str, agg: str, *, gro
     return StepKind(label, build, means, is_immediate=speculate == "eager")
 
 
+def _counted(n: int, by: Any, speculate: str, agg: str, *, grouped: bool) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        answer = getattr(rc, agg)("v")
+        if grouped:
+            return s.group_by("k").count_window(n, by=by).agg(v=answer, speculate=speculate)
+        windows = s.count_window(n, by=by)
+        return windows.agg(v=answer, speculate=speculate).select(k=rc.lit("all"), v=rc.col("v"))
+
+    def means(s: History, t: History) -> History:
+        rows = denote.agg(v=getattr(denote, agg)("v"))
+        windows = denote.count_window(n, by)
+        if grouped:
+            return denote.grouped(s, "k", lambda group: denote.window_aggregate(group, windows, rows))
+        return denote.select(denote.window_aggregate(s, windows, rows), k=lambda p: "all", v=lambda p: p["v"])
+
+    label = f"{agg} over {n} {by}s {speculate}{' by k' if grouped else ''}"
+    return StepKind(label, build, means, is_immediate=speculate == "eager")
+
+
+def _snapshots(*, grouped: bool) -> StepKind:
+    """The same as `agg` on the stream itself."""
+
+    def build(s: Any, t: Any) -> Any:
+        if grouped:
+            return s.group_by("k").snapshot().agg(v=rc.sum("v"), speculate="eager")
+        return s.snapshot().agg(v=rc.sum("v"), speculate="eager").select(k=rc.lit("all"), v=rc.col("v"))
+
+    plain = _aggregate("sum", "eager", lambda: rc.sum("v"), denote.sum("v"), grouped=grouped)
+    return StepKind(f"snapshot windows{' by k' if grouped else ''}", build, plain.meaning)
+
+
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("count", lambda: rc.count(), denote.count()),
     ("count values", lambda: rc.count("v"), denote.count("v")),
@@ -137,6 +168,21 @@ STEPS: list[StepKind] = [
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)
     ),
+    *(
+        _counted(n, by, speculate, agg, grouped=grouped)
+        for n, by, agg in (
+            (2, "start", "sum"),
+            (2, "end", "sum"),
+            (1, "start", "first"),
+            (3, "start", "last"),
+            (3, "end", "first"),
+            (1, "end", "count"),
+            (2, "end", "max"),
+        )
+        for speculate in ("eager", "perfect", "ordered")
+        for grouped in (False, True)
+    ),
+    *(_snapshots(grouped=grouped) for grouped in (False, True)),
 ]
 
 

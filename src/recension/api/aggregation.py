@@ -11,6 +11,7 @@ from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.aggregates import Aggregate
+from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
 from recension.plan.node import Node
 from recension.plan.span import Outputs, in_words, projected_schema
@@ -65,6 +66,31 @@ class AggregateMethods(StreamBase):
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
         return WindowedStream(self, (), windows_of(size, hop, offset, until))
+
+    def snapshot(self) -> WindowedStream[Self]:
+        """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).snapshot()
+        <WindowedStream of source s: snapshots>
+        """
+        return WindowedStream(self, (), None)
+
+    def count_window(self, n: int, by: Moment = "start") -> WindowedStream[Self]:
+        """A window from every moment at which events start (end) to the ``n``-th such moment.
+
+        It holds the events that start (end) in it. Several at one moment count once, and an end that is
+        never reached does not count; where fewer than ``n`` moments follow there is no window.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> pairs = s.count_window(2).agg(total=rc.sum("x"))
+        >>> rc.run(pairs, {"s": [rc.Insert({"x": t}, t, t + 9) for t in (1, 3, 7)]}, close=True).show()
+        _vs  _ve  total
+        1    4    4
+        3    8    10
+        """
+        return WindowedStream(self, (), CountWindows(n, by))
 
     def group_by(self, *keys: IntoExpression, **named: IntoExpression) -> GroupedStream[Self]:
         """The stream split by the values of columns or expressions, each group on its own.
@@ -129,6 +155,31 @@ class GroupedStream(Generic[S]):
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
         return WindowedStream(self._stream, self._keys, windows_of(size, hop, offset, until))
+
+    def snapshot(self) -> WindowedStream[S]:
+        """One window for every snapshot of a group: ``snapshot().agg(...)`` is ``agg(...)``.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).group_by("x").snapshot()
+        <WindowedStream of source s: snapshots>
+        """
+        return WindowedStream(self._stream, self._keys, None)
+
+    def count_window(self, n: int, by: Moment = "start") -> WindowedStream[S]:
+        """A window from every moment at which events start (end) to the ``n``-th such moment of its group.
+
+        It holds the events that start (end) in it. Several at one moment count once, and an end that is
+        never reached does not count; where fewer than ``n`` moments follow there is no window.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> pairs = s.group_by("x").count_window(2).agg(total=rc.sum("x"))
+        >>> rc.run(pairs, {"s": [rc.Insert({"x": 5}, t, t + 9) for t in (1, 3, 7)]}, close=True).show()
+        _vs  _ve  x  total
+        1    4    5  10
+        3    8    5  10
+        """
+        return WindowedStream(self._stream, self._keys, CountWindows(n, by))
 
     def __repr__(self) -> str:
         return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"

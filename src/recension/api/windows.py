@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from recension.api.base import StreamBase
 from recension.core.ticks import DurationLike, TimeLike, duration, instant
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.aggregates import Aggregate
+from recension.plan.count_window import CountAggregate, CountWindows
 from recension.plan.span import Outputs
 from recension.plan.window import WindowAggregate, Windows
 
 S = TypeVar("S", bound=StreamBase)
 
+WindowKind: TypeAlias = Windows | CountWindows | None
+"""A grid, counted moments, or the snapshots themselves."""
+
 
 class WindowedStream(Generic[S]):
-    """A stream seen through windows; an event belongs to every window it overlaps."""
+    """A stream seen through windows.
+
+    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it.
+    """
 
     __slots__ = ("_keys", "_stream", "_windows")
 
-    def __init__(self, stream: S, keys: Outputs, windows: Windows) -> None:
+    def __init__(self, stream: S, keys: Outputs, windows: WindowKind) -> None:
         self._stream, self._keys, self._windows = stream, keys, windows
 
     def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> S:
@@ -39,11 +46,22 @@ class WindowedStream(Generic[S]):
 
         plain = aggregated(self._stream.plan, self._keys, rows, named, speculate)
         assert isinstance(plain, SnapshotAggregate)
-        node = WindowAggregate(plain.input, plain.keys, plain.aggregates, plain.speculate, self._windows)
-        return self._stream._then(node)
+        return self._stream._then(_over(plain, self._windows))
 
     def __repr__(self) -> str:
-        return f"<WindowedStream of {self._stream.plan.label}: {self._windows}>"
+        windows = "snapshots" if self._windows is None else self._windows
+        return f"<WindowedStream of {self._stream.plan.label}: {windows}>"
+
+
+def _over(plain: SnapshotAggregate, windows: WindowKind) -> SnapshotAggregate:
+    """The aggregate over these windows instead of snapshots."""
+    parts = plain.input, plain.keys, plain.aggregates, plain.speculate
+    match windows:
+        case Windows():
+            return WindowAggregate(*parts, windows)
+        case CountWindows():
+            return CountAggregate(*parts, windows)
+    return plain
 
 
 def windows_of(

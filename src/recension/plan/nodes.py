@@ -2,6 +2,7 @@
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
+from recension.plan.count_window import CountAggregate
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node, walk
@@ -15,6 +16,7 @@ __all__ = [
     "AlterLifetime",
     "Cleanse",
     "Clip",
+    "CountAggregate",
     "Distinct",
     "Finalize",
     "How",

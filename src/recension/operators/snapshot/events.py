@@ -99,7 +99,7 @@ class EventsOfGroups:
         found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
         self._live.remove(found[found >= 0])
         vs, ve = self._place(change.vs, change.new)
-        stays = np.flatnonzero(ve > vs)
+        stays = np.flatnonzero((ve > vs) & (ve > self._live.frontier))
         start, end, row = change.vs[stays], change.new[stays], change.row[stays]
         tag = identity(change.hash[stays], start, end)
         rows = take_rows(batch.payload, row)
@@ -109,20 +109,26 @@ class EventsOfGroups:
         self, group_hash: Callable[[Index], Hashes], work: WorkingSet, side: Side, rows: Index
     ) -> CoveringEvents:
         """The events alive in the snapshots at these positions."""
-        group, time, end = work.group[rows], work.time[rows], side.following[rows]
-        starts = np.append(True, (group[1:] != group[:-1]) | (time[1:] != end[:-1]))[: len(rows)]
-        first = np.flatnonzero(starts)
-        last = np.append(first[1:], len(rows))[: len(first)] - 1
-        low, high = time[first], end[last]
+        return self.within(group_hash, work.group[rows], work.time[rows], side.following[rows])
+
+    def within(
+        self, group_hash: Callable[[Index], Hashes], group: Index, start: Ticks, end: Ticks
+    ) -> CoveringEvents:
+        """The events alive in intervals sorted by group and, within a group, by start and by end alike."""
+        is_first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > end[:-1]))[: len(group)]
+        first = np.flatnonzero(is_first)
+        last = np.append(first[1:], len(group))[: len(first)] - 1
+        low, high = start[first], end[last]
         run, at = self._live.overlapping(group_hash(group[first]), low, high)
         vs, ve = self._live.column("vs", at), self._live.column("ve", at)
-        # Snapshots begin where events do, so an event covers whole snapshots.
-        bounds = sort_keys(
-            [np.cumsum(starts) - 1, run, run], [time, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
+        own = np.cumsum(is_first) - 1
+        starts, ends, begin, stop = sort_keys(
+            [own, own, run, run], [start, end, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
         )
-        begins, stops = (np.searchsorted(bounds[0], bound) for bound in bounds[1:])
-        start, end = (self._live.column(name, at) for name in self._own)
-        return CoveringEvents(len(rows), begins, stops, start, end, self._live.payload(at))
+        # Those intervals that end after the event begins and begin before it ends.
+        begins, stops = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, stop)
+        vs, ve = (self._live.column(name, at) for name in self._own)
+        return CoveringEvents(len(group), begins, stops, vs, ve, self._live.payload(at))
 
     def earliest_tie(self, t: int) -> int:
         """Where the first two events begin that share a start before ``t`` and whose ends can still move.
@@ -138,6 +144,10 @@ class EventsOfGroups:
         start, group = start[order], group[order]
         tied = order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]
         return int(self._live.column("vs", at[tied]).min(initial=FOREVER))
+
+    def drop(self, group: Hashes, at: Ticks) -> None:
+        """Forget the events at these instants of these groups."""
+        self._live.remove(self._live.overlapping(group, at, at + 1)[1])
 
     def forget_before(self, t: int) -> None:
         """Events that ended before ``t`` are final; an end at ``t`` itself may still move."""

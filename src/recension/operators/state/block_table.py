@@ -70,6 +70,19 @@ class BlockTable:
         """
         first = np.maximum(self._block_before(group, low), 0)
         last = np.maximum(self._block_before(group, high, or_equal=True), first)
+        return self._read_between(first, last)
+
+    def extract_around(self, group: Index, time: Ticks, rows: int) -> Extract:
+        """At least so many rows before and after each key, of whatever groups, as far as there are any."""
+        sizes = [len(block["time"]) for block in self._blocks]
+        starts = np.append(0, np.cumsum(np.array(sizes, np.int64)))
+        block = np.maximum(self._block_before(group, time, or_equal=True), 0)
+        first = np.searchsorted(starts, starts[block] - rows, "right") - 1
+        last = np.searchsorted(starts, starts[np.minimum(block + 1, len(sizes))] - 1 + rows, "right") - 1
+        return self._read_between(np.maximum(first, 0), np.clip(last, 0, max(0, len(sizes) - 1)))
+
+    def _read_between(self, first: Index, last: Index) -> Extract:
+        """Every block that lies between some first and last one."""
         touched = np.zeros(len(self._blocks) + 1, np.int64)
         if len(self._blocks):
             np.add.at(touched, first, 1)

@@ -84,6 +84,11 @@ class IntervalIndex:
         """How many intervals are there; looks at all of them."""
         return int(np.count_nonzero(self._arena["ve"] > self._frontier))
 
+    @property
+    def frontier(self) -> int:
+        """What ends at or before it has been dropped."""
+        return self._frontier
+
     def positions(self) -> Index:
         """Where the intervals are; looks at all of them."""
         return np.flatnonzero(self._arena["ve"] > self._frontier)
