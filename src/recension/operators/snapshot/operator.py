@@ -67,7 +67,8 @@ class SnapshotAggregate(Operator):
         starts = batch.vs[batch.kind == INSERT]
         watermark = max(self._watermark, int(starts.max(initial=BEGINNING)))
         look = self._upcoming.pop_until(watermark)
-        ends = old_end(batch), new_end(batch)
+        is_plain = bool((batch.kind == INSERT).all())
+        ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
         amounts = self._measures.contributions(batch)
         since = batch.vs if self._breaks_ties else None
         steps = steps_of(group, batch.vs, *ends, amounts, look=look, since=since)

@@ -75,18 +75,22 @@ def steps_of(
     keys = sort_keys([groups], [times])[0]
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     one = np.ones(len(group), np.int64)
+    # Events that are new and nothing else: what is touched is where they are.
+    is_plain = a is vs and not len(extra.time)
     ints = [
         np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none]),
         np.concatenate([one, -one, none]),
-        np.concatenate([*_cover(a, b, since), extra.cover]),
+        *([] if is_plain else [np.concatenate([*_cover(a, b, since), extra.cover])]),
         *(np.concatenate([x, -x, none]) for x in amounts.ints),
     ]
     if not amounts.pairs and _can_count(keys, ints):
-        at, (refs, n, cover, *sums) = _counted(keys, ints)
+        at, (refs, n, *sums) = _counted(keys, ints)
+        cover = n if is_plain else sums.pop(0)
         return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, cover > 0, sums, [])
     order = np.argsort(keys)
     last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
-    refs, n, cover, *sums = (np.cumsum(column[order])[last] for column in ints)
+    refs, n, *sums = (np.cumsum(column[order])[last] for column in ints)
+    cover = n if is_plain else sums.pop(0)
     at, covered = order[last], cover > 0
     pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
     return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)

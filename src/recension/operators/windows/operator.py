@@ -68,8 +68,8 @@ class WindowAggregate(Operator):
         group = self._points.number(keys, len(batch))
         starts = batch.vs[batch.kind == INSERT]
         watermark = max(self._watermark, int(starts.max(initial=BEGINNING)))
-        first, old = self._place(batch.vs, old_end(batch))
-        _, new = self._place(batch.vs, new_end(batch))
+        first, new = self._place(batch.vs, new_end(batch))
+        old = first if bool((batch.kind == INSERT).all()) else self._place(batch.vs, old_end(batch))[1]
         amounts = self._measures.contributions(batch)
         since = first if self._breaks_ties else None
         steps = steps_of(group, first, old, new, amounts, since=since, spans=self._coming(watermark))
