@@ -178,11 +178,19 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     return same
 
 
+def _comparable(column: pa.Array) -> pa.Array:
+    """Without encodings that Arrow cannot compare."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
+
+
 def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
     if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
         # No equality kernel for nested values: their hashes stand for them.
         same: Mask = _column(left) == _column(right)
         return same
+    left, right = _comparable(left), _comparable(right)
     equal = pc.fill_null(pc.equal(left, right), False)
     if pa.types.is_floating(left.type):
         equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))

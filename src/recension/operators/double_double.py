@@ -43,13 +43,32 @@ def negate(a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
 
 
 @_quietly
-def running_sum(values: Floats, low: Floats | None = None) -> tuple[Floats, Floats]:
-    """Sums of all prefixes, as pairs."""
-    high = np.cumsum(values)
-    before = np.concatenate([np.zeros(1), high[:-1]])
-    part = high - before
-    error = (before - (high - part)) + (values - part)
-    return two_sum(high, np.cumsum(error if low is None else error + low))
+def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Sums of the prefixes of each stretch, as pairs; no stretch hears of another.
+
+    Stretches of similar length are summed side by side, as the rows of a matrix.
+    """
+    total = np.empty(len(high)), np.empty(len(high))
+    starts = np.cumsum(lengths) - lengths
+    size_class = np.frexp(lengths.astype(np.float64))[1]
+    for size in np.unique(size_class[lengths > 0]).tolist():
+        rows = np.flatnonzero((size_class == size) & (lengths > 0))
+        width = int(lengths[rows].max())
+        place = starts[rows, None] + np.arange(width)
+        inside = np.arange(width) < lengths[rows, None]
+        place = np.where(inside, place, 0)
+        sums = _prefix_sums(np.where(inside, high[place], 0.0), np.where(inside, low[place], 0.0))
+        for part, found in zip(total, sums, strict=True):
+            part[place[inside]] = found[inside]
+    return total
+
+
+def _prefix_sums(high: Floats, low: Floats) -> tuple[Floats, Floats]:
+    sums = np.cumsum(high, axis=1)
+    before = np.concatenate([np.zeros((len(high), 1)), sums[:, :-1]], axis=1)
+    part = sums - before
+    error = (before - (sums - part)) + (high - part)
+    return two_sum(sums, np.cumsum(error + low, axis=1))
 
 
 @_quietly

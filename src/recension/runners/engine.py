@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 import pyarrow as pa
 
@@ -62,10 +63,20 @@ class Engine:
         for number in range(source + 1, len(self._vertices)):
             vertex = self._vertices[number]
             if vertex.operator is not None and any(i in flows for i in vertex.inputs):
-                flow = self._drive(number, vertex, vertex.operator, flows)
+                flow = self._guarded(number, vertex, vertex.operator, flows)
                 if flow.batches or flow.cti is not None:
                     flows[number] = flow
         return flows
+
+    def _guarded(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+        """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
+        try:
+            return self._drive(number, vertex, operator, flows)
+        except RecensionError:
+            raise
+        except Exception as why:
+            reason = (str(why).splitlines() or [""])[0]
+            raise RecensionError(f"{vertex.name}: {type(why).__name__}: {reason}") from why
 
     def _drive(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
         started = time.perf_counter()
@@ -132,7 +143,8 @@ class Engine:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
-        return {
+        plan = pa.table({"operator": [vertex.name for vertex in self._vertices]})
+        return {"plan": plan} | {
             f"{number}/{name}": table
             for number, vertex in enumerate(self._vertices)
             if vertex.operator is not None
@@ -141,13 +153,15 @@ class Engine:
 
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; the query must be the same."""
+        theirs, ours = chunks["plan"]["operator"].to_pylist(), [vertex.name for vertex in self._vertices]
+        if theirs != ours:
+            other = next((a for a, b in zip_longest(theirs, ours) if a != b), None)
+            raise RecensionError(f"the snapshot is of another query, which has {other!r}")
         by_vertex: dict[int, dict[str, pa.Table]] = {}
         for name, table in chunks.items():
-            number, _, rest = name.partition("/")
-            by_vertex.setdefault(int(number), {})[rest] = table
-        stateful = {n for n, v in enumerate(self._vertices) if v.operator is not None}
-        if set(by_vertex) != stateful:
-            raise RecensionError("the snapshot is of another query: its operators are not these")
+            number, slash, rest = name.partition("/")
+            if slash:
+                by_vertex.setdefault(int(number), {})[rest] = table
         for vertex_number, own in by_vertex.items():
             operator = self._vertices[vertex_number].operator
             assert operator is not None

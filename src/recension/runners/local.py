@@ -32,6 +32,8 @@ class Session:
     """Queries that run as their inputs are pushed."""
 
     def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
+        if batch_size < 1:
+            raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size}")
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices)
         self.unchecked = self._plan.unchecked

@@ -213,6 +213,8 @@ def _sort_key(column: pa.Array) -> Index:
 
 def value_ranks(column: pa.Array) -> Index:
     """Dense ranks of values, equal for equal ones: nulls -1, numbers in order, NaN last."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     is_nan = pc.is_nan(column).fill_null(False) if pa.types.is_floating(column.type) else None
     plain = column if is_nan is None else pc.if_else(is_nan, pa.scalar(None, column.type), column)
     if pa.types.is_boolean(plain.type):

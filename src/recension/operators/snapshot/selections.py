@@ -94,9 +94,10 @@ class FunctionOf(Selection):
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         snapshot, event = events.incidence
         taken = values.take(pa.array(event))
-        columns = taken.to_numpy(zero_copy_only=False)
         offsets = _offsets(snapshot, events.snapshots).tolist()
-        answers = [self._fn(columns[a:b]) for a, b in pairwise(offsets)]
+        # Each snapshot by itself: what a null does to the type of an array must not reach another one.
+        parts = (taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets))
+        answers = [self._fn(part) for part in parts]
         return pa.array([_plain(answer) for answer in answers], self._type)
 
 

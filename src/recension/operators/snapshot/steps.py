@@ -147,16 +147,12 @@ def _cover(a: Ticks, b: Ticks, since: Ticks | None) -> tuple[Index, Index]:
     return np.where(a < b, 0, -1), np.where(a < b, -1, 0)
 
 
-def _running_pair(pair: Pair, zero: Floats, order: Index, at: Index, covered: Mask) -> Pair:
+def _running_pair(pair: Pair, zero: Floats, order: Index, last: Index, covered: Mask) -> Pair:
     """Totals since the segment began; where no event changes they are nothing, exactly."""
     high, low = (np.concatenate([part, -part, zero])[order] for part in pair)
-    total = dd.running_sum(high, low)
-    ends = np.append(-1, np.flatnonzero(~covered)[:-1])
-    before = np.append(-1, at)[ends + 1]
-    length = np.diff(np.append(ends, len(at) - 1))
-    base = tuple(np.repeat(np.append(0.0, part)[before + 1], length) for part in total)
-    since = dd.add((total[0][at], total[1][at]), dd.negate((base[0], base[1])))
-    return np.where(covered, since[0], 0.0), np.where(covered, since[1], 0.0)
+    ends = last[~covered]
+    total = dd.running_sum(high, low, np.diff(np.append(-1, ends)))
+    return np.where(covered, total[0][last], 0.0), np.where(covered, total[1][last], 0.0)
 
 
 def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:

@@ -81,10 +81,9 @@ def _pair_sums(pair: Pair, first: Index) -> Pair:
     """The sums of each stretch that begins at ``first``."""
     if not len(first):
         return pair
-    high, low = dd.running_sum(*pair)
+    high, low = dd.running_sum(*pair, np.diff(np.append(first, len(pair[0]))))
     ends = np.append(first[1:], len(high)) - 1
-    before = dd.negate((np.append(0.0, high[ends[:-1]]), np.append(0.0, low[ends[:-1]])))
-    return dd.add((high[ends], low[ends]), before)
+    return high[ends], low[ends]
 
 
 @dataclass(frozen=True, slots=True)
