@@ -197,3 +197,36 @@ def test_ordered_and_eager_aggregates() -> None:
     eager = source(STRICT).agg(n=rc.count(), speculate="eager")
     assert eager.properties == Properties(has_key=True, is_shrink_only=True)
     assert source(ORDERED).agg(n=rc.count(), speculate="eager").properties == Properties(has_key=True)
+
+
+@pytest.mark.parametrize("known", [NOTHING_KNOWN, STRICT, PERFECT, ORDERED, KEYED_POINTS])
+def test_cleanse_makes_a_perfect_stream_with_known_ties(known: Properties) -> None:
+    cleansed = source(known).cleanse().properties
+    assert cleansed.is_perfect
+    assert cleansed.has_deterministic_ties
+    assert (cleansed.has_key, cleansed.constant_duration) == (known.has_key, known.constant_duration)
+    assert cleansed.cti_frequency is None
+
+
+def test_align_orders_only_with_an_endless_block() -> None:
+    assert source().align().properties == Properties(is_ordered=True)
+    assert source().align(5).properties == NOTHING_KNOWN
+    assert source(ORDERED).align(5).properties == Properties(has_key=True, cti_frequency=30)
+    for known in (STRICT, PERFECT):
+        assert source(known).align(5).properties == known
+    assert source(ORDERED).align(0).properties == ORDERED
+
+
+def test_a_finite_memory_bounds_how_far_ctis_lag() -> None:
+    assert source().finalize().properties == NOTHING_KNOWN
+    assert source().finalize(7).properties == Properties(cti_frequency=7)
+    assert source(KEYED_POINTS).finalize().properties == KEYED_POINTS
+    assert source(STRICT).finalize(7).properties == replace(STRICT, cti_frequency=7)
+
+
+def test_moving_late_events_breaks_more_than_leaving_them_out() -> None:
+    assert source(KEYED_POINTS).advance_time(5).properties == replace(KEYED_POINTS, cti_frequency=5)
+    moved = source(KEYED_POINTS).advance_time(5, late="adjust").properties
+    assert moved == Properties(is_insert_only=True, cti_frequency=5)
+    assert source(STRICT).advance_time(5, events=2, late="adjust").properties == STRICT
+    assert source().advance_time(by=source(name="t")).properties == NOTHING_KNOWN

@@ -149,6 +149,12 @@ STEPS: list[StepKind] = [
     StepKind("to_points", lambda s, t: s.to_points(), lambda s, t: denote.to_points(s)),
     StepKind("union", lambda s, t: s.union(t), lambda s, t: denote.union(s, t)),
     StepKind("distinct", lambda s, t: s.distinct(), lambda s, t: denote.distinct(s)),
+    StepKind("align 0", lambda s, t: s.align(0), lambda s, t: s),
+    StepKind("align 3", lambda s, t: s.align(3), lambda s, t: s, is_immediate=False),
+    StepKind("align", lambda s, t: s.align(), lambda s, t: s, is_immediate=False),
+    StepKind("cleanse", lambda s, t: s.cleanse(), lambda s, t: s, is_immediate=False),
+    StepKind("finalize", lambda s, t: s.finalize(), lambda s, t: s),
+    StepKind("advance_time", lambda s, t: s.advance_time(100), lambda s, t: s),
     StepKind("clip", lambda s, t: s.clip(by=t, on="k"), lambda s, t: denote.clip(s, t, "k")),
     *(_joined(how) for how in ("inner", "left", "semi", "anti")),
     *(

@@ -55,7 +55,9 @@ class ConsistencyMethods(StreamBase):
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
         >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1s")
-        >>> print(*(line for line in query.explain().splitlines() if "columns" not in line), sep="\n")
+        >>> for line in query.explain().splitlines():
+        ...     if "columns" not in line:
+        ...         print(line)
         aggregate n = count(), speculate perfect
         │  known: (vs, payload) is a key, shrink-only
         │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences

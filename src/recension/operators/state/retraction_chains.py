@@ -6,7 +6,6 @@ waits, and becomes one with broken neighbours in its chain.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -40,12 +39,12 @@ class RetractionChains:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._live: dict[Key, Counter[int]] = {}
+        self._live: dict[Key, dict[int, int]] = {}
         self._ends: list[tuple[int, Key]] = []
         self._broken: dict[Key, list[Broken]] = {}
 
     def __len__(self) -> int:
-        return sum(ends.total() for ends in self._live.values()) + sum(1 for _ in self.broken())
+        return sum(sum(ends.values()) for ends in self._live.values()) + sum(1 for _ in self.broken())
 
     def is_live(self, key: Key, ve: int) -> bool:
         """Is there an event of this key with this end?"""
@@ -53,7 +52,11 @@ class RetractionChains:
 
     def add(self, key: Key, ve: int) -> None:
         """An event is there."""
-        self._live.setdefault(key, Counter())[ve] += 1
+        ends = self._live.get(key)
+        if ends is None:
+            self._live[key] = {ve: 1}
+        else:
+            ends[ve] = ends.get(ve, 0) + 1
         heappush(self._ends, (ve, key))
 
     def remove(self, key: Key, ve: int) -> None:

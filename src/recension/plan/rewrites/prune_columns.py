@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate
+from recension.plan.consistency import Align
 from recension.plan.expressions import column
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
@@ -48,7 +49,7 @@ def demands(node: Node, needed: Names) -> list[Names]:
         return [needed | node.predicate.references]
     if isinstance(node, Project):
         return [_references(e.references for name, e in node.outputs if name in needed)]
-    if isinstance(node, AlterLifetime | Union):
+    if isinstance(node, AlterLifetime | Align | Union):
         return [needed for _ in node.inputs]
     if isinstance(node, Clip):
         return [needed | set(node.on), frozenset(node.on)]
