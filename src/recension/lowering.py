@@ -311,14 +311,19 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
 
 @operator_of.register
 def _clip(node: nodes.Clip) -> Operator:
-    return Clip(Side(node.input.schema, node.on), Side(node.by.schema, node.on))
+    return Clip(*_sides(node, node.input, node.by))
+
+
+def _sides(node: nodes.Join | nodes.Clip, left: Node, right: Node) -> tuple[Side, Side]:
+    left_side, right_side = (Side(side.schema, node.on, node.null_matches) for side in (left, right))
+    return left_side, right_side
 
 
 @operator_of.register
 def _join(node: nodes.Join) -> Operator:
     columns = [JoinedColumn(LEFT, name, name) for name in node.left.schema.names]
     columns += [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
-    sides = Side(node.left.schema, node.on), Side(node.right.schema, node.on)
+    sides = _sides(node, node.left, node.right)
     where = None if node.where is None else Predicate(node.where)
     match node.how:
         case "inner":

@@ -240,6 +240,37 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         TimeError,
         "alter_lifetime: duration must give a whole number for any vs and ve, such as 3 and 5",
     ),
+    # Windows and groups
+    (
+        lambda: leases.count_window(0),
+        SchemaError,
+        "count_window: a window counts one moment or more, not 0",
+    ),
+    (
+        lambda: leases.count_window(2, by="middle"),  # type: ignore[arg-type]
+        SchemaError,
+        "count_window: by is 'start' or 'end', not 'middle'",
+    ),
+    (
+        lambda: leases.group_by("site").apply(lambda g: sites),
+        SchemaError,
+        "apply: the result, source sites, does not come from the group",
+    ),
+    (
+        lambda: leases.group_by("user").apply(lambda g: g.select("site").union(sites.select("site"))),
+        SchemaError,
+        "apply: union would show select site, which is not of the group, in every group",
+    ),
+    (
+        lambda: leases.group_by("user").apply(lambda g: sites.join(g, on="site", how="anti")),
+        SchemaError,
+        "apply: anti join on site would show source sites, which is not of the group, in every group",
+    ),
+    (
+        lambda: leases.group_by("user").apply(lambda g: 3),  # type: ignore[arg-type, return-value]
+        SchemaError,
+        "apply: a stream is needed here, not 3",
+    ),
     # Functions
     (
         lambda: leases.map("f", {"x": "int64"}),  # type: ignore[arg-type]

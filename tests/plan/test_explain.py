@@ -44,6 +44,10 @@ QUERIES = {
     "alarms": readings.set_duration("1m").agg(rc.top_k(3, by="value")),
     "twice": busy.agg(n=rc.count()).join(busy.agg(n=rc.count()).shift("10m"), on="site", suffix="_before"),
     "eager_total": readings.agg(total=rc.sum("value"), speculate="eager"),
+    "last_ten": leases.group_by("site").count_window(10, by="end").agg(n=rc.count(), top=rc.max("bytes")),
+    "above_mean": leases.group_by("site").apply(
+        lambda g: g.join(g.agg(mean=rc.mean("bytes")), where=col("bytes") > col("mean"))
+    ),
     "example_bank": runpy.run_path(str(HERE.parents[1] / "examples" / "bank.py"))["query"],
 }
 

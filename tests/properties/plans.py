@@ -11,33 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.properties.applied import APPLIED
+from tests.properties.step import History, StepKind, is_natural, plus
 
 import recension as rc
 from recension import denote
-from recension.core.events import Event
-
-History = list[Event]
-
-
-@dataclass(frozen=True)
-class StepKind:
-    """A step: how it is written, what it means, and whether it shows everything it knows at once."""
-
-    name: str
-    build: Callable[[Any, Any], Any]
-    meaning: Callable[[History, History], History]
-    is_immediate: bool = True
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
 
 
 def _paired(history: History) -> History:
-    return denote.select(history, "k", v=lambda p: _plus(p["v"], p["v_right"]))
+    return denote.select(history, "k", v=lambda p: plus(p["v"], p["v_right"]))
 
 
 def _joined(how: str) -> StepKind:
@@ -133,11 +115,12 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 ]
 
 STEPS: list[StepKind] = [
-    StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, _is_natural)),
+    *APPLIED,
+    StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, is_natural)),
     StepKind(
         "select",
         lambda s, t: s.select("k", v=rc.col("v") + 1),
-        lambda s, t: denote.select(s, "k", v=lambda p: _plus(p["v"], 1)),
+        lambda s, t: denote.select(s, "k", v=lambda p: plus(p["v"], 1)),
     ),
     StepKind("shift", lambda s, t: s.shift(-2), lambda s, t: denote.shift(s, -2)),
     StepKind("set_duration", lambda s, t: s.set_duration(3), lambda s, t: denote.set_duration(s, 3)),
@@ -190,10 +173,6 @@ STEPS: list[StepKind] = [
     ),
     *(_snapshots(grouped=grouped) for grouped in (False, True)),
 ]
-
-
-def _is_natural(payload: Any) -> bool:
-    return payload["v"] is not None and payload["v"] >= 0
 
 
 @dataclass(frozen=True)

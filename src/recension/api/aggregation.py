@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
-from recension.api.base import StreamBase
+from recension.api.base import StreamBase, plan_of
 from recension.api.windows import WindowedStream, windows_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
@@ -13,6 +13,7 @@ from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
+from recension.plan.group_apply import group_apply
 from recension.plan.node import Node
 from recension.plan.span import Outputs, in_words, projected_schema
 
@@ -180,6 +181,25 @@ class GroupedStream(Generic[S]):
         3    8    5  10
         """
         return WindowedStream(self._stream, self._keys, CountWindows(n, by))
+
+    def apply(self, query: Callable[[S], S]) -> S:
+        """Any query, on each group as if no other group existed: the keys first, then what the query gives.
+
+        The query is written once and runs for all groups together. It may read other streams too; those are
+        the same for every group.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"site": "string", "x": "int64"})
+        >>> above = s.group_by("site").apply(
+        ...     lambda g: g.join(g.agg(mean=rc.mean("x")), where=rc.col("x") > rc.col("mean"))
+        ... )
+        >>> above.schema.names
+        ['site', 'x', 'mean']
+        """
+        stream = self._stream
+        return stream._then(
+            group_apply(stream.plan, self._keys, lambda group: plan_of(query(stream._then(group)), "apply"))
+        )
 
     def __repr__(self) -> str:
         return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"

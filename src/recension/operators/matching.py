@@ -33,11 +33,13 @@ class Side:
 
     schema: pa.Schema
     keys: tuple[str, ...] = ()
+    null_matches: tuple[str, ...] = ()
+    """Of the keys, those where null equals null."""
 
     def has_keys(self, batch: EventBatch) -> Mask:
         """Which elements can match at all: those without a null among their keys."""
         present = np.ones(len(batch), np.bool_)
-        for column in map(batch.payload.column, self.keys):
+        for column in (batch.payload.column(key) for key in self.keys if key not in self.null_matches):
             if column.null_count:
                 present &= column.is_valid().to_numpy(zero_copy_only=False)
         return present

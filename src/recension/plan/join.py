@@ -30,6 +30,8 @@ class Join(Node):
     where: Expression | None = None
     how: How = "inner"
     suffix: str = "_right"
+    null_matches: tuple[str, ...] = ()
+    """Of the keys, those where null equals null: a group's."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
 

@@ -39,6 +39,8 @@ class Clip(Node):
     input: Node
     by: Node
     on: tuple[str, ...] = ()
+    null_matches: tuple[str, ...] = ()
+    """Of the keys, those where null equals null: a group's."""
 
     ports: ClassVar[tuple[str, ...]] = ("input", "by")
 

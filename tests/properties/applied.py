@@ -1,0 +1,101 @@
+"""Queries applied to every group by itself, each with what it means for one group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.properties.step import History, StepKind, is_natural, plus
+
+import recension as rc
+from recension import denote
+
+
+def _doubled(row: dict[str, Any]) -> dict[str, Any]:
+    assert set(row) == {"k", "v"}
+    return {"v": plus(row["v"], row["v"])}
+
+
+def _applied(name: str, build: Any, meaning: Any) -> StepKind:
+    """A query on each group by itself; it need not keep the column ``k``."""
+
+    def whole(s: Any, t: Any) -> Any:
+        return s.group_by("k").apply(lambda group: build(group, t)).select("k", "v")
+
+    def means(s: History, t: History) -> History:
+        return denote.grouped(s, "k", lambda group: meaning(group, t))
+
+    return StepKind(f"apply {name}", whole, means)
+
+
+def _total(group: History) -> History:
+    return denote.snapshot(group, denote.agg(total=denote.sum("v")))
+
+
+def _only_v(history: History) -> History:
+    return denote.select(history, "v")
+
+
+def _over_two(group: History) -> History:
+    return denote.window_aggregate(group, denote.count_window(2), denote.agg(v=denote.sum("v")))
+
+
+APPLIED: list[StepKind] = [
+    _applied("where", lambda g, t: g.where(rc.col("v") >= 0), lambda g, t: denote.where(g, is_natural)),
+    _applied("distinct", lambda g, t: g.select("v").distinct(), lambda g, t: denote.distinct(_only_v(g))),
+    _applied(
+        "sum of shifted",
+        lambda g, t: g.shift(1).union(g).agg(v=rc.sum("v"), speculate="eager"),
+        lambda g, t: denote.snapshot(denote.union(denote.shift(g, 1), g), denote.agg(v=denote.sum("v"))),
+    ),
+    _applied(
+        "join with own total",
+        lambda g, t: (
+            g.select("v")
+            .join(g.agg(total=rc.sum("v"), speculate="eager"))
+            .select(v=rc.col("v") + rc.col("total"))
+        ),
+        lambda g, t: denote.select(denote.join(_only_v(g), _total(g)), v=lambda p: plus(p["v"], p["total"])),
+    ),
+    *(
+        _applied(
+            f"{how} join with the group later",
+            lambda g, t, how=how: g.select("v").join(g.select("v").shift(3), on="v", how=how),
+            lambda g, t, how=how: denote.join(_only_v(g), denote.shift(_only_v(g), 3), on="v", how=how),
+        )
+        for how in ("left", "semi", "anti")
+    ),
+    _applied(
+        "clip by the group itself",
+        lambda g, t: g.select("v").clip(by=g),
+        lambda g, t: denote.clip(_only_v(g), g),
+    ),
+    _applied(
+        "anti join with another stream",
+        lambda g, t: g.select("v").join(t, on="v", how="anti"),
+        lambda g, t: denote.join(_only_v(g), t, on="v", how="anti"),
+    ),
+    _applied(
+        "join of another stream",
+        lambda g, t: t.rename({"k": "j"}).join(g.select("v"), on="v"),
+        lambda g, t: denote.drop(denote.join(denote.rename(t, {"k": "j"}), _only_v(g), on="v"), "j"),
+    ),
+    _applied(
+        "windows",
+        lambda g, t: g.tumbling(4, until=15).agg(v=rc.max("v"), speculate="eager"),
+        lambda g, t: denote.window_aggregate(g, denote.tumbling(4, 0, 15), denote.agg(v=denote.max("v"))),
+    ),
+    _applied(
+        "count windows of a map",
+        lambda g, t: (
+            g.map(_doubled, {"v": "int64"}, per_row=True)
+            .count_window(2)
+            .agg(v=rc.sum("v"), speculate="eager")
+        ),
+        lambda g, t: _over_two(denote.select(g, v=lambda p: plus(p["v"], p["v"]))),
+    ),
+    _applied(
+        "apply within",
+        lambda g, t: g.group_by("v").apply(lambda h: h.select("k").distinct()),
+        lambda g, t: denote.grouped(g, "v", lambda h: denote.distinct(denote.select(h, "k"))),
+    ),
+]
