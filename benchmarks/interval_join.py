@@ -87,15 +87,15 @@ def _join(turns: list[tuple[str, EventBatch]]) -> int:
 
 
 def _elements(size: int, _: Path) -> list[tuple[int, tuple[Any, ...]]]:
-    """(side, element) in order of arrival: a change of an event's end, or a CTI each second."""
+    """(side, element) in order of arrival: a change of an event's end, or a CTI."""
     turns: list[tuple[int, int, tuple[Any, ...]]] = []
     for number, side in enumerate(SIDES):
         e = events(size, side)
         columns = (e["arrival"], e["vs"], e["ve"], e["key"], e["value"])
         for arrival, vs, ve, key, value in zip(*(c.tolist() for c in columns), strict=True):
             turns.append((arrival, number, (vs, vs, ve, {"key": key, "value": value})))
-        seconds = range(SECOND, int(e["arrival"][-1]), SECOND)
-        turns += [(second, number, (second - LATENESS,)) for second in seconds]
+        # A CTI at the end of each batch, as in the stream that is compared with this.
+        turns += [(t, number, (t - LATENESS,)) for t in e["arrival"][BATCH - 1 :: BATCH].tolist()]
     return [(side, element) for _, side, element in sorted(turns, key=lambda turn: turn[0])]
 
 
@@ -119,7 +119,7 @@ def _in_python(elements: list[tuple[int, tuple[Any, ...]]]) -> int:
                 joined = {"key": key, "value": pair[0]["value"], "value_right": pair[1]["value"]}
                 output.append(("insert" if old == start else "retract", start, old, new, joined))
         bucket = live[side].setdefault(key, [])
-        if (vs, a, payload) in bucket:
+        if a > vs and (vs, a, payload) in bucket:
             bucket.remove((vs, a, payload))
         if b > vs and b > ctis[1 - side]:
             bucket.append((vs, b, payload))
