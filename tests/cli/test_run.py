@@ -109,4 +109,8 @@ def test_demo_tells_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--size", "3000"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("yes") == 6
+    others = [
+        line.split("│") for line in shown.splitlines() if line.startswith(("│ witness 2", "│ witness 3"))
+    ]
+    assert [cells[4].strip() for cells in others[:2]] == ["0", "0"], "the witnesses differ in every row"
     assert "NO" not in shown

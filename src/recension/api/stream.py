@@ -39,7 +39,8 @@ def source(
     start, end
         Columns of a plain table that hold the times of its events.
     properties
-        What is known of the feed. It is relied on, not checked.
+        What is known of the feed. It is relied on; of all it says, only that there are no retractions is
+        checked.
     on_violation
         What happens to elements that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
 
