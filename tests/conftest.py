@@ -1,7 +1,15 @@
-"""How hard Hypothesis tries: ``HYPOTHESIS_PROFILE=thorough`` for a long search, the same examples in CI."""
+"""One Spark session for all tests that need one; and how hard Hypothesis tries.
+
+``HYPOTHESIS_PROFILE=thorough`` is for a long search; in CI the examples are the same every time.
+"""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 
 settings.register_profile("dev", max_examples=60, deadline=None)
@@ -10,3 +18,15 @@ settings.register_profile("thorough", settings.get_profile("dev"), max_examples=
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session with two shuffle partitions: enough to see what order and distribution do."""
+    import recension as rc
+
+    session = rc.spark.session(
+        "local[2,4]", "recension tests", spark__sql__shuffle__partitions="2", spark__driver__memory="2g"
+    )
+    yield session
+    session.stop()

@@ -1,5 +1,8 @@
 """Temporal streams for Spark pipelines."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from narwhals import col, lit, when
 
 from recension.api.aggregates import (
@@ -26,6 +29,9 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
+
+if TYPE_CHECKING:
+    from recension.api import spark
 
 __all__ = [
     "BEGINNING",
@@ -63,8 +69,15 @@ __all__ = [
     "run",
     "session",
     "source",
+    "spark",
     "stddev",
     "sum",
     "top_k",
     "when",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "spark":  # loads pyspark, which most programs that import this do not need
+        return import_module("recension.api.spark")
+    raise AttributeError(f"module 'recension' has no attribute {name!r}")

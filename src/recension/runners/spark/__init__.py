@@ -1,0 +1,4 @@
+"""The Spark runners: queries as batch jobs and as Structured Streaming pipelines.
+
+The only place where pyspark is imported.
+"""

@@ -1,0 +1,72 @@
+"""A Spark session that can run queries: made, or told what it lacks.
+
+A session of the user's own needs nothing set beforehand: what a query needs is set on it when the query is
+built. What cannot be mended on a running session is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from recension.core.errors import RecensionError
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+# May be set on a running session; read when a streaming query starts.
+RUNTIME_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+# Only when the session is made.
+SESSION_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+}
+# `transformWithState` dies on start without them.
+NEEDED = {"google.protobuf": "protobuf", "grpc": "grpcio", "grpc_status": "grpcio-status"}
+
+
+def session(master: str = "local[2,4]", name: str = "recension", **settings: str) -> SparkSession:
+    """A session ready for queries. ``settings`` override ours, with ``__`` for each dot in a name."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    given = {key.replace("__", "."): value for key, value in settings.items()}
+    for key, value in (SESSION_SETTINGS | RUNTIME_SETTINGS | given).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def check(spark: Any) -> None:
+    """Refuse, with the reason, a session on which no query can run."""
+    if not isinstance(spark, SparkSession):
+        kind = type(spark)
+        if kind.__module__.startswith("pyspark.sql.connect"):
+            raise RecensionError(
+                "Spark Connect sessions are not supported: queries need a classic session, "
+                "made by rc.spark.session() or SparkSession.builder without .remote()"
+            )
+        raise RecensionError(f"a SparkSession is needed, not a {kind.__name__}")
+
+
+def prepare_streaming(spark: SparkSession) -> None:
+    """Set on a running session what streaming queries need; refuse what cannot be set."""
+    check(spark)
+    if missing := [package for module, package in NEEDED.items() if not _is_installed(module)]:
+        raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
+    for key, value in RUNTIME_SETTINGS.items():
+        spark.conf.set(key, value)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
