@@ -20,6 +20,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
 from recension.core.errors import FormatError, RecensionError, SchemaError, StreamError, TimeError
@@ -64,6 +65,7 @@ __all__ = [
     "lit",
     "max",
     "mean",
+    "merge",
     "min",
     "quantile",
     "run",

@@ -27,6 +27,8 @@ from recension.operators.distinct import Distinct
 from recension.operators.finalize import Finalize
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
+from recension.operators.lmerge import choice as lmerge
+from recension.operators.lmerge.merge import LogicalMerge
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.snapshot import accumulators, selections
@@ -54,6 +56,10 @@ class Vertex:
     schema: pa.Schema
     operator: Operator | None
     inputs: tuple[int, ...] = ()
+    is_shrink_only: bool = False
+    """Does no retraction lengthen? Then an event that ends before some time will not outlast it."""
+    sends_feedback: bool = False
+    """Does it tell its inputs what it no longer wants?"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class PhysicalPlan:
 
     @property
     def unchecked(self) -> set[str]:
-        """Sources read by finalize alone: coping with retractions of unknown events is its job."""
+        """Sources read by finalize or merge alone: coping with retractions of unknown events is their job."""
         readers: dict[int, list[Vertex]] = {}
         for vertex in self.vertices:
             for number in vertex.inputs:
@@ -77,7 +83,7 @@ class PhysicalPlan:
             name
             for name, number in self.source_vertices.items()
             if number not in self.query_vertices.values()
-            and all(isinstance(reader.operator, Finalize) for reader in readers.get(number, []))
+            and all(isinstance(reader.operator, Finalize | LogicalMerge) for reader in readers.get(number, []))
         }
 
 
@@ -104,9 +110,11 @@ def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
+    is_shrink_only = node.properties.is_shrink_only
     if isinstance(node, nodes.Source):
-        return Vertex(node.name, node.schema, None)
-    return Vertex(node.label, node.schema, operator_of(node), inputs)
+        return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only)
+    sends_feedback = isinstance(node, nodes.Merge) and node.feedback
+    return Vertex(node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback)
 
 
 def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
@@ -134,6 +142,8 @@ def chosen(node: Node) -> str | None:
         case nodes.Finalize(remember=remember):
             limit = "" if remember == FOREVER else f", or {remember} behind: what comes later is lost"
             return f"ctis where the past is proven complete{limit}"
+        case nodes.Merge():
+            return "{}: {}".format(*node.chosen())
         case nodes.AlterLifetime(lifetime=logical.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
@@ -246,6 +256,13 @@ def _conforming(mapped: object, node: nodes.Map, rows: int) -> pa.RecordBatch:
 @operator_of.register
 def _union(node: nodes.Union) -> Operator:
     return Union(node.schema, len(node.streams))
+
+
+@operator_of.register
+def _merge(node: nodes.Merge) -> Operator:
+    policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
+    case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
+    return lmerge.merge_of(case, node.schema, len(node.streams), policy, node.lag, can_fall=can_fall)
 
 
 @operator_of.register

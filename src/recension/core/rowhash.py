@@ -26,6 +26,9 @@ _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _WORD: Final = 8
+# Up to so many words are hashed one after the other; the words of longer values are hashed apart and added.
+_FEW_WORDS: Final = 8
+_AT_ONCE: Final = 1 << 15
 
 
 def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
@@ -139,8 +142,20 @@ def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hash
     padded = np.concatenate([raw, np.zeros(_WORD, np.uint8)]) if _overruns(starts, lengths, raw) else raw
     # Overlapping 8-byte words, one starting at every byte.
     words: Hashes = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
+    if longest <= _FEW_WORDS * _WORD:
+        return _chained(hashes, starts, lengths, words)
+    long = np.flatnonzero(lengths > _FEW_WORDS * _WORD)
+    hashes[long] = combine(hashes[long], _sums(starts[long], lengths[long], words))
+    if len(long) < len(lengths):
+        short = np.flatnonzero(lengths <= _FEW_WORDS * _WORD)
+        hashes[short] = _chained(hashes[short], starts[short], lengths[short], words)
+    return hashes
+
+
+def _chained(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
+    """The words of each value, one after the other."""
     shortest = int(lengths.min())
-    for at in range(0, longest, _WORD):
+    for at in range(0, int(lengths.max()), _WORD):
         if at + _WORD <= shortest:
             hashes = combine(hashes, words[starts + at])
             continue
@@ -149,6 +164,44 @@ def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hash
         spare = np.maximum(_WORD - (lengths[rows] - at), 0).astype(np.uint64) * np.uint64(8)
         hashes[rows] = combine(hashes[rows], word & (np.uint64(0xFFFFFFFFFFFFFFFF) >> spare))
     return hashes
+
+
+def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
+    """For each value the sum of hashes of its words, each by a multiplier of its place; part by part."""
+    counts = (lengths + _WORD - 1) // _WORD
+    multipliers = _mix(np.arange(int(counts.max()), dtype=np.uint64)) | np.uint64(1)
+    parts = []
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(starts):
+        stop = max(first + 1, int(np.searchsorted(ends, (ends[first - 1] if first else 0) + _AT_ONCE)))
+        parts.append(_sums_of(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words))
+        first = stop
+    return np.concatenate(parts)
+
+
+def _sums_of(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, words: Hashes) -> Hashes:
+    width = int(lengths[0])
+    if width % _WORD == 0 and bool((lengths == width).all()) and bool((np.diff(starts) == width).all()):
+        at = int(starts[0])
+        found = words[at : at + width * len(starts) : _WORD].reshape(len(starts), -1)
+        return _scattered(found, multipliers[: width // _WORD]).sum(axis=1)
+    ends = np.cumsum(counts)
+    place = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
+    found = words[np.repeat(starts, counts) + place * _WORD]
+    spare = (counts * _WORD - lengths).astype(np.uint64) * np.uint64(8)
+    found[ends - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare
+    sums: Hashes = np.add.reduceat(_scattered(found, multipliers[place]), ends - counts)
+    return sums
+
+
+def _scattered(words: Hashes, multipliers: Hashes) -> Hashes:
+    """High bits reach low ones before the product, and the product's low ones after it."""
+    with np.errstate(over="ignore"):
+        scattered = words ^ (words >> np.uint64(32))
+        scattered *= multipliers
+        scattered ^= scattered >> np.uint64(29)
+    return scattered
 
 
 def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool:

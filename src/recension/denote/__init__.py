@@ -39,6 +39,7 @@ from recension.denote.edges import edges
 from recension.denote.extents import coalesce_range, coalesce_rows
 from recension.denote.grouped import grouped
 from recension.denote.join import join
+from recension.denote.merge import merge
 from recension.denote.order import History, canonical
 from recension.denote.select import drop, map_payload, rename, select, with_columns
 from recension.denote.snapshot import snapshot
@@ -87,6 +88,7 @@ __all__ = [
     "map_payload",
     "max",
     "mean",
+    "merge",
     "min",
     "quantile",
     "rename",

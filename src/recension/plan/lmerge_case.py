@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from recension.plan.properties import Properties, meet
 
-Case: TypeAlias = Literal["R0", "R1", "R2", "R3", "R4"]
+Case: TypeAlias = Literal["R0", "R1", "R2", "R3", "R3-", "R4"]
 
 
 class CaseChoice(NamedTuple):

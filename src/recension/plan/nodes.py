@@ -5,6 +5,7 @@ from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, Im
 from recension.plan.count_window import CountAggregate
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.merge import Merge
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
@@ -23,6 +24,7 @@ __all__ = [
     "ImportTime",
     "Join",
     "Map",
+    "Merge",
     "Node",
     "Outputs",
     "Project",

@@ -1,0 +1,105 @@
+"""A merge that goes on with a stronger case when an element is not what the present case allows.
+
+Assumes     nothing beyond the strongest case.
+Guarantees  the output stays valid and compatible: the stronger case takes over what the weaker one has shown
+            and what every input has sent, as far as it may still change.
+State       that of the present case; in the cases of streams in order also the events that may still change,
+            of every input, which those cases themselves do not need.
+Cost        that of the present case; once for each fall, a pass over the state.
+Source      Physically Independent Stream Merging, §IV-G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch
+from recension.operators.base import Chunks, Output
+from recension.operators.lmerge.inputs import Inputs
+from recension.operators.lmerge.merge import OUT, CaseMismatch, Holdings, LogicalMerge
+
+Make: TypeAlias = Callable[[int], LogicalMerge]
+
+
+class Fallback(LogicalMerge):
+    """A ladder of cases, the cheapest first."""
+
+    makes_ctis = True
+
+    def __init__(self, schema: pa.Schema, ports: int, ladder: Sequence[Make]) -> None:
+        super().__init__(schema, ports)
+        self._ladder = list(ladder)
+        self._level = 0
+        self._use(self._ladder[0](ports))
+
+    def _use(self, merge: LogicalMerge) -> None:
+        self._merge = merge
+        self.inputs: Inputs = merge.inputs
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        while True:
+            try:
+                return self._merge.on_batch(port, batch)
+            except CaseMismatch:
+                self._fall()
+
+    def _fall(self) -> None:
+        """The next case that can take over; the last one can always."""
+        held = sorted(self._merge.holdings(), key=lambda holding: holding.port != OUT)
+        while True:
+            self._level += 1
+            stronger = self._ladder[self._level](len(self.inputs))
+            stronger.inputs, stronger.out_cti = self.inputs, self._merge.out_cti
+            stronger.anomalies = self._merge.anomalies
+            for port in set(range(len(self.inputs))) - set(self.inputs.live()):
+                stronger.on_detach(port)
+            try:
+                for holding in held:
+                    stronger.seed(holding)
+            except CaseMismatch:
+                continue
+            self._use(stronger)
+            return
+
+    def on_cti(self, port: int, t: int) -> Output:
+        return self._noted(self._merge.on_cti(port, t))
+
+    def advance(self) -> Output:
+        return self._noted(self._merge.advance())
+
+    def _noted(self, answer: Output) -> Output:
+        self.out_cti, self.anomalies = self._merge.out_cti, self._merge.anomalies
+        return answer
+
+    def on_attach(self, port: int) -> None:
+        self._merge.on_attach(port)
+
+    def on_detach(self, port: int) -> Output:
+        return self._merge.on_detach(port)
+
+    def holdings(self) -> Holdings:
+        return self._merge.holdings()
+
+    @property
+    def level(self) -> int:
+        """How many steps it has fallen."""
+        return self._level
+
+    def state_rows(self) -> int:
+        return self._merge.state_rows()
+
+    def state_bytes(self) -> int:
+        return self._merge.state_bytes()
+
+    def state_chunks(self) -> Chunks:
+        own = {f"merge/{name}": table for name, table in self._merge.snapshot().items()}
+        return {"level": pa.table({"level": [self._level]}), **own}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._level = chunks["level"]["level"][0].as_py()
+        self._use(self._ladder[self._level](0))
+        own = {n.removeprefix("merge/"): table for n, table in chunks.items() if n.startswith("merge/")}
+        self._merge.restore(own)

@@ -1,0 +1,127 @@
+"""The index of the R3 merge: one node for each (vs, payload), with the end that each input has for it.
+
+The payload is stored once, whatever the number of inputs; an input costs one integer a node. A node whose
+start a stable of an input has passed is *half frozen*: those are looked at whenever a stable comes, the
+others wait in a queue by their start.
+
+Source      Physically Independent Stream Merging, §IV-D, figure 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index
+from recension.core.rowhash import Hashes
+from recension.core.ticks import Ticks
+from recension.operators.lmerge.key_table import KeyTable
+from recension.operators.lmerge.merge import NONE, OUT
+from recension.operators.lmerge.payloads import Payloads
+from recension.operators.state.time_queue import TimeQueue
+
+_END = (np.int64, NONE)
+
+
+class In2t:
+    """Nodes by number; numbers are good until `tidy`."""
+
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        ends = {_column(port): _END for port in (OUT, *range(ports))}
+        self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
+        self._payloads = Payloads(schema)
+        self._starts = TimeQueue()
+        self._half = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return self._nodes.live
+
+    def nbytes(self) -> int:
+        """Memory held."""
+        waiting = 16 * len(self._starts) + int(self._half.nbytes)
+        return self._nodes.nbytes() + self._payloads.nbytes() + waiting
+
+    def attach(self, port: int) -> None:
+        """A new input, which has none of the events."""
+        self._nodes.add_column(_column(port), *_END)
+
+    def detach(self, port: int) -> None:
+        """Forget what an input has."""
+        self._nodes.drop_column(_column(port))
+
+    def find(self, keys: Hashes) -> Index:
+        """The node of each key, -1 if there is none."""
+        return self._nodes.find(keys)
+
+    def add(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
+        """New nodes with the payloads in these rows."""
+        nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(payload, rows))
+        self._starts.push(vs, nodes)
+        return nodes
+
+    def ends(self, port: int) -> Ticks:
+        """The end of each node's event at an input or the output, NONE where it is not there."""
+        ends: Ticks = self._nodes[_column(port)]
+        return ends
+
+    def vs(self, nodes: Index) -> Ticks:
+        """The starts of some nodes."""
+        starts: Ticks = self._nodes["vs"][nodes]
+        return starts
+
+    def keys(self, nodes: Index) -> Hashes:
+        """The keys of some nodes."""
+        return self._nodes.keys[nodes]
+
+    def payload(self, nodes: Index) -> pa.RecordBatch:
+        """The payloads of some nodes."""
+        return self._payloads.take(self._nodes["row"][nodes])
+
+    def all(self) -> Index:
+        """Every node."""
+        return self._nodes.rows()
+
+    def freeze(self, t: int) -> Index:
+        """All nodes that start before ``t``: they are half frozen from now on."""
+        _, fresh = self._starts.pop_before(t)
+        self._half = np.concatenate([self._half, fresh[self._nodes.is_live(fresh)]])
+        return self._half
+
+    def in_order(self, nodes: Index) -> Index:
+        """The places of nodes by (vs, key)."""
+        return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
+
+    def kill(self, nodes: Index) -> None:
+        """Forget nodes."""
+        self._nodes.kill(nodes)
+        self._half = self._half[self._nodes.is_live(self._half)]
+
+    def tidy(self) -> None:
+        """Move the living together when most are dead."""
+        if (moved := self._nodes.tidy()) is not None:
+            self._starts.renumber(moved)
+            self._half = moved[self._half]
+            self._payloads.retain(self._nodes["row"])
+            self._nodes["row"][:] = np.arange(len(self._nodes))
+
+    def chunks(self) -> dict[str, pa.Table]:
+        """Everything as named tables."""
+        return {**self._nodes.chunks("nodes"), **self._payloads.chunks("payloads")}
+
+    def load(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
+        """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
+        ends = {_column(port): _END for port in (OUT, *ports)}
+        self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
+        self._nodes.load("nodes", chunks)
+        self._payloads.load("payloads", chunks)
+        nodes = self._nodes.rows()
+        vs = self._nodes["vs"]
+        self._half = nodes[vs < frontier]
+        self._starts = TimeQueue()
+        self._starts.push(vs[vs >= frontier], nodes[vs >= frontier])
+
+
+def _column(port: int) -> str:
+    return "out" if port == OUT else f"in {port}"

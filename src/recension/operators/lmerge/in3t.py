@@ -1,0 +1,159 @@
+"""The index of the R4 merge: a node for each (vs, payload), and below it how often each input has each end.
+
+A row of the lower level stands for a (vs, payload, end), with a count for each input and for the output:
+inputs agree on most events, and then an event costs one row. The payload is stored once, with the node.
+
+Source      Physically Independent Stream Merging, §IV-E, figure 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask
+from recension.core.rowhash import Hashes, combine
+from recension.core.ticks import Ticks
+from recension.operators.lmerge.key_table import KeyTable
+from recension.operators.lmerge.merge import OUT
+from recension.operators.lmerge.payloads import Payloads
+from recension.operators.state.arena import Column
+from recension.operators.state.time_queue import TimeQueue
+
+_COUNT = (np.int32, 0)
+_NODE = {"vs": (np.int64, 0), "row": (np.int64, 0)}
+_EVENT = {"node": (np.int64, 0), "ve": (np.int64, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The events that start before a stable, with their nodes."""
+
+    events: Index
+    node: Index
+    vs: Ticks
+    ve: Ticks
+
+
+class In3t:
+    """Nodes and events by number; numbers are good until `tidy`."""
+
+    def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
+        counts = {_column(port): _COUNT for port in (OUT, *ports)}
+        self.nodes = KeyTable(_NODE | counts)
+        self.events = KeyTable(_EVENT | counts)
+        self._payloads = Payloads(schema)
+        self._starts = TimeQueue()
+        self._half = np.zeros(0, np.int64)
+
+    def nbytes(self) -> int:
+        """Memory held."""
+        waiting = 16 * len(self._starts) + int(self._half.nbytes)
+        return self.nodes.nbytes() + self.events.nbytes() + self._payloads.nbytes() + waiting
+
+    def attach(self, port: int) -> None:
+        """A new input, which has none of the events."""
+        self.nodes.add_column(_column(port), *_COUNT)
+        self.events.add_column(_column(port), *_COUNT)
+
+    def detach(self, port: int) -> None:
+        """Forget what an input has."""
+        self.nodes.drop_column(_column(port))
+        self.events.drop_column(_column(port))
+
+    def size(self, port: int) -> Column:
+        """How many events of each node an input, or the output, has; good until its start is passed."""
+        return self.nodes[_column(port)]
+
+    def count(self, port: int) -> Column:
+        """How often an input, or the output, has each event."""
+        return self.events[_column(port)]
+
+    def add_nodes(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
+        """New nodes with the payloads in these rows; keys are distinct and not there yet."""
+        self.nodes.add(keys, vs=vs, row=self._payloads.append(payload, rows))
+
+    def put(self, nodes: Index, ve: Ticks, frontier: int) -> Index:
+        """The event of each node with this end, made where there is none."""
+        found, fresh = self.events.find_or_add(self.event_keys(nodes, ve), node=nodes, ve=ve)
+        if len(fresh):
+            vs = self.nodes["vs"][nodes[fresh]]
+            late = vs < frontier
+            self._half = np.concatenate([self._half, found[fresh[late]]])
+            self._starts.push(vs[~late], found[fresh[~late]])
+        return found
+
+    def find(self, nodes: Index, ve: Ticks) -> Index:
+        """The event of each node with this end, -1 if there is none."""
+        return self.events.find(self.event_keys(nodes, ve))
+
+    def event_keys(self, nodes: Index, ve: Ticks) -> Hashes:
+        return combine(self.nodes.keys[nodes], ve)
+
+    def payload(self, nodes: Index) -> pa.RecordBatch:
+        """The payloads of some nodes."""
+        return self._payloads.take(self.nodes["row"][nodes])
+
+    def freeze(self, t: int) -> Frozen:
+        """All events that start before ``t``: they are half frozen from now on."""
+        _, fresh = self._starts.pop_before(t)
+        events = np.concatenate([self._half, fresh[self.events.is_live(fresh)]])
+        self._half = events
+        node = self.events["node"][events]
+        return Frozen(events, node, self.nodes["vs"][node], self.events["ve"][events])
+
+    def of_nodes(self, frozen: Frozen, some: Mask) -> Frozen:
+        """All events of the nodes that some of the events have, by (vs, key, ve)."""
+        wanted = np.zeros(len(self.nodes), np.bool_)
+        wanted[frozen.node[some]] = True
+        at = np.flatnonzero(wanted[frozen.node])
+        at = at[np.lexsort((frozen.ve[at], self.nodes.keys[frozen.node[at]], frozen.vs[at]))]
+        return Frozen(frozen.events[at], frozen.node[at], frozen.vs[at], frozen.ve[at])
+
+    def kill(self, events: Index, nodes: Index) -> None:
+        """Forget events and nodes; of a node all events must go."""
+        self.events.kill(events)
+        self.nodes.kill(nodes)
+        self._half = self._half[self.events.is_live(self._half)]
+        if (moved := self.nodes.tidy()) is not None:
+            self.events["node"][:] = moved[self.events["node"]]
+            self._payloads.retain(self.nodes["row"])
+            self.nodes["row"][:] = np.arange(len(self.nodes))
+        if (moved := self.events.tidy()) is not None:
+            self._starts.renumber(moved)
+            self._half = moved[self._half]
+
+    def unused(self, events: Index, ports: list[int]) -> Mask:
+        """Which events nobody has."""
+        total = self.count(OUT)[events].astype(np.int64)
+        for port in ports:
+            total += self.count(port)[events]
+        return total == 0
+
+    def chunks(self) -> dict[str, pa.Table]:
+        """Everything as named tables; nodes are numbered as they are stored."""
+        alive = self.nodes.rows()
+        number = np.full(max(len(self.nodes), 1), -1, np.int64)
+        number[alive] = np.arange(len(alive))
+        events = self.events.chunks("events")
+        for name, table in events.items():
+            at = table.schema.get_field_index("node")
+            events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
+        return {**self.nodes.chunks("nodes"), **events, **self._payloads.chunks("payloads")}
+
+    def load(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
+        """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
+        self.nodes.load("nodes", chunks)
+        self.events.load("events", chunks)
+        self._payloads.load("payloads", chunks)
+        rows, vs = self.events.rows(), self.nodes["vs"][self.events["node"]]
+        self._half = rows[vs < frontier]
+        self._starts = TimeQueue()
+        self._starts.push(vs[vs >= frontier], rows[vs >= frontier])
+
+
+def _column(port: int) -> str:
+    return "out" if port == OUT else f"in {port}"

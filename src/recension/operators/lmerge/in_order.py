@@ -1,0 +1,162 @@
+"""What the cases R0, R1 and R2 share: insert-only inputs in order of start, followed at the furthest start.
+
+An element that starts before the furthest start shown, or before the output's stable, is old news. What an
+input sends before it has joined waits, if it starts at the joining time or later (ruling 42).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, concat, cti, inserts
+from recension.core.ticks import BEGINNING
+from recension.operators.base import Chunks, Output
+from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, mismatch
+from recension.operators.state.slices import cut, whole
+
+
+class InOrderMerge(LogicalMerge):
+    """Each batch gives a part of itself."""
+
+    makes_ctis = True
+    case = ""
+    strict = False
+
+    def __init__(self, schema: pa.Schema, ports: int, *, remembers: bool = False) -> None:
+        super().__init__(schema, ports)
+        self.max_vs = BEGINNING
+        self._last = [BEGINNING] * ports
+        self._waiting: dict[int, list[EventBatch]] = {}
+        # What a stronger case would need to take over: only kept if that may happen.
+        self._remembers = remembers
+        self._memory: list[Holding] = []
+
+    @abstractmethod
+    def news(self, port: int, batch: EventBatch) -> EventBatch:
+        """The part of a joined input's next elements, in order, that has not been shown."""
+
+    def check(self, port: int, batch: EventBatch) -> None:
+        """Raise if an element is not what the case allows."""
+        if bool(batch.kind.any()):
+            raise mismatch(batch, int(batch.kind.argmax()), self.case, "there are no retractions in this case")
+        before = np.concatenate([[np.int64(self._last[port])], batch.vs[:-1]])
+        wrong = batch.vs <= before if self.strict else batch.vs < before
+        wrong[0] &= self._last[port] > BEGINNING
+        if bool(wrong.any()):
+            reason = f"it starts {'at or ' if self.strict else ''}before the element before it"
+            raise mismatch(batch, int(wrong.argmax()), self.case, reason)
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        one = self.inputs[port]
+        if not len(batch) or not one.is_live:
+            return self._nothing
+        self.check(port, batch)
+        self._last[port] = int(batch.vs[-1])
+        if one.state == "joining":
+            first = int(np.searchsorted(batch.vs, one.since))
+            self._waiting.setdefault(port, []).append(batch.slice(first, len(batch)))
+            return self._nothing
+        return self._with_joiners([self._take(port, batch)])
+
+    def _take(self, port: int, batch: EventBatch) -> EventBatch:
+        shown = self.news(port, batch)
+        if self._remembers:
+            self._memory += [Holding(port, batch), Holding(OUT, shown)]
+        return shown
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
+    def advance(self) -> Output:
+        return self._promise([])
+
+    def _promise(self, shown: list[EventBatch]) -> Output:
+        """The furthest stable, then what those show that join at it; their stables may be further."""
+        reached: int | None = None
+        while True:
+            furthest = self.inputs.furthest()
+            if furthest is not None and furthest[1] > self.out_cti:
+                self.out_cti = reached = furthest[1]
+            joining = self.inputs.join(max(self.max_vs, self.out_cti))
+            if not joining:
+                break
+            for port in joining:
+                shown += [self._take(port, batch) for batch in self._waiting.pop(port, []) if len(batch)]
+        if reached is not None:
+            self.inputs.bid_farewell()
+            self._forget(reached)
+        given = [batch for batch in shown if len(batch)]
+        return Output(concat(given) if given else self._nothing, reached)
+
+    def _with_joiners(self, shown: list[EventBatch]) -> EventBatch:
+        """What was shown, and what those show that join because of it: their stables may come with it."""
+        if all(state != "joining" for state in self.inputs.states()):
+            return shown[0]
+        answer = self._promise(shown)
+        return answer.batch if answer.cti is None else concat([answer.batch, cti(answer.cti, self.schema)])
+
+    def on_attach(self, port: int) -> None:
+        self._last.append(BEGINNING)
+
+    def on_detach(self, port: int) -> Output:
+        self._waiting.pop(port, None)
+        self._memory = [held for held in self._memory if held.port != port]
+        return super().on_detach(port)
+
+    def _forget(self, t: int) -> None:
+        kept = [(held, held.events.ve >= t) for held in self._memory]
+        self._memory = [held for held, keep in kept if bool(keep.any())]
+
+    def holdings(self) -> Holdings:
+        for held in self._memory:
+            yield Holding(held.port, held.events.filter(held.events.ve >= self.out_cti))
+        for port, batches in self._waiting.items():
+            for batch in batches:
+                yield Holding(port, batch)
+
+    def state_rows(self) -> int:
+        waiting = sum(len(batch) for batches in self._waiting.values() for batch in batches)
+        return waiting + sum(len(held.events) for held in self._memory)
+
+    def state_bytes(self) -> int:
+        kept = [held.events for held in self._memory]
+        kept += [batch for batches in self._waiting.values() for batch in batches]
+        return sum(int(batch.payload.nbytes) + 33 * len(batch) for batch in kept)
+
+    def state_chunks(self) -> Chunks:
+        progress = pa.table({"last": pa.array(self._last, pa.int64())})
+        chunks = {**super().state_chunks(), "last": progress, "max_vs": pa.table({"vs": [self.max_vs]})}
+        kept = [("waiting", port, batch) for port, batches in self._waiting.items() for batch in batches]
+        kept += [("memory", held.port, held.events) for held in self._memory]
+        for number, (kind, port, batch) in enumerate(kept):
+            chunks |= cut(f"kept/{kind}/{port}/{number}", _to_arrow(batch))
+        names = [f"kept/{kind}/{port}/{number}" for number, (kind, port, _) in enumerate(kept)]
+        return {**chunks, "kept": pa.table({"name": pa.array(names, pa.string())})}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        self._last = chunks["last"]["last"].to_pylist()
+        self.max_vs = chunks["max_vs"]["vs"][0].as_py()
+        self._waiting, self._memory = {}, []
+        for name in chunks["kept"]["name"].to_pylist():
+            _, kind, port, _ = name.split("/")
+            batch = _from_arrow(whole(name, chunks), self.schema)
+            if kind == "waiting":
+                self._waiting.setdefault(int(port), []).append(batch)
+            else:
+                self._memory.append(Holding(int(port), batch))
+
+
+def _to_arrow(batch: EventBatch) -> pa.Table:
+    names = [f"payload.{name}" for name in batch.schema.names]
+    return pa.table([pa.array(batch.vs), pa.array(batch.ve), *batch.payload.columns], ["vs", "ve", *names])
+
+
+def _from_arrow(table: pa.Table, schema: pa.Schema) -> EventBatch:
+    columns = [table.column(2 + i).combine_chunks() for i in range(len(schema))]
+    payload = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return inserts(table["vs"].to_numpy(), table["ve"].to_numpy(), payload)

@@ -1,0 +1,211 @@
+"""Rows found by a 64-bit key: a hash table of row numbers over columns that only grow at the end.
+
+A row that is killed stays where it is, under a key that is never asked for, until most rows are dead; then
+the living move together, in order, and `tidy` tells where each went.
+
+Cost        O(1) a key asked for, added or killed, over time; always for whole arrays of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask
+from recension.core.rowhash import Hashes
+from recension.operators.state.arena import Column
+from recension.operators.state.slices import cut, whole
+
+NOWHERE: Final = -1
+# No living row has this key; a key that happens to be 0 is moved off it.
+_DEAD: Final = np.uint64(0)
+_LEAST: Final = 256
+
+
+class KeyTable:
+    """Columns of equal length, found by key. Row numbers are good until `tidy`."""
+
+    def __init__(self, columns: Mapping[str, tuple[Any, int]]) -> None:
+        self._types = dict(columns)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._size = self.live = 0
+        self._keys = np.zeros(_LEAST, np.uint64)
+        self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
+        self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, name: str) -> Column:
+        """A column; assigning to its elements changes the table."""
+        return self._columns[name][: self._size]
+
+    @property
+    def keys(self) -> Hashes:
+        """The keys of all rows; those of dead ones are 0."""
+        return self._keys[: self._size]
+
+    def add_column(self, name: str, kind: Any, fill: int) -> None:
+        """One more column, the same for all rows."""
+        self._types[name] = (kind, fill)
+        self._columns[name] = np.full(len(self._keys), fill, kind)
+
+    def drop_column(self, name: str) -> None:
+        """Forget a column."""
+        del self._types[name], self._columns[name]
+
+    def is_live(self, rows: Index) -> Mask:
+        """Which of the rows are there."""
+        alive: Mask = self._keys[rows] != _DEAD
+        return alive
+
+    def rows(self) -> Index:
+        """All living rows."""
+        return np.flatnonzero(self.keys != _DEAD)
+
+    def find(self, keys: Hashes) -> Index:
+        """The row of each key, NOWHERE if there is none."""
+        keys = _nonzero(keys)
+        last = np.uint64(len(self._slots) - 1)
+        slot = (keys & last).view(np.int64)
+        found = self._slots[slot]
+        wrong = np.flatnonzero((found >= 0) & (self._keys[found] != keys))
+        while len(wrong):
+            slot[wrong] = (slot[wrong] + 1) & np.int64(last)
+            found[wrong] = self._slots[slot[wrong]]
+            at = found[wrong]
+            wrong = wrong[(at >= 0) & (self._keys[at] != keys[wrong])]
+        return found
+
+    def add(self, keys: Hashes, **columns: Column) -> Index:
+        """New rows under keys that are distinct and not there yet; columns not named get their default."""
+        keys = _nonzero(keys)
+        start, self._size = self._size, self._size + len(keys)
+        self._make_room()
+        rows = np.arange(start, self._size)
+        self._keys[start : self._size] = keys
+        for name, (_, fill) in self._types.items():
+            self._columns[name][start : self._size] = columns.get(name, fill)
+        self.live += len(keys)
+        self._place(rows)
+        return rows
+
+    def find_or_add(self, keys: Hashes, **columns: Column) -> tuple[Index, Index]:
+        """The row of each key, new ones included; and which of the keys given made a new row."""
+        found = self.find(keys)
+        missing = np.flatnonzero(found < 0)
+        if not len(missing):
+            return found, missing
+        firsts = missing[first_of_each(keys[missing])]
+        added = self.add(keys[firsts], **{name: column[firsts] for name, column in columns.items()})
+        if len(firsts) == len(missing):
+            found[missing] = added
+        else:
+            found[missing] = self.find(keys[missing])
+        return found, firsts
+
+    def kill(self, rows: Index) -> None:
+        """Forget rows that are there, each named once."""
+        self._keys[rows] = _DEAD
+        self.live -= len(rows)
+
+    def tidy(self) -> Index | None:
+        """Where each row went, NOWHERE for the dead; None if nothing moved."""
+        if self._size <= 2 * self.live + _LEAST:
+            return None
+        alive = self.keys != _DEAD
+        moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
+        kept = {name: column[: self._size][alive] for name, column in self._columns.items()}
+        keys = self.keys[alive]
+        self.clear()
+        self.add(keys, **kept)
+        return moved
+
+    def _make_room(self) -> None:
+        if self._size > len(self._keys):
+            room = 2 * self._size
+            self._keys = _grown(self._keys, room, 0)
+            for name, (_, fill) in self._types.items():
+                self._columns[name] = _grown(self._columns[name], room, fill)
+        if 3 * self._size > len(self._slots):
+            self._slots = np.full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+            self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
+
+    def _place(self, rows: Index) -> None:
+        """Give each row the first free slot from where its key points to."""
+        last = len(self._slots) - 1
+        slot = (self._keys[rows] & np.uint64(last)).view(np.int64)
+        while len(rows):
+            free = self._slots[slot] < 0
+            self._slots[slot[free]] = rows[free]
+            # Of several rows that took one slot, the last has it.
+            lost = self._slots[slot] != rows
+            rows, slot = rows[lost], (slot[lost] + 1) & last
+
+    def nbytes(self) -> int:
+        """Memory held, spare room included."""
+        columns = sum(int(column.nbytes) for column in self._columns.values())
+        return int(self._keys.nbytes) + int(self._slots.nbytes) + columns
+
+    def chunks(self, name: str) -> dict[str, pa.Table]:
+        """The living rows as tables whose names begin with ``name``, renumbered from 0."""
+        rows = self.rows()
+        columns = {column: self[column][rows] for column in self._types}
+        return cut(name, pa.table({"key": self.keys[rows], **columns}))
+
+    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        """Become the table that gave these chunks; columns that it had are made."""
+        table = whole(name, chunks)
+        self.clear()
+        columns = {column: table[column].to_numpy() for column in self._types}
+        self.add(table["key"].to_numpy(), **columns)
+
+
+def first_of_each(keys: Hashes) -> Index:
+    """The place where each key comes for the first time, in order."""
+    again = repeated(keys)
+    if not len(again):
+        return np.arange(len(keys))
+    order = again[np.argsort(keys[again], kind="stable")]
+    is_first = np.append(True, keys[order][1:] != keys[order][:-1])
+    keep = np.ones(len(keys), np.bool_)
+    keep[order[~is_first]] = False
+    return np.flatnonzero(keep)
+
+
+def repeated(keys: Hashes) -> Index:
+    """The places of all keys that come more than once, in order.
+
+    Keys are thrown into slots; only where several met is it worth sorting.
+    """
+    if len(keys) < 2:
+        return np.zeros(0, np.int64)
+    slot = (keys & np.uint64((1 << (4 * len(keys)).bit_length()) - 1)).view(np.int64)
+    places = np.arange(len(keys))
+    table = np.empty(1 << (4 * len(keys)).bit_length(), np.int64)
+    table[slot] = places
+    lost = table[slot] != places
+    if not bool(lost.any()):
+        return np.zeros(0, np.int64)
+    table[slot] = 0
+    table[slot[lost]] = 1
+    met = np.flatnonzero(table[slot] == 1)
+    order = met[np.argsort(keys[met], kind="stable")]
+    same = keys[order][1:] == keys[order][:-1]
+    return np.sort(order[np.append(False, same) | np.append(same, False)])
+
+
+def _nonzero(keys: Hashes) -> Hashes:
+    return np.where(keys == _DEAD, np.uint64(1), keys) if bool((keys == _DEAD).any()) else keys
+
+
+def _grown(column: Column, room: int, fill: int) -> Column:
+    grown = np.full(room, fill, column.dtype)
+    grown[: len(column)] = column
+    return grown

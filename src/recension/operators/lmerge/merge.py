@@ -1,0 +1,123 @@
+"""What all logical merges have in common: inputs that come and go, and one output that neither repeats nor
+omits.
+
+Source      Physically Independent Stream Merging, §III-B, §V-B and §V-D; rulings 39–47.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, Mask, take_rows
+from recension.core.errors import StreamError
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.lmerge.inputs import Inputs, State
+
+OUT: Final = -1
+"""The output, where ports are named."""
+NONE: Final = BEGINNING
+"""The end of an event that is not there."""
+
+
+class CaseMismatch(StreamError):
+    """An element that the case a merge relies on does not allow; nothing of its batch has been taken in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Events that a port, or the output, has and that may still change."""
+
+    port: int
+    events: EventBatch
+
+
+Holdings: TypeAlias = Iterator[Holding]
+
+
+class LogicalMerge(Operator):
+    """Ports can be added and taken away while it runs."""
+
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        super().__init__(schema)
+        self.inputs = Inputs(ports)
+        self.anomalies = 0
+
+    def attach(self, since: int) -> Output:
+        """One more input, which is complete for every event that ends at ``since`` or later."""
+        port = self.inputs.attach(since)
+        self.on_attach(port)
+        return self.advance()
+
+    def detach(self, port: int) -> Output:
+        """An input leaves: what it sends from now on is ignored, and what only it had is not settled."""
+        self.inputs.detach(port)
+        return self.on_detach(port)
+
+    @abstractmethod
+    def advance(self) -> Output:
+        """Let inputs join whose time has come, and put out what their stables allow."""
+
+    def on_attach(self, port: int) -> None:
+        """Make room for one more input."""
+
+    def on_detach(self, port: int) -> Output:
+        """Forget what an input has sent."""
+        return Output(self._nothing, None)
+
+    def holdings(self) -> Holdings:
+        """What a stronger case must know to go on from here; unsettled events of every input and the output."""
+        yield from ()
+
+    def seed(self, holding: Holding) -> None:
+        """Take over what a weaker case knew."""
+        raise NotImplementedError
+
+    def states(self) -> list[State]:
+        """Whether each input is joining, has joined, is leaving or has left."""
+        return self.inputs.states()
+
+    @property
+    def is_halted(self) -> bool:
+        """Has every input that could move the output left, while others wait for it to move? (ruling 45)"""
+        return not self.inputs.joined() and bool(self.inputs.live())
+
+    def lagging(self) -> list[int]:
+        """The inputs that are behind the output: feedback is for them."""
+        return [port for port in self.inputs.live() if self.inputs[port].stable < self.out_cti]
+
+    def on_feedback(self, t: int) -> list[int | None]:
+        """What a reader does not want is not wanted of any input either."""
+        return [t] * len(self.inputs)
+
+    def state_chunks(self) -> Chunks:
+        return {"inputs": self.inputs.to_arrow(), "anomalies": pa.table({"count": [self.anomalies]})}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self.inputs.load(chunks["inputs"])
+        self.anomalies = chunks["anomalies"]["count"][0].as_py()
+
+
+def is_frozen(ve: Ticks, t: int) -> Mask:
+    """Which ends are before a stable for good: all of them after the last one (ruling 1)."""
+    return ve < t if t < FOREVER else np.ones(len(ve), np.bool_)
+
+
+def rows_of(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
+    """Payload rows in ascending order, without copying where they are neighbours."""
+    if payload.num_columns and len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+        return payload.slice(int(rows[0]), len(rows))
+    return take_rows(payload, rows)
+
+
+def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatch:
+    """The error that names an element."""
+    element = batch.slice(row, row + 1).to_elements()[0]
+    advice = "give the merge a stronger case, or on_mismatch='fallback'"
+    return CaseMismatch(f"merge {case}: {reason}: {element}; {advice}")

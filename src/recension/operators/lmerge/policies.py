@@ -1,0 +1,166 @@
+"""When the R3 merge shows what an input has: before it must, or not.
+
+Whatever a policy shows is put right, at the latest, when a stable would make it final. `Location 1` of the
+paper is an adjust, `location 2` the first insert of a key.
+
+Source      Physically Independent Stream Merging, §V-A; rulings 32–37.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask
+from recension.core.errors import RecensionError
+from recension.core.ticks import BEGINNING, Ticks
+from recension.operators.lmerge.merge import NONE, OUT
+
+PolicyName: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]
+Leader: TypeAlias = Literal["stable", "starts", "unfrozen"]
+
+
+class Witness(Protocol):
+    """What a policy may ask of the merge."""
+
+    def ends(self, port: int) -> Ticks:
+        """The end each input, or the output, has for every node."""
+
+    def live(self) -> list[int]:
+        """The inputs that have not left."""
+
+    def unfrozen(self, port: int) -> int:
+        """How many events an input has that no stable has passed."""
+
+    @property
+    def leader(self) -> int:
+        """The input of the last stable that had an effect."""
+
+
+class Policy(ABC):
+    """Decides which nodes an input's news brings into line with that input."""
+
+    only_final = False
+    """Are events shown only when they are fully frozen?"""
+    follows = False
+    """Does the whole output follow the input that leads?"""
+
+    def note(self, port: int, vs: Ticks) -> None:
+        """An input has sent elements with these starts."""
+
+    @abstractmethod
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        """Of the nodes that an input has just changed: which follow it now."""
+
+    def to_arrow(self) -> pa.Table:
+        """What the policy remembers."""
+        return pa.table({})
+
+    def load(self, table: pa.Table) -> None:
+        """Remember what `to_arrow` gave."""
+
+
+class First(Policy):
+    """Out3: the first that anyone says of a key is shown; changes wait until they are final."""
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        missing: Mask = (merge.ends(OUT)[nodes] == NONE) & (merge.ends(port)[nodes] != NONE)
+        return missing
+
+
+class Eager(Policy):
+    """Out1: every change is shown."""
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        return np.ones(len(nodes), np.bool_)
+
+
+class HalfFrozen(Policy):
+    """Out2, for latency: a key is shown when a stable has passed its start, and never removed."""
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        return np.zeros(len(nodes), np.bool_)
+
+
+class FullyFrozen(HalfFrozen):
+    """Out2, for silence: an event is shown when it is final; nothing is ever adjusted, and stables wait."""
+
+    only_final = True
+
+
+class Lead(Policy):
+    """The output is what the input of the last effective stable says."""
+
+    follows = True
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        return np.full(len(nodes), port == merge.leader)
+
+
+class LeadByStarts(First):
+    """A key is shown first by the input that has sent the latest start."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, int] = {}
+
+    def note(self, port: int, vs: Ticks) -> None:
+        self._latest[port] = max(self._latest.get(port, BEGINNING), int(vs.max(initial=BEGINNING)))
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        latest = max(merge.live(), key=lambda one: (self._latest.get(one, BEGINNING), -one))
+        return super().shows(port, nodes, merge) & (port == latest)
+
+    def to_arrow(self) -> pa.Table:
+        kinds = pa.schema([("port", pa.int64()), ("vs", pa.int64())])
+        return pa.table({"port": list(self._latest), "vs": list(self._latest.values())}, kinds)
+
+    def load(self, table: pa.Table) -> None:
+        self._latest = dict(zip(table["port"].to_pylist(), table["vs"].to_pylist(), strict=True))
+
+
+class LeadByUnfrozen(First):
+    """A key is shown first by the input that has the most events which may still go."""
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        most = max(merge.live(), key=lambda one: (merge.unfrozen(one), -one))
+        return super().shows(port, nodes, merge) & (port == most)
+
+
+class Quorum(First):
+    """A key is shown when so large a part of the inputs has it."""
+
+    def __init__(self, part: float) -> None:
+        self._part = part
+
+    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+        live = merge.live()
+        holders = np.zeros(len(nodes), np.int64)
+        for one in live:
+            holders += merge.ends(one)[nodes] != NONE
+        return super().shows(port, nodes, merge) & (holders >= math.ceil(self._part * len(live)))
+
+
+def policy_of(name: PolicyName, leader: Leader = "stable", quorum: float = 0.5) -> Policy:
+    """The policy of that name."""
+    match name, leader:
+        case "first", _:
+            return First()
+        case "eager", _:
+            return Eager()
+        case "hf", _:
+            return HalfFrozen()
+        case "ff", _:
+            return FullyFrozen()
+        case "lead", "stable":
+            return Lead()
+        case "lead", "starts":
+            return LeadByStarts()
+        case "lead", "unfrozen":
+            return LeadByUnfrozen()
+        case "quorum", _:
+            return Quorum(quorum)
+    raise RecensionError(f"merge: no policy {name!r} with leader {leader!r}")

@@ -1,0 +1,102 @@
+"""R2: the merge of insert-only streams in order of start, with ties in any order.
+
+Assumes     every input is insert-only and in order of start, and (vs, payload) is a key of it.
+Guarantees  of the events of the furthest start each payload once, of later ones all. An element that an
+            input lacks is shown if another sends it before any goes beyond its start.
+State       hashes of the payloads shown at the furthest start, none once a stable has passed it.
+Cost        O(n) a batch; only payloads that share their start with others, or have the furthest, are hashed.
+Source      Physically Independent Stream Merging, §IV-C; rulings 5, 13, 16–18.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, take_rows
+from recension.core.rowhash import Hashes, combine, row_hash
+from recension.operators.base import Chunks
+from recension.operators.lmerge.in_order import InOrderMerge
+from recension.operators.lmerge.key_table import KeyTable, first_of_each, repeated
+from recension.operators.lmerge.merge import mismatch
+
+
+class R2(InOrderMerge):
+    """Payloads tell what is new within a start."""
+
+    case = "R2"
+
+    def __init__(self, schema: pa.Schema, ports: int, *, remembers: bool = False) -> None:
+        super().__init__(schema, ports, remembers=remembers)
+        self._seen = KeyTable({})
+        self._tied: tuple[EventBatch, Index, Hashes] | None = None
+
+    def check(self, port: int, batch: EventBatch) -> None:
+        super().check(port, batch)
+        rows, keys = self._keys(batch)
+        again = repeated(keys)
+        if len(again):
+            order = again[np.argsort(keys[again], kind="stable")]
+            same = keys[order][1:] == keys[order][:-1]
+            other = same & (batch.ve[rows[order]][1:] != batch.ve[rows[order]][:-1])
+            if bool(other.any()):
+                row = int(rows[order[1:][other]].min())
+                raise mismatch(batch, row, self.case, "two events with one start and payload end differently")
+
+    def _keys(self, batch: EventBatch) -> tuple[Index, Hashes]:
+        """The rows that share their start with a neighbour, have the furthest start or the last."""
+        if self._tied is not None and self._tied[0] is batch:
+            return self._tied[1], self._tied[2]
+        same = batch.vs[1:] == batch.vs[:-1]
+        tied = np.append(False, same) | np.append(same, False)
+        tied |= batch.vs == self.max_vs
+        tied[-1] = True
+        rows = np.flatnonzero(tied)
+        keys = combine(row_hash(take_rows(batch.payload, rows), len(rows)), batch.vs[rows])
+        self._tied = (batch, rows, keys)
+        return rows, keys
+
+    def news(self, port: int, batch: EventBatch) -> EventBatch:
+        rows, keys = self._keys(batch)
+        self._tied = None
+        floor = max(self.max_vs, self.out_cti)
+        first = int(np.searchsorted(batch.vs, floor))
+        old = np.zeros(len(rows), np.bool_)
+        if self.out_cti <= self.max_vs:
+            old = (batch.vs[rows] == self.max_vs) & (self._seen.find(keys) >= 0)
+        repeats = np.ones(len(rows), np.bool_)
+        repeats[first_of_each(keys)] = False
+        dropped = rows[(old | repeats) & (rows >= first)]
+        self._remember(batch, rows, keys)
+        if not len(dropped):
+            return batch.slice(first, len(batch))
+        keep = np.ones(len(batch), np.bool_)
+        keep[:first] = False
+        keep[dropped] = False
+        return batch.filter(keep)
+
+    def _remember(self, batch: EventBatch, rows: Index, keys: Hashes) -> None:
+        last = int(batch.vs[-1])
+        if last > self.max_vs:
+            self._seen.clear()
+            self.max_vs = last
+        if last == self.max_vs:
+            self._seen.find_or_add(keys[batch.vs[rows] == last])
+
+    def _forget(self, t: int) -> None:
+        super()._forget(t)
+        if t > self.max_vs:
+            self._seen.clear()
+
+    def state_rows(self) -> int:
+        return super().state_rows() + self._seen.live
+
+    def state_bytes(self) -> int:
+        return super().state_bytes() + self._seen.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return {**super().state_chunks(), **self._seen.chunks("seen")}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        self._seen.load("seen", chunks)

@@ -1,0 +1,221 @@
+"""R3: the merge of streams with retractions in any order, where (vs, payload) is a key.
+
+Assumes     every input is a valid stream in which no two events have the same start and payload at once.
+            Inputs are mutually consistent; elements may be missing or repeated.
+Guarantees  after every batch the output is valid and compatible with all inputs (ruling 11), with at most one
+            event a key; in the end it is equivalent to them. What the policy has shown and the leading input
+            contradicts is put right just before a stable makes it final.
+State       a node for every key that is not fully frozen: its payload, and an end for each input and the
+            output.
+Cost        O(n) a batch; O(h + c) a stable that leads, for h half-frozen nodes and c that become so.
+Source      Physically Independent Stream Merging, §IV-D and §V; rulings 19–22, 32–46.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Index, concat
+from recension.core.rowhash import combine, row_hash
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Output, changes
+from recension.operators.lmerge.in2t import In2t
+from recension.operators.lmerge.key_table import repeated
+from recension.operators.lmerge.merge import (
+    NONE,
+    OUT,
+    Holding,
+    Holdings,
+    LogicalMerge,
+    is_frozen,
+    mismatch,
+    rows_of,
+)
+from recension.operators.lmerge.news import News, news_of
+from recension.operators.lmerge.policies import First, Policy
+
+
+class R3(LogicalMerge):
+    """The index in2t, a policy, and a stable that may lag."""
+
+    def __init__(self, schema: pa.Schema, ports: int, policy: Policy | None = None, lag: int = 0) -> None:
+        super().__init__(schema, ports)
+        self._index = In2t(schema, ports)
+        self._policy = policy or First()
+        self._lag = lag
+        # How far the leading input has come; the output's stable may lag behind it.
+        self._max_in = BEGINNING
+        self.leader = 0
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch) or not self.inputs[port].is_live:
+            return self._nothing
+        news = news_of(batch)
+        self._check(port, batch, news, nodes := self._index.find(news.key))
+        self._policy.note(port, batch.vs)
+        vs = batch.vs[news.row]
+        fresh = (nodes < 0) & news.is_new & (vs >= self._max_in) & (news.end != NONE)
+        if bool(fresh.any()):
+            new = np.flatnonzero(fresh)
+            nodes[new] = self._index.add(news.key[new], vs[new], batch.payload, news.row[new])
+        known = np.flatnonzero(nodes >= 0)
+        nodes, rows = nodes[known], news.row[known]
+        self._index.ends(port)[nodes] = news.end[known]
+        shown = np.flatnonzero(self._policy.shows(port, nodes, self))
+        return self._show(nodes[shown], news.end[known][shown], batch.payload, rows[shown])
+
+    def _check(self, port: int, batch: EventBatch, news: News, nodes: Index) -> None:
+        """An input may repeat an insert, but not hold two events of one key."""
+        conflict = news.conflict
+        if conflict is None:
+            held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE) if len(self._index) else NONE
+            clash = (held != NONE) & (batch.kind[news.row] == INSERT) & (held != news.end)
+            conflict = int(news.row[clash.argmax()]) if bool(clash.any()) else None
+        if conflict is not None:
+            raise mismatch(batch, conflict, "R3", "the input has this start and payload with another end")
+
+    def _show(self, nodes: Index, end: Ticks, payload: pa.RecordBatch, rows: Index) -> EventBatch:
+        """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""
+        if not len(nodes):
+            return self._nothing
+        out, vs = self._index.ends(OUT), self._index.vs(nodes)
+        old = out[nodes]
+        appears = (end == NONE) | (old == NONE)
+        allowed = np.where(appears, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
+        at = np.flatnonzero((old != end) & allowed)
+        out[nodes[at]] = end[at]
+        vs, old, end = vs[at], old[at], end[at]
+        shown = rows_of(payload, rows[at])
+        return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
+    def advance(self) -> Output:
+        shown: list[EventBatch] = []
+        reached = self.out_cti
+        while True:
+            self.inputs.join(self.out_cti)
+            furthest = self.inputs.furthest()
+            if furthest is None or furthest[1] <= self._max_in:
+                break
+            shown += self._pass(*furthest)
+        if self.out_cti > reached:
+            self.inputs.bid_farewell()
+        shown = [batch for batch in shown if len(batch)]
+        cti = self.out_cti if self.out_cti > reached else None
+        return Output(concat(shown) if shown else self._nothing, cti)
+
+    def _pass(self, leader: int, t: int) -> list[EventBatch]:
+        """The leading input's stable passes over all that start before it."""
+        lo = FOREVER if t == FOREVER else max(self.out_cti, t - self._lag)
+        nodes = self._index.freeze(t)
+        vs, out, end = self._index.vs(nodes), self._index.ends(OUT)[nodes], self._index.ends(leader)[nodes]
+        kept = (end == NONE) & (out != NONE) & (vs < self.out_cti)
+        self.anomalies += int(kept.sum())
+        end = np.where(kept, out, end)
+        gone = end == NONE
+        if self._policy.only_final:
+            due = done = is_frozen(end, t) & ~gone
+            lo = min(lo, int(vs[~gone & ~done].min(initial=FOREVER)))
+        else:
+            final = is_frozen(end, lo)
+            passed = ~gone & (vs < lo)
+            due = passed & ((out == NONE) | ((out != end) & (final | (out < lo))))
+            done = passed & final
+        at = np.flatnonzero(due | (gone & (out != NONE)))
+        at = at[self._index.in_order(nodes[at])]
+        shown = [self._settle(nodes[at], end[at])]
+        self._index.kill(nodes[gone | done])
+        self._index.tidy()
+        changed, self.leader = self.leader != leader, leader
+        self._max_in, self.out_cti = t, max(self.out_cti, lo)
+        return [*shown, self._follow()] if changed else shown
+
+    def _settle(self, nodes: Index, end: Ticks) -> EventBatch:
+        before = self._index.ends(OUT)[nodes]
+        shown = self._show(nodes, end, self._index.payload(nodes), np.arange(len(nodes)))
+        self.anomalies += int((before != end).sum()) - len(shown)
+        return shown
+
+    def _follow(self) -> EventBatch:
+        """Another input leads: a policy that follows it brings every node into line."""
+        if not self._policy.follows:
+            return self._nothing
+        nodes = self._index.all()
+        end, out = self._index.ends(self.leader)[nodes], self._index.ends(OUT)[nodes]
+        at = np.flatnonzero(end != out)
+        nodes, end = nodes[at], end[at]
+        return self._show(nodes, end, self._index.payload(nodes), np.arange(len(nodes)))
+
+    def on_attach(self, port: int) -> None:
+        self._index.attach(port)
+
+    def on_detach(self, port: int) -> Output:
+        self._index.detach(port)
+        nodes = self._index.all()
+        backed = (self._index.ends(OUT)[nodes] != NONE) | (self._index.vs(nodes) < self._max_in)
+        for other in self.inputs.live():
+            backed |= self._index.ends(other)[nodes] != NONE
+        self._index.kill(nodes[~backed])
+        furthest = self.inputs.furthest()
+        if port != self.leader or furthest is None:
+            return Output(self._nothing, None)
+        self.leader = furthest[0]
+        return Output(self._follow(), None)
+
+    def ends(self, port: int) -> Ticks:
+        """The end each input, or the output, has for every node."""
+        return self._index.ends(port)
+
+    def live(self) -> list[int]:
+        """The inputs that have not left."""
+        return self.inputs.live()
+
+    def unfrozen(self, port: int) -> int:
+        """How many events an input has that no stable has passed."""
+        nodes = self._index.all()
+        is_so = (self._index.ends(port)[nodes] != NONE) & (self._index.vs(nodes) >= self._max_in)
+        return int(is_so.sum())
+
+    def holdings(self) -> Holdings:
+        nodes = self._index.all()
+        for port in (OUT, *self.inputs.live()):
+            held = nodes[self._index.ends(port)[nodes] != NONE]
+            vs, ve = self._index.vs(held), self._index.ends(port)[held]
+            yield Holding(port, changes(vs, vs, ve, self._index.payload(held)))
+
+    def seed(self, holding: Holding) -> None:
+        """Events of an input that start before the output's stable count only if the output has them."""
+        events = holding.events
+        self._max_in = max(self._max_in, self.out_cti)
+        keys = combine(row_hash(events.payload, len(events)), events.vs)
+        nodes = self._index.find(keys)
+        held = self._index.ends(holding.port)[nodes[nodes >= 0]]
+        if len(again := repeated(keys)) or bool((held != NONE).any()):
+            row = int(again[0]) if len(again) else int((nodes >= 0).argmax())
+            raise mismatch(events, row, "R3", "the input has this start and payload twice")
+        fresh = np.flatnonzero((nodes < 0) & ((events.vs >= self._max_in) | (holding.port == OUT)))
+        nodes[fresh] = self._index.add(keys[fresh], events.vs[fresh], events.payload, fresh)
+        known = np.flatnonzero(nodes >= 0)
+        self._index.ends(holding.port)[nodes[known]] = events.ve[known]
+
+    def state_rows(self) -> int:
+        return len(self._index)
+
+    def state_bytes(self) -> int:
+        return self._index.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        progress = pa.table({"max_in": [self._max_in], "leader": [self.leader]})
+        own = {"furthest": progress, "policy": self._policy.to_arrow()}
+        return {**super().state_chunks(), **own, **self._index.chunks()}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        furthest = chunks["furthest"].to_pylist()[0]
+        self._max_in, self.leader = furthest["max_in"], furthest["leader"]
+        self._policy.load(chunks["policy"])
+        self._index.load(chunks, self.inputs.live(), self._max_in)

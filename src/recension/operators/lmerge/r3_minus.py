@@ -1,0 +1,134 @@
+"""R3−: the merge of R3 with an index for each input and one for the output, the paper's baseline.
+
+Assumes     as R3.
+Guarantees  the output of R3 with the policy `first`, element for element.
+State       for every input, and for the output, its events that are not fully frozen, payloads included.
+Cost        as R3, but a lookup in every index for every key that is deleted; memory grows with the inputs.
+Source      Physically Independent Stream Merging, §VI-A; ruling 23.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, concat
+from recension.core.rowhash import Hashes
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Output, changes
+from recension.operators.lmerge.in2t import In2t
+from recension.operators.lmerge.merge import NONE, OUT, LogicalMerge, is_frozen, mismatch, rows_of
+from recension.operators.lmerge.news import news_of
+
+
+class R3Minus(LogicalMerge):
+    """Simple, and wasteful: an event is stored once for each input that has it."""
+
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        super().__init__(schema, ports)
+        self._indexes = {port: In2t(schema, 0) for port in (OUT, *range(ports))}
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch) or not self.inputs[port].is_live:
+            return self._nothing
+        news = news_of(batch)
+        own, out = self._indexes[port], self._indexes[OUT]
+        nodes, vs = own.find(news.key), batch.vs[news.row]
+        held = np.where(nodes >= 0, own.ends(OUT)[nodes], NONE) if len(own) else NONE
+        clash = (held != NONE) & (batch.kind[news.row] == 0) & (held != news.end)
+        if news.conflict is not None or bool(clash.any()):
+            row = int(news.row[clash.argmax()]) if news.conflict is None else news.conflict
+            raise mismatch(batch, row, "R3-", "the input has this start and payload with another end")
+        is_shown = out.find(news.key) >= 0
+        shown = np.flatnonzero(~is_shown & news.is_new & (vs >= self.out_cti) & (news.end != NONE))
+        _put(out, news.key[shown], vs[shown], news.end[shown], batch.payload, news.row[shown])
+        known = is_shown.copy()
+        known[shown] = True
+        enters = np.flatnonzero((nodes < 0) & known & news.is_new & (news.end != NONE))
+        stays = np.flatnonzero(nodes >= 0)
+        own.ends(OUT)[nodes[stays]] = news.end[stays]
+        _put(own, news.key[enters], vs[enters], news.end[enters], batch.payload, news.row[enters])
+        vs, rows = vs[shown], news.row[shown]
+        return changes(vs, vs, news.end[shown], rows_of(batch.payload, rows))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
+    def advance(self) -> Output:
+        shown: list[EventBatch] = []
+        reached = self.out_cti
+        while True:
+            self.inputs.join(self.out_cti)
+            furthest = self.inputs.furthest()
+            if furthest is None or furthest[1] <= self.out_cti:
+                break
+            shown.append(self._pass(*furthest))
+        if self.out_cti > reached:
+            self.inputs.bid_farewell()
+        shown = [batch for batch in shown if len(batch)]
+        return Output(
+            concat(shown) if shown else self._nothing, self.out_cti if self.out_cti > reached else None
+        )
+
+    def _pass(self, leader: int, t: int) -> EventBatch:
+        out, own = self._indexes[OUT], self._indexes[leader]
+        nodes = out.freeze(t)
+        keys, vs, old = out.keys(nodes), out.vs(nodes), out.ends(OUT)[nodes]
+        found = own.find(keys)
+        end = np.where(found >= 0, own.ends(OUT)[found], NONE) if len(own) else np.full(len(nodes), NONE)
+        kept = (end == NONE) & (vs < self.out_cti)
+        self.anomalies += int(kept.sum())
+        end = np.where(kept, old, end)
+        gone, final = end == NONE, is_frozen(end, t)
+        wrong = (old != end) & (gone | final | (old < t) | (t == FOREVER))
+        allowed = np.where(gone, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
+        self.anomalies += int((wrong & ~allowed).sum())
+        at = np.flatnonzero(wrong & allowed)
+        at = at[out.in_order(nodes[at])]
+        new = np.where(gone, vs, end)[at]
+        shown = changes(vs[at], old[at], new, out.payload(nodes[at]))
+        out.ends(OUT)[nodes[at]] = end[at]
+        self._delete(keys[gone | final])
+        self.out_cti = t
+        return shown
+
+    def _delete(self, keys: Hashes) -> None:
+        """From all indexes, or lagging inputs would leak."""
+        for index in self._indexes.values():
+            nodes = index.find(keys)
+            index.kill(nodes[nodes >= 0])
+            index.tidy()
+
+    def on_attach(self, port: int) -> None:
+        self._indexes[port] = In2t(self.schema, 0)
+
+    def on_detach(self, port: int) -> Output:
+        del self._indexes[port]
+        return super().on_detach(port)
+
+    def state_rows(self) -> int:
+        return sum(len(index) for index in self._indexes.values())
+
+    def state_bytes(self) -> int:
+        return sum(index.nbytes() for index in self._indexes.values())
+
+    def state_chunks(self) -> Chunks:
+        chunks = dict(super().state_chunks())
+        for port, index in self._indexes.items():
+            chunks |= {f"{port}/{name}": table for name, table in index.chunks().items()}
+        return chunks
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live())}
+        for port, index in self._indexes.items():
+            own = {n.removeprefix(f"{port}/"): t for n, t in chunks.items() if n.startswith(f"{port}/")}
+            index.load(own, [], max(self.out_cti, BEGINNING))
+
+
+def _put(
+    index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index
+) -> None:
+    nodes = index.add(keys, vs, payload, rows)
+    index.ends(OUT)[nodes] = end

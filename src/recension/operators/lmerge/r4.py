@@ -1,0 +1,228 @@
+"""R4: the merge of any streams: retractions, any order, several events of one start and payload.
+
+Assumes     every input is a valid stream. Inputs are mutually consistent; elements may be missing.
+Guarantees  after every batch the output is valid and compatible with all inputs (ruling 11); in the end it is
+            equivalent to them. An event is shown when an input has more of its kind than the output, and put
+            right just before a stable of the leading input makes it final.
+State       a node for every (vs, payload) that is not fully frozen, with its payload; below it a count for
+            each end, input and the output.
+Cost        O(n) a batch; O(h log h) a stable that leads, for h half-frozen events.
+Source      Physically Independent Stream Merging, §IV-E; rulings 24–30, 39–46.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, concat
+from recension.core.rowhash import combine, row_hash
+from recension.operators.base import Chunks, Output, changes, new_end
+from recension.operators.lmerge.in3t import Frozen, In3t
+from recension.operators.lmerge.key_table import first_of_each, repeated
+from recension.operators.lmerge.merge import OUT, Holding, LogicalMerge, is_frozen, rows_of
+from recension.operators.lmerge.settlement import Settlement, moved, settle
+from recension.operators.state.arena import Column
+
+IGNORED = -2
+
+
+class R4(LogicalMerge):
+    """The index in3t."""
+
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        super().__init__(schema, ports)
+        self._index = In3t(schema, list(range(ports)))
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch) or not self.inputs[port].is_live:
+            return self._nothing
+        nodes = self._nodes(batch)
+        known = np.flatnonzero(nodes >= 0)
+        nodes, events = self._apply(port, batch, known, nodes[known])
+        return self._more(port, batch, known, nodes, events)
+
+    def _nodes(self, batch: EventBatch) -> Index:
+        """The node of each element; an insert that no stable has passed makes it."""
+        keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
+        nodes = self._index.nodes.find(keys)
+        fresh = np.flatnonzero((nodes < 0) & (batch.kind == INSERT) & (batch.vs >= self.out_cti))
+        if len(fresh):
+            firsts = fresh[first_of_each(keys[fresh])]
+            self._index.add_nodes(keys[firsts], batch.vs[firsts], batch.payload, firsts)
+            missing = np.flatnonzero(nodes < 0)
+            nodes[missing] = self._index.nodes.find(keys[missing])
+        return nodes
+
+    def _apply(self, port: int, batch: EventBatch, known: Index, nodes: Index) -> tuple[Index, Index]:
+        """Count what the elements bring and take away; the event each brings, -1 if it is to be ignored."""
+        end, vs = new_end(batch)[known], batch.vs[known]
+        stays = np.flatnonzero(end != vs)
+        events = np.full(len(known), -1)
+        events[stays] = self._index.put(nodes[stays], end[stays], self.out_cti)
+        np.add.at(self._index.count(port), events[stays], 1)
+        back = np.flatnonzero(batch.kind[known] == RETRACT)
+        if len(back):
+            old = batch.ve[known][back]
+            self._take_back(port, nodes[back], old, back, events)
+        steps = (batch.kind[known] == INSERT).astype(np.int32)
+        steps[back] -= (events[back] != IGNORED) & (end[back] == vs[back])
+        np.add.at(self._index.size(port), nodes, steps)
+        return nodes, events
+
+    def _take_back(self, port: int, nodes: Index, old: Index, rows: Index, events: Index) -> None:
+        """A retraction of an event that the input does not have is ignored, unless a stable has passed it."""
+        counts, found = self._index.count(port), self._index.find(nodes, old)
+        there = found >= 0
+        np.add.at(counts, found[there], -1)
+        orphan = ~there & (old >= self.out_cti)
+        overdrawn = there.copy()
+        overdrawn[there] = counts[found[there]] < 0
+        if bool((orphan | overdrawn).any()):
+            self._ignore(counts, found, rows, events, np.flatnonzero(orphan), np.flatnonzero(overdrawn))
+
+    def _ignore(
+        self, counts: Column, found: Index, rows: Index, events: Index, orphan: Index, overdrawn: Index
+    ) -> None:
+        """Orphans bring nothing; what they would have brought may make orphans of others. Rare, and few."""
+        due = orphan.tolist()
+        for at in reversed(overdrawn.tolist()):
+            if counts[found[at]] < 0:
+                counts[found[at]] += 1
+                due.append(at)
+        ignored = set(due)
+        while due:
+            at = due.pop()
+            brought, events[rows[at]] = int(events[rows[at]]), IGNORED
+            if brought < 0:
+                continue
+            counts[brought] -= 1
+            others = [other for other in np.flatnonzero(found == brought).tolist() if other not in ignored]
+            if counts[brought] < 0 and others:
+                counts[brought] += 1
+                ignored.add(others[-1])
+                due.append(others[-1])
+
+    def _more(self, port: int, batch: EventBatch, known: Index, nodes: Index, events: Index) -> EventBatch:
+        """Where the input now has more events of a node than the output, the last inserts are shown."""
+        fresh = np.flatnonzero((batch.kind[known] == INSERT) & (batch.vs[known] >= self.out_cti))
+        lacking = self._index.size(port)[nodes[fresh]] - self._index.size(OUT)[nodes[fresh]]
+        at = np.flatnonzero(lacking > 0)
+        if len(again := repeated(_as_keys(nodes[fresh[at]]))):
+            keep = np.ones(len(at), np.bool_)
+            order = again[np.argsort(nodes[fresh[at[again]]], kind="stable")]
+            keep[order] = _rank_from_last(nodes[fresh[at[order]]]) < lacking[at[order]]
+            at = at[keep]
+        shown = fresh[at]
+        np.add.at(self._index.size(OUT), nodes[shown], 1)
+        np.add.at(self._index.count(OUT), events[shown], 1)
+        rows = known[shown]
+        vs, ve = batch.vs[rows], batch.ve[rows]
+        return changes(vs, vs, ve, rows_of(batch.payload, rows)) if len(rows) else self._nothing
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
+    def advance(self) -> Output:
+        shown: list[EventBatch] = []
+        reached = self.out_cti
+        while True:
+            self.inputs.join(self.out_cti)
+            furthest = self.inputs.furthest()
+            if furthest is None or furthest[1] <= self.out_cti:
+                break
+            shown.append(self._pass(*furthest))
+        if self.out_cti > reached:
+            self.inputs.bid_farewell()
+        shown = [batch for batch in shown if len(batch)]
+        cti = self.out_cti if self.out_cti > reached else None
+        return Output(concat(shown) if shown else self._nothing, cti)
+
+    def _pass(self, leader: int, t: int) -> EventBatch:
+        """The leading input's stable passes over all that start before it."""
+        frozen = self._index.freeze(t)
+        matters = frozen.ve >= self.out_cti
+        held = np.where(matters, self._index.count(leader)[frozen.events], 0)
+        shown = np.where(matters, self._index.count(OUT)[frozen.events], 0)
+        answer = self._nothing
+        differing = held != shown
+        if bool(differing.any()):
+            answer = self._settled(self._index.of_nodes(frozen, differing), leader, t)
+        self._forget(frozen, t)
+        self.out_cti = t
+        return answer
+
+    def _settled(self, frozen: Frozen, leader: int, t: int) -> EventBatch:
+        matters = frozen.ve >= self.out_cti
+        held = np.where(matters, self._index.count(leader)[frozen.events], 0)
+        shown = np.where(matters, self._index.count(OUT)[frozen.events], 0)
+        change = settle(frozen, held, shown, t, self.out_cti)
+        self.anomalies += change.anomalies
+        self._note_shown(frozen, change)
+        at = np.maximum(change.old, change.new)
+        if not len(at):
+            return self._nothing
+        order = np.argsort(at, kind="stable")
+        old, new, vs = change.old[order], change.new[order], frozen.vs[at[order]]
+        payload = self._index.payload(frozen.node[at[order]])
+        return changes(vs, moved(frozen.ve, old, vs), moved(frozen.ve, new, vs), payload)
+
+    def _note_shown(self, frozen: Frozen, change: Settlement) -> None:
+        counts = self._index.count(OUT)
+        np.add.at(counts, frozen.events[change.old[change.old >= 0]], -1)
+        np.add.at(counts, frozen.events[change.new[change.new >= 0]], 1)
+
+    def _forget(self, frozen: Frozen, t: int) -> None:
+        """Events that are final, nodes of which the output has no other, and events that nobody has."""
+        final = is_frozen(frozen.ve, t)
+        open_nodes = np.zeros(len(self._index.nodes), np.bool_)
+        open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
+        stays = open_nodes[frozen.node]
+        gone = final | ~stays | self._index.unused(frozen.events, self.inputs.live())
+        self._index.kill(frozen.events[gone], np.unique(frozen.node[~stays]))
+
+    def on_attach(self, port: int) -> None:
+        self._index.attach(port)
+
+    def on_detach(self, port: int) -> Output:
+        self._index.detach(port)
+        return super().on_detach(port)
+
+    def seed(self, holding: Holding) -> None:
+        """Events of an input that start before the output's stable count only if the output has them."""
+        events = holding.events
+        keys = combine(row_hash(events.payload, len(events)), events.vs)
+        nodes = self._index.nodes.find(keys)
+        fresh = np.flatnonzero((nodes < 0) & ((events.vs >= self.out_cti) | (holding.port == OUT)))
+        firsts = fresh[first_of_each(keys[fresh])]
+        self._index.add_nodes(keys[firsts], events.vs[firsts], events.payload, firsts)
+        nodes = self._index.nodes.find(keys)
+        known = np.flatnonzero(nodes >= 0)
+        np.add.at(self._index.size(holding.port), nodes[known], 1)
+        rows = self._index.put(nodes[known], events.ve[known], self.out_cti)
+        np.add.at(self._index.count(holding.port), rows, 1)
+
+    def state_rows(self) -> int:
+        return self._index.events.live
+
+    def state_bytes(self) -> int:
+        return self._index.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return {**super().state_chunks(), **self._index.chunks()}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        self._index = In3t(self.schema, self.inputs.live())
+        self._index.load(chunks, self.out_cti)
+
+
+def _as_keys(nodes: Index) -> np.ndarray:  # type: ignore[type-arg]
+    return nodes.view(np.uint64)
+
+
+def _rank_from_last(nodes: Index) -> Index:
+    """How many entries of the same node come after each, for nodes in order."""
+    last = np.searchsorted(nodes, nodes, side="right")
+    return last - 1 - np.arange(len(nodes))

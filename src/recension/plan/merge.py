@@ -1,0 +1,117 @@
+"""The logical merge of streams that stand for one history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from recension.core.errors import RecensionError, SchemaError
+from recension.plan.lmerge_case import CaseChoice, lmerge_case
+from recension.plan.node import Node
+from recension.plan.properties import Properties, meet
+from recension.plan.schemas import require_same_columns
+
+MergeCase: TypeAlias = Literal["auto", "R0", "R1", "R2", "R3", "R3-", "R4"]
+MergePolicy: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]
+Leader: TypeAlias = Literal["stable", "starts", "unfrozen"]
+OnMismatch: TypeAlias = Literal["raise", "fallback"]
+
+
+@dataclass(frozen=True, eq=False)
+class Merge(Node):
+    """One stream out of several that are physically different and logically the same."""
+
+    streams: tuple[Node, ...]
+    case: MergeCase = "auto"
+    policy: MergePolicy = "first"
+    lag: int = 0
+    feedback: bool = False
+    on_mismatch: OnMismatch = "raise"
+    leader: Leader = "stable"
+    quorum: float = 0.5
+    ports: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        kinds = {"case": MergeCase, "policy": MergePolicy, "on_mismatch": OnMismatch, "leader": Leader}
+        for name, kind in kinds.items():
+            if getattr(self, name) not in get_args(kind):
+                known = ", ".join(map(repr, get_args(kind)))
+                raise RecensionError(f"merge: {name} is one of {known}, not {getattr(self, name)!r}")
+        if self.lag < 0:
+            raise RecensionError(f"merge: lag is a duration from 0, not {self.lag}")
+        if not 0 < self.quorum <= 1:
+            raise RecensionError(f"merge: quorum is a part of the inputs up to 1, not {self.quorum}")
+        super().__post_init__()
+        self.chosen()
+
+    @property
+    def label(self) -> str:
+        usual = {"lag": 0, "feedback": False, "on_mismatch": "raise", "leader": "stable", "quorum": 0.5}
+        said = [f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        return ", ".join([f"merge {self.policy}", *said])
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.streams
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, streams=tuple(inputs))
+
+    def derive_schema(self) -> pa.Schema:
+        if not self.streams:
+            raise SchemaError("merge: nothing to merge")
+        first = self.streams[0].schema
+        for other in self.streams[1:]:
+            require_same_columns(first, other.schema, "merge")
+        return first
+
+    def chosen(self) -> CaseChoice:
+        """The case that runs, and why."""
+        known = [stream.properties for stream in self.streams]
+        if self.case != "auto":
+            self._require_r3(self.case)
+            return CaseChoice(self.case, "as the query says")
+        choice = lmerge_case(*known)
+        if self._is_plain:
+            return choice
+        if meet(*known).has_key:
+            return CaseChoice("R3", "(vs, payload) is a key, and only R3 has policies and lag")
+        self._require_r3(choice.case)
+        return choice
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.policy == "first" and self.lag == 0
+
+    def _require_r3(self, case: str) -> None:
+        if case != "R3" and not self._is_plain:
+            asked = f"policy={self.policy!r}" if self.policy != "first" else f"lag={self.lag}"
+            raise RecensionError(
+                f"merge: {asked} needs case R3, and this is {case}; say case='R3' if (vs, payload) is a key"
+            )
+
+    def derive_properties(self) -> Properties:
+        """In order the output is as the inputs are; else only what survives following now one, now another."""
+        known = replace(meet(*(stream.properties for stream in self.streams)), cti_frequency=None)
+        case = self.chosen().case
+        duration = known.constant_duration
+        if self.on_mismatch == "fallback" or case == "R4":
+            return Properties(constant_duration=duration if self.on_mismatch == "raise" else None)
+        if case in ("R0", "R1", "R2"):
+            return _in_order(case, known)
+        return Properties(is_insert_only=self.policy == "ff", has_key=True, constant_duration=duration)
+
+
+def _in_order(case: str, known: Properties) -> Properties:
+    """What a case demands of its inputs holds for its output, whether the inputs were known to or not."""
+    return Properties(
+        is_insert_only=True,
+        is_ordered=True,
+        is_strictly_increasing=case == "R0",
+        has_deterministic_ties=case == "R1" or known.has_deterministic_ties,
+        has_key=case == "R2" or known.has_key,
+        constant_duration=known.constant_duration,
+    )
