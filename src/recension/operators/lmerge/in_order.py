@@ -14,7 +14,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti, inserts
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Output
-from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, mismatch
+from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, is_frozen, mismatch
 from recension.operators.state.slices import cut, whole
 
 
@@ -64,7 +64,8 @@ class InOrderMerge(LogicalMerge):
     def _take(self, port: int, batch: EventBatch) -> EventBatch:
         shown = self.news(port, batch)
         if self._remembers:
-            self._memory += [Holding(port, batch), Holding(OUT, shown)]
+            held = [Holding(port, batch), Holding(OUT, shown)]
+            self._memory += [one for one in held if not is_frozen(one.events.ve, self.out_cti).all()]
         return shown
 
     def on_cti(self, port: int, t: int) -> Output:
@@ -108,8 +109,7 @@ class InOrderMerge(LogicalMerge):
         return super().on_detach(port)
 
     def _forget(self, t: int) -> None:
-        kept = [(held, held.events.ve >= t) for held in self._memory]
-        self._memory = [held for held, keep in kept if bool(keep.any())]
+        self._memory = [held for held in self._memory if not is_frozen(held.events.ve, t).all()]
 
     def holdings(self) -> Holdings:
         for held in self._memory:

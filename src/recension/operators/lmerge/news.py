@@ -21,6 +21,7 @@ class News:
     row       that element
     end       the end the event has after it, NONE if it is removed
     is_new    was it inserted within the batch?
+    first     the first element of the key
     conflict  an element, if any, that inserts an event which the batch itself has with another end
     """
 
@@ -28,7 +29,15 @@ class News:
     key: Hashes
     end: Ticks
     is_new: Mask
+    first: Index
     conflict: int | None = None
+
+    def clash(self, batch: EventBatch, held: Ticks) -> int | None:
+        """An element, if any, that inserts an event which the input has (``held``) with another end."""
+        if self.conflict is not None:
+            return self.conflict
+        opening = (batch.kind[self.first] == INSERT) & (held != NONE) & (held != batch.ve[self.first])
+        return int(self.first[opening].min()) if bool(opening.any()) else None
 
 
 def news_of(batch: EventBatch) -> News:
@@ -39,7 +48,8 @@ def news_of(batch: EventBatch) -> News:
     inserted = batch.kind == INSERT
     again = repeated(keys)
     if not len(again):
-        return News(np.arange(len(batch)), keys, end, inserted)
+        rows = np.arange(len(batch))
+        return News(rows, keys, end, inserted, rows)
     order = again[np.argsort(keys[again], kind="stable")]
     same = keys[order][1:] == keys[order][:-1]
     clash = order[1:][same & inserted[order][1:] & _differs(end[order])]
@@ -48,9 +58,11 @@ def news_of(batch: EventBatch) -> News:
     inserted[last] = np.logical_or.reduceat(inserted[order], first)
     keep = np.ones(len(batch), np.bool_)
     keep[order[np.append(same, False)]] = False
+    opening = np.arange(len(batch))
+    opening[last] = order[first]
     rows = np.flatnonzero(keep)
     conflict = int(clash.min()) if len(clash) else None
-    return News(rows, keys[rows], end[rows], inserted[rows], conflict)
+    return News(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
 
 
 def _differs(end: Ticks) -> Mask:

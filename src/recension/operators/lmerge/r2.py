@@ -80,7 +80,7 @@ class R2(InOrderMerge):
         if last > self.max_vs:
             self._seen.clear()
             self.max_vs = last
-        if last == self.max_vs:
+        if last == self.max_vs and self.out_cti <= last:
             self._seen.find_or_add(keys[batch.vs[rows] == last])
 
     def _forget(self, t: int) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, concat
+from recension.core.batch import EventBatch, Index, concat
 from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output, changes
@@ -67,13 +67,11 @@ class R3(LogicalMerge):
 
     def _check(self, port: int, batch: EventBatch, news: News, nodes: Index) -> None:
         """An input may repeat an insert, but not hold two events of one key."""
-        conflict = news.conflict
-        if conflict is None:
-            held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE) if len(self._index) else NONE
-            clash = (held != NONE) & (batch.kind[news.row] == INSERT) & (held != news.end)
-            conflict = int(news.row[clash.argmax()]) if bool(clash.any()) else None
-        if conflict is not None:
-            raise mismatch(batch, conflict, "R3", "the input has this start and payload with another end")
+        held = np.full(len(nodes), NONE)
+        if len(self._index):
+            held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE)
+        if (row := news.clash(batch, held)) is not None:
+            raise mismatch(batch, row, "R3", "the input has this start and payload with another end")
 
     def _show(self, nodes: Index, end: Ticks, payload: pa.RecordBatch, rows: Index) -> EventBatch:
         """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""

@@ -34,10 +34,8 @@ class R3Minus(LogicalMerge):
         news = news_of(batch)
         own, out = self._indexes[port], self._indexes[OUT]
         nodes, vs = own.find(news.key), batch.vs[news.row]
-        held = np.where(nodes >= 0, own.ends(OUT)[nodes], NONE) if len(own) else NONE
-        clash = (held != NONE) & (batch.kind[news.row] == 0) & (held != news.end)
-        if news.conflict is not None or bool(clash.any()):
-            row = int(news.row[clash.argmax()]) if news.conflict is None else news.conflict
+        held = np.where(nodes >= 0, own.ends(OUT)[nodes], NONE) if len(own) else np.full(len(nodes), NONE)
+        if (row := news.clash(batch, held)) is not None:
             raise mismatch(batch, row, "R3-", "the input has this start and payload with another end")
         is_shown = out.find(news.key) >= 0
         shown = np.flatnonzero(~is_shown & news.is_new & (vs >= self.out_cti) & (news.end != NONE))

@@ -1,0 +1,129 @@
+"""Is the output of a merge, so far, one from which every future of its inputs can still be followed?
+
+One exact test replaces the papers' conditions, for any case, policy and lag (LMerge ruling 11). The *image* of
+a history at ``L`` is what a stable at ``L`` has settled: every event that starts before ``L``, with its end
+if that is final, else with the mark that it is not. The output must have the image of its inputs.
+
+>>> from recension.core.events import Cti, Insert
+>>> seen = Compatibility(inputs=2)
+>>> seen.take(0, [Insert({"p": "A"}, 2, 16), Cti(14)])
+>>> seen.show([Insert({"p": "A"}, 2, 12), Cti(13)])
+>>> seen.check()
+Traceback (most recent call last):
+    ...
+AssertionError: at 13 the output has settled [2, 12) (('p', 'A'),), and input 0 has not
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from recension.core.events import Cti, Element, Event, Insert, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.walk import Walk, payload_key
+
+Settled: TypeAlias = tuple[int, int | None, Hashable]
+
+
+def image(events: Iterable[Event], t: int, since: int = BEGINNING) -> Counter[Settled]:
+    """What a stable at ``t`` has settled, as (start, end or None, payload); without what ended before ``since``."""
+    found: Counter[Settled] = Counter()
+    for event in events:
+        is_final = event.ve < t or t == FOREVER
+        if event.vs < t and not (is_final and event.ve < since):
+            found[event.vs, event.ve if is_final else None, payload_key(event.payload)] += 1
+    return found
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many elements of each kind."""
+
+    inserts: int = 0
+    adjusts: int = 0
+    stables: int = 0
+
+    def add(self, element: Element) -> None:
+        """Count one more."""
+        self.inserts += isinstance(element, Insert)
+        self.adjusts += isinstance(element, Retract)
+        self.stables += isinstance(element, Cti)
+
+
+@dataclass(slots=True)
+class _Witness:
+    """One input: what it has said, and from when on it is complete."""
+
+    since: int = BEGINNING
+    walk: Walk = field(default_factory=lambda: Walk(orphans=False))
+
+
+class Compatibility:
+    """Follows the inputs and the output of one merge."""
+
+    def __init__(self, inputs: int) -> None:
+        self._inputs = [_Witness() for _ in range(inputs)]
+        self._shown = Walk()
+        self.consumed, self.produced = Counts(), Counts()
+
+    def attach(self, since: int) -> int:
+        """One more input, complete for what ends at ``since`` or later; its number."""
+        self._inputs.append(_Witness(since))
+        return len(self._inputs) - 1
+
+    def take(self, port: int, elements: Sequence[Element]) -> None:
+        """An input has sent these. What one sends after it was detached is not for the merge to know."""
+        for element in elements:
+            self._inputs[port].walk.take(element)
+            self.consumed.add(element)
+
+    def show(self, elements: Sequence[Element]) -> None:
+        """The merge has put out these: they must go on from a valid stream."""
+        for element in elements:
+            fault = self._shown.fault(element)
+            assert fault is None, f"{element} {fault}"
+            self._shown.take(element)
+            self.produced.add(element)
+
+    @property
+    def stable(self) -> int:
+        """The last stable of the output."""
+        return self._shown.cti
+
+    def history(self) -> list[Event]:
+        """The history of the output."""
+        return self._shown.events()
+
+    def check(self) -> None:
+        """Fail unless the output is compatible with every input that has come as far."""
+        t = self.stable
+        known = [(n, one) for n, one in enumerate(self._inputs) if one.walk.cti >= t and one.since <= t]
+        assert t == BEGINNING or known, f"the output's stable {t} is ahead of all inputs"
+        for number, one in known:
+            ours, theirs = (image(walk.events(), t, one.since) for walk in (self._shown, one.walk))
+            for settled in ours - theirs:
+                raise AssertionError(f"at {t} the output has settled {_told(settled)}, and input {number} has not")
+            for settled in theirs - ours:
+                raise AssertionError(f"at {t} input {number} has settled {_told(settled)}, and the output has not")
+
+    def check_key(self) -> None:
+        """Fail if the output has two events with one start and payload (ruling 12)."""
+        keys = Counter((event.vs, payload_key(event.payload)) for event in self.history())
+        assert all(count == 1 for count in keys.values()), "two events of one key"
+
+    def check_bound(self, *, fails: bool) -> None:
+        """Fail if the output says more than it was told (ruling 38: not for policies eager and lead)."""
+        told, said = self.consumed, self.produced
+        assert said.inserts <= told.inserts, f"{said.inserts} inserts out of {told.inserts}"
+        assert said.adjusts <= told.inserts + told.adjusts, f"{said.adjusts} adjusts"
+        assert said.stables <= told.stables, f"{said.stables} stables out of {told.stables}"
+        if not fails:
+            assert said.inserts + said.adjusts <= told.inserts + told.adjusts, "more changes than were told"
+
+
+def _told(settled: Settled) -> str:
+    vs, ve, payload = settled
+    return f"[{vs}, {'not yet' if ve is None else ve}) {payload}"

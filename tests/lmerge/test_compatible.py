@@ -1,0 +1,94 @@
+"""Every case and policy, any witnesses, any interleaving and batching: valid and compatible at every step,
+equivalent in the end, nothing left in state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from tests.lmerge.play import Play
+from tests.lmerge.scripts import Script, scripts
+
+from recension.core.ticks import FOREVER
+from recension.operators.lmerge.choice import merge_of
+from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.lmerge.policies import policy_of
+from recension.testing.assertions import assert_equivalent
+from recension.testing.strategies import SCHEMA
+
+EXAMPLES = int(os.environ.get("LM_EXAMPLES", "25"))
+Make = Callable[[int], LogicalMerge]
+
+
+def _case(name: str) -> Make:
+    return lambda ports: merge_of(name, SCHEMA, ports)
+
+
+def _r3(lag: int, *policy: object) -> Make:
+    return lambda ports: merge_of("R3", SCHEMA, ports, policy_of(*policy), lag)  # type: ignore[arg-type]
+
+
+KINDS: dict[str, tuple[str, Make, bool]] = {
+    **{name: (name, _case(name), True) for name in ("R0", "R1", "R2", "R3", "R3-", "R4")},
+    "R4 of R3 streams": ("R3", _case("R4"), True),
+    "R3 of R2 streams": ("R2", _case("R3"), True),
+    "eager": ("R3", _r3(0, "eager"), False),
+    "hf": ("R3", _r3(0, "hf"), True),
+    "ff": ("R3", _r3(0, "ff"), True),
+    "lead": ("R3", _r3(0, "lead"), False),
+    "lead by starts": ("R3", _r3(0, "lead", "starts"), True),
+    "lead by unfrozen": ("R3", _r3(0, "lead", "unfrozen"), True),
+    "quorum": ("R3", _r3(0, "quorum", "stable", 0.6), True),
+    "first, lag 2": ("R3", _r3(2, "first"), True),
+    "eager, lag 2": ("R3", _r3(2, "eager"), False),
+    "hf, lag 2": ("R3", _r3(2, "hf"), True),
+    "ff, lag 2": ("R3", _r3(2, "ff"), True),
+    "lead, lag 2": ("R3", _r3(2, "lead"), False),
+    "quorum, lag 2": ("R3", _r3(2, "quorum", "stable", 1.0), True),
+    "R0 may fall": ("R0", lambda ports: merge_of("R0", SCHEMA, ports, can_fall=True), True),
+}
+
+
+def play_out(script: Script, make: Make, data: st.DataObject, *, keyed: bool) -> Play:
+    """Let everything happen, and judge after every step."""
+    play = Play(make, sum(w.since is None for w in script.witnesses))
+    started = 0
+    for witness in script.witnesses:
+        if witness.since is None:
+            witness.port, started = started, started + 1
+    for turn in script.turns:
+        witness = script.witnesses[turn]
+        if witness.port is None:
+            assert witness.since is not None
+            witness.port = play.attach(witness.since)
+        elif witness.batches:
+            play.feed(witness.port, witness.batches.pop(0))
+        else:
+            play.detach(witness.port)
+        play.judge.check()
+        if keyed:
+            play.judge.check_key()
+        if data.draw(st.booleans()):
+            play.revive()
+    return play
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data())
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_merge_is_compatible_with_its_inputs(kind: str, data: st.DataObject) -> None:
+    case, make, is_bounded = KINDS[kind]
+    script = data.draw(scripts(case))
+    fails = script.fails
+    play = play_out(script, make, data, keyed=case in ("R2", "R3", "R3-"))
+    note("\n".join(map(str, play.output)))
+    assert_equivalent(play.judge.history(), script.history)
+    assert play.judge.stable == FOREVER
+    assert play.merge.state_rows() == 0
+    assert play.merge.anomalies == 0
+    if is_bounded:
+        play.judge.check_bound(fails=fails)
