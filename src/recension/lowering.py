@@ -47,6 +47,8 @@ from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 from recension.plan.span import projected_schema
 
+_COPING = (Finalize, LogicalMerge)
+
 
 @dataclass(frozen=True)
 class Vertex:
@@ -71,6 +73,7 @@ class PhysicalPlan:
     source_vertices: dict[str, int]
     queries: dict[str, Node]
     query_vertices: dict[str, int]
+    numbers: dict[Node, int]
 
     @property
     def unchecked(self) -> set[str]:
@@ -83,30 +86,33 @@ class PhysicalPlan:
             name
             for name, number in self.source_vertices.items()
             if number not in self.query_vertices.values()
-            and all(isinstance(reader.operator, Finalize | LogicalMerge) for reader in readers.get(number, []))
+            and all(isinstance(reader.operator, _COPING) for reader in readers.get(number, []))
         }
 
 
 def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
     """The physical plan of several queries, what they share counted once."""
     roots = dict(zip(queries, optimize(list(queries.values())), strict=True))
-    vertices: list[Vertex] = []
-    number: dict[int, int] = {}
-    sources: dict[str, nodes.Source] = {}
-    for root in roots.values():
-        for node in walk(root):
-            if id(node) not in number:
-                number[id(node)] = len(vertices)
-                vertices.append(_vertex(node, tuple(number[id(i)] for i in node.inputs)))
-                if isinstance(node, nodes.Source):
-                    _add_source(sources, node)
-    return PhysicalPlan(
-        vertices,
-        sources,
-        {name: number[id(node)] for name, node in sources.items()},
-        roots,
-        {name: number[id(node)] for name, node in roots.items()},
-    )
+    plan = PhysicalPlan([], {}, {}, roots, {}, {})
+    for name, root in roots.items():
+        plan.query_vertices[name] = _add(plan, root)
+    return plan
+
+
+def extend(plan: PhysicalPlan, query: Node) -> int:
+    """Add what a query needs to a plan that runs already; the number of its vertex."""
+    return _add(plan, optimize([query])[0])
+
+
+def _add(plan: PhysicalPlan, root: Node) -> int:
+    for node in walk(root):
+        if node not in plan.numbers:
+            plan.numbers[node] = len(plan.vertices)
+            plan.vertices.append(_vertex(node, tuple(plan.numbers[i] for i in node.inputs)))
+            if isinstance(node, nodes.Source):
+                _add_source(plan.sources, node)
+                plan.source_vertices[node.name] = plan.numbers[node]
+    return plan.numbers[root]
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:

@@ -72,5 +72,5 @@ def _elements(answer: Output, merge: LogicalMerge) -> list[Element]:
 def _ctis_last(elements: list[Element]) -> list[Element]:
     """As an engine does: the CTIs of a step are one, after its changes."""
     t = max((e.t for e in elements if isinstance(e, Cti)), default=BEGINNING)
-    changes = [e for e in elements if not isinstance(e, Cti)]
+    changes: list[Element] = [e for e in elements if not isinstance(e, Cti)]
     return changes if t == BEGINNING else [*changes, Cti(t)]

@@ -23,7 +23,7 @@ SHAPES: dict[str, dict[str, bool]] = {
 
 @dataclass
 class Witness:
-    """One stream in batches; ``since`` is None if it is there from the start, ``leaves`` if it says goodbye."""
+    """One stream in batches; ``since`` is None if it is there from the start, ``leaves`` if it detaches."""
 
     batches: list[list[Element]]
     since: int | None = None
@@ -65,7 +65,9 @@ def scripts(draw: DrawFn, case: str, *, faithful: bool = False) -> Script:
             witnesses.append(draw(_mortals(case, history, shape)))
     # Ports are numbered in order of arrival: those from the start come first.
     witnesses.sort(key=lambda witness: witness.since is not None)
-    turns = [n for n, w in enumerate(witnesses) for _ in range(len(w.batches) + (w.since is not None) + w.leaves)]
+    turns = [
+        n for n, w in enumerate(witnesses) for _ in range(len(w.batches) + (w.since is not None) + w.leaves)
+    ]
     return Script(history, witnesses, draw(st.permutations(turns)))
 
 

@@ -3,9 +3,8 @@ equivalent in the end, nothing left in state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings

@@ -175,7 +175,9 @@ def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
     first = 0
     while first < len(starts):
         stop = max(first + 1, int(np.searchsorted(ends, (ends[first - 1] if first else 0) + _AT_ONCE)))
-        parts.append(_sums_of(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words))
+        parts.append(
+            _sums_of(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words)
+        )
         first = stop
     return np.concatenate(parts)
 
@@ -185,7 +187,8 @@ def _sums_of(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, 
     if width % _WORD == 0 and bool((lengths == width).all()) and bool((np.diff(starts) == width).all()):
         at = int(starts[0])
         found = words[at : at + width * len(starts) : _WORD].reshape(len(starts), -1)
-        return _scattered(found, multipliers[: width // _WORD]).sum(axis=1)
+        total: Hashes = _scattered(found, multipliers[: width // _WORD]).sum(axis=1)
+        return total
     ends = np.cumsum(counts)
     place = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     found = words[np.repeat(starts, counts) + place * _WORD]

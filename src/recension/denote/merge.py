@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from recension.core.errors import RecensionError
-from recension.core.events import Event
 from recension.denote.order import History
 
 

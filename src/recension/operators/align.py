@@ -12,6 +12,8 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §4.5, as correct
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -84,6 +86,10 @@ class Align(Operator):
         self._waiting.remove(at)
         self._waiting.expire(BEGINNING)
         return out
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Lifetimes stay."""
+        return [t]
 
     def on_cti(self, port: int, t: int) -> Output:
         if not self._block:

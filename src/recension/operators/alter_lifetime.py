@@ -10,6 +10,8 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §4.2, as correct
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -48,6 +50,9 @@ class AlterLifetime(Operator):
         """Only forward, and the end of time is the end of time (rulings D5, A8)."""
         promised = t if t == FOREVER else self._lifetime.cti(t)
         return self.promise(self.out_cti if promised is None else promised)
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        return [self._lifetime.feedback(t)]
 
 
 def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:

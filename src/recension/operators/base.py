@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -51,6 +51,15 @@ class Operator(ABC):
     @abstractmethod
     def on_cti(self, port: int, t: int) -> Output:
         """Nothing before ``t`` changes any more on this port."""
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """No reader wants events whose final end is before ``t``: what is then not wanted of each input?
+
+        The answer for an input is such a time for it, None if everything may matter. State that only serves
+        what is not wanted may be dropped; ``shrinks`` says of which inputs no retraction lengthens an event.
+        Operators for which this is not known to be right answer nothing.
+        """
+        return []
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""

@@ -11,6 +11,8 @@ Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -57,6 +59,10 @@ class Cleanse(Operator):
         return self.promise(
             min(t, self._first_start), self._release(at[released], vs[released], ve[released])
         )
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Lifetimes stay; an event that is not there holds back no other."""
+        return [t]
 
     def _order(self, at: Index, vs: Ticks, ve: Ticks) -> Index:
         """By start, payload and end; payloads are compared where starts are equal."""

@@ -12,6 +12,8 @@ Source      the guide; rulings A1, A2 for the tests against CTIs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -102,6 +104,10 @@ class Clip(Operator):
             group[differs], vs[differs], new[differs], tag[differs], end=end[differs], row=row[differs]
         )
         return output
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Lifetimes are only cut; what cuts them may have ended long ago."""
+        return [t, None]
 
     def on_cti(self, port: int, t: int) -> Output:
         self._cti[port] = max(self._cti[port], t)

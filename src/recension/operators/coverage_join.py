@@ -166,6 +166,10 @@ class CoverageJoin(Operator):
         payload = self._output_payload(left, len(revision.owner))
         return changes(revision.start, revision.old, revision.new, payload)
 
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Parts of a left lifetime; where they begin, a right event decides that may have ended."""
+        return [t, None]
+
     def on_cti(self, port: int, t: int) -> Output:
         """Free what no change can reach.
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
-from recension.core.ticks import BEGINNING
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.matching import (
     LEFT,
@@ -57,6 +57,14 @@ class Join(Operator):
         self._cti[port] = max(self._cti[port], t)
         self._live[1 - port].expire(t)
         return self.promise(min(self._cti))
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """A pair ends with the first of its events: one that ends before ``t`` makes only such pairs."""
+        for live, is_bounded in zip(self._live, shrinks, strict=True):
+            # An event that may be lengthened must be known: its pairs would be retracted without having been.
+            if is_bounded and t < FOREVER:
+                live.expire(max(t - 1, live.frontier))
+        return [t, t]
 
     def state_chunks(self) -> Chunks:
         ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recension.core.errors import TimeError
-from recension.core.ticks import FOREVER, Ticks, add, floor
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add, floor
 
 # Of vs and ve; a single number stands for as many equal ones.
 Moments: TypeAlias = Callable[[Ticks, Ticks], Any]
@@ -38,6 +38,10 @@ class Lifetime(ABC):
         at = np.array([t], np.int64)
         return int(self.start(at, at)[0])
 
+    def feedback(self, t: int) -> int | None:
+        """Some ``f`` such that an input that ends before ``f`` gives an output that ends before ``t``."""
+        return None
+
 
 @dataclass(frozen=True)
 class Shift(Lifetime):
@@ -51,6 +55,9 @@ class Shift(Lifetime):
     def end(self, vs: Ticks, ve: Ticks) -> Ticks:
         return add(ve, self.delta)
 
+    def feedback(self, t: int) -> int | None:
+        return _back(t, self.delta)
+
 
 @dataclass(frozen=True)
 class SetDuration(Lifetime):
@@ -63,6 +70,10 @@ class SetDuration(Lifetime):
 
     def end(self, vs: Ticks, ve: Ticks) -> Ticks:
         return add(vs, self.duration)
+
+    def feedback(self, t: int) -> int | None:
+        """What ends before ``t - duration`` has started before it."""
+        return _back(t, self.duration)
 
 
 class ToPoints(SetDuration):
@@ -96,6 +107,9 @@ class Extend(Lifetime):
 
     def cti(self, t: int) -> int | None:
         return int(add(np.array([t], np.int64), min(self.delta, 0))[0])
+
+    def feedback(self, t: int) -> int | None:
+        return _back(t, self.delta)
 
 
 @dataclass(frozen=True)
@@ -134,6 +148,11 @@ class Custom(Lifetime):
 
     def cti(self, t: int) -> int | None:
         return None
+
+
+def _back(t: int, delta: int) -> int:
+    """``t - delta``, saturated."""
+    return max(BEGINNING, min(FOREVER, t - delta))
 
 
 def _length(vs: Ticks, ve: Ticks) -> Ticks:

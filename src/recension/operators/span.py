@@ -10,7 +10,7 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -42,6 +42,10 @@ class Span(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         return self.promise(t)
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Lifetimes stay: what ends before ``t`` does so on both sides."""
+        return [t]
 
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:

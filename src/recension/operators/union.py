@@ -10,6 +10,7 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §3; rulings, sec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +36,10 @@ class Union(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         self._ctis[port] = max(int(self._ctis[port]), t)
         return self.promise(int(self._ctis.min()))
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Lifetimes stay: what ends before ``t`` does so on both sides."""
+        return [t] * len(self._ctis)
 
     def state_chunks(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}

@@ -50,7 +50,9 @@ class Merge(Node):
     @property
     def label(self) -> str:
         usual = {"lag": 0, "feedback": False, "on_mismatch": "raise", "leader": "stable", "quorum": 0.5}
-        said = [f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        said = [
+            f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
+        ]
         return ", ".join([f"merge {self.policy}", *said])
 
     @property
@@ -94,7 +96,7 @@ class Merge(Node):
             )
 
     def derive_properties(self) -> Properties:
-        """In order the output is as the inputs are; else only what survives following now one, now another."""
+        """In order the output is as the inputs are; else only what following now one, now another leaves."""
         known = replace(meet(*(stream.properties for stream in self.streams)), cti_frequency=None)
         case = self.chosen().case
         duration = known.constant_duration

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -21,6 +21,8 @@ from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
+from recension.operators.lmerge.merge import LogicalMerge
+from recension.runners.feedback import Feedback
 
 
 @dataclass(slots=True)
@@ -37,6 +39,12 @@ class Metrics:
     state_bytes: int = 0
     seconds: float = 0.0
     dropped: int = 0
+    skipped: int = 0
+    """Elements that no reader wanted, by feedback."""
+    inputs: list[str] = field(default_factory=list)
+    """Of a merge: whether each input is joining, joined, leaving or has left."""
+    anomalies: int = 0
+    """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
 
 
 @dataclass(slots=True)
@@ -51,22 +59,42 @@ class Flow:
 class Engine:
     """Runs a graph whose vertices are listed with inputs before their readers."""
 
-    def __init__(self, vertices: Sequence[Vertex]) -> None:
+    def __init__(self, vertices: Sequence[Vertex], outputs: Iterable[int]) -> None:
         self._vertices = list(vertices)
         self._metrics = [Metrics(vertex.name) for vertex in vertices]
+        self._outputs = list(outputs)
+        self._order = in_order(self._vertices, self._outputs)
+        self._feedback = Feedback(self._vertices, self._order, self._outputs)
 
     def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
         """Feed one source; what every vertex that gave anything gave."""
         has_external = bool((batch.kind == EXTERNAL_CTI).any())
-        flows = {source: Flow([batch] if len(batch) else [], t, has_external)}
-        self._note(source, flows[source])
-        for number in range(source + 1, len(self._vertices)):
+        return self.give(source, Flow([batch] if len(batch) else [], t, has_external))
+
+    def give(self, start: int, given: Flow) -> dict[int, Flow]:
+        """What every vertex gives, in one step, when this one gives something."""
+        flows = {start: given}
+        self._note(start, given)
+        for number in self._order[self._order.index(start) + 1 :]:
             vertex = self._vertices[number]
             if vertex.operator is not None and any(i in flows for i in vertex.inputs):
                 flow = self._guarded(number, vertex, vertex.operator, flows)
                 if flow.batches or flow.cti is not None:
                     flows[number] = flow
+        self._feedback.send()
         return flows
+
+    @property
+    def running(self) -> list[int]:
+        """The vertices that some query needs, inputs before their readers."""
+        return self._order
+
+    def rewire(self, vertices: Sequence[Vertex]) -> None:
+        """Go on with other vertices; those that were there keep their numbers and what they did."""
+        self._vertices = list(vertices)
+        self._metrics += [Metrics(vertex.name) for vertex in vertices[len(self._metrics) :]]
+        self._order = in_order(self._vertices, self._outputs)
+        self._feedback.rewire(self._vertices, self._order)
 
     def _guarded(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
         """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
@@ -84,6 +112,9 @@ class Engine:
         fed = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
         for port, flow in fed:
             for batch in flow.batches:
+                wanted = self._feedback.wanted(number, port, batch)
+                self._metrics[number].skipped += len(batch) - len(wanted)
+                batch = wanted
                 self._count_in(number, batch)
                 out.batches += (
                     _answers(operator, port, batch) if flow.has_external else [operator.on_batch(port, batch)]
@@ -117,12 +148,15 @@ class Engine:
 
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far, and the state it holds now."""
-        for vertex, metrics in zip(self._vertices, self._metrics, strict=True):
-            if vertex.operator is not None:
+        for number, (vertex, metrics) in enumerate(zip(self._vertices, self._metrics, strict=True)):
+            if vertex.operator is not None and number in self._order:
                 metrics.state_rows = vertex.operator.state_rows()
                 metrics.state_bytes = vertex.operator.state_bytes()
                 counts = vertex.operator.counts()
                 metrics.dropped = sum(n for why, n in counts.items() if why not in (ADJUSTED, STALE_CTI))
+            if isinstance(vertex.operator, LogicalMerge):
+                metrics.inputs = [str(state) for state in vertex.operator.states()]
+                metrics.anomalies = vertex.operator.anomalies
         return self._metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -166,6 +200,20 @@ class Engine:
             operator = self._vertices[vertex_number].operator
             assert operator is not None
             operator.restore(own)
+
+
+def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:
+    """The vertices that the outputs need, inputs before their readers."""
+    order: dict[int, None] = {}
+    stack = [(number, False) for number in outputs]
+    while stack:
+        number, is_expanded = stack.pop()
+        if is_expanded:
+            order[number] = None
+        elif number not in order:
+            stack.append((number, True))
+            stack.extend((i, False) for i in vertices[number].inputs if i >= 0)
+    return list(order)
 
 
 def split(batch: EventBatch) -> tuple[EventBatch, int | None]:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, cti
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
-from recension.core.ticks import FOREVER, TimeLike, instant
+from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.lowering import PhysicalPlan, lower
-from recension.operators.base import Chunks
+from recension.operators.base import Chunks, Output
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Metrics, elements, split
+from recension.runners.engine import Engine, Flow, Metrics, elements, split
 from recension.runners.intake import Data, Intake
+from recension.runners.merging import MergePorts
 from recension.runners.result import Result
 
 BATCH_SIZE = 1 << 16
 
 Queries: TypeAlias = Mapping[str, Node]
+# A stream of the API, which holds its plan, or a plan.
+Joining: TypeAlias = Any
 
 
 class Session:
@@ -34,19 +37,59 @@ class Session:
     def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
         if batch_size < 1:
             raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size}")
+        self._batch_size = batch_size
+        self._written = dict(queries)
         self._plan: PhysicalPlan = lower(queries)
-        self._engine = Engine(self._plan.vertices)
-        self.unchecked = self._plan.unchecked
-        self._intakes = {
-            name: Intake(source, batch_size, check_orphans=name not in self.unchecked)
-            for name, source in self._plan.sources.items()
-        }
+        self._engine = Engine(self._plan.vertices, self._plan.query_vertices.values())
+        self._merges: dict[str, MergePorts] = {}
+        self._intakes: dict[str, Intake] = {}
+        self._open_intakes()
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
 
     @property
     def sources(self) -> list[str]:
         """The names to push to."""
         return list(self._intakes)
+
+    def _open_intakes(self) -> None:
+        """An intake for every source; those of sources that are no longer read go."""
+        self.unchecked = self._plan.unchecked
+        self._intakes = {
+            name: self._intakes.get(name)
+            or Intake(source, self._batch_size, check_orphans=name not in self.unchecked)
+            for name, source in self._plan.sources.items()
+        }
+
+    def attach(self, stream: Joining, from_time: TimeLike = BEGINNING, query: str | None = None) -> None:
+        """Let a stream join the merge of a query while it runs.
+
+        The stream promises to be complete for every event that ends at ``from_time`` or later; until the
+        output has come that far, it moves nothing. Its sources, if new, can be pushed to from now on. A
+        stream that was detached and is attached again starts afresh: it may repeat what it has sent before.
+        """
+        ports = self._ports(query)
+        answer = ports.attach(_plan(stream), instant(from_time))
+        self._rewired(ports, answer)
+
+    def detach(self, stream: Joining | str, query: str | None = None) -> None:
+        """Let a stream, or the source of that name, leave the merge of a query; sources only it reads go."""
+        ports = self._ports(query)
+        answer = ports.detach(stream if isinstance(stream, str) else _plan(stream))
+        self._rewired(ports, answer)
+
+    def _ports(self, query: str | None) -> MergePorts:
+        name = self._query(query)
+        if name not in self._merges:
+            self._merges[name] = MergePorts(self._plan, name, self._written[name])
+        return self._merges[name]
+
+    def _rewired(self, ports: MergePorts, answer: Output) -> None:
+        self._engine.rewire(self._plan.vertices)
+        ports.forget(self._engine.running)
+        self._open_intakes()
+        if len(answer.batch) or answer.cti is not None:
+            given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
+            self._collect(self._engine.give(ports.vertex, given))
 
     def push(self, source: str, data: Data) -> None:
         """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
@@ -108,7 +151,9 @@ class Session:
 
     def _feed(self, source: str, batch: EventBatch) -> None:
         changes, t = split(batch)
-        flows = self._engine.step(self._plan.source_vertices[source], changes, t)
+        self._collect(self._engine.step(self._plan.source_vertices[source], changes, t))
+
+    def _collect(self, flows: Mapping[int, Flow]) -> None:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
                 self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
@@ -127,6 +172,13 @@ class Session:
         if name not in self._output:
             raise RecensionError(f"no query {name!r}; the session runs {', '.join(self._output)}")
         return str(name)
+
+
+def _plan(stream: Joining) -> Node:
+    plan = getattr(stream, "plan", stream)
+    if not isinstance(plan, Node):
+        raise RecensionError(f"a stream is needed here, not {stream!r}")
+    return plan
 
 
 def run(

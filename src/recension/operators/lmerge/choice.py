@@ -18,7 +18,7 @@ from recension.operators.lmerge.r4 import R4
 
 __all__ = ["merge_of", "policy_of"]
 
-_IN_ORDER = {"R0": R0, "R1": R1, "R2": R2}
+_IN_ORDER: dict[str, type[R0] | type[R1] | type[R2]] = {"R0": R0, "R1": R1, "R2": R2}
 
 
 def merge_of(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.inputs import Inputs
-from recension.operators.lmerge.merge import OUT, CaseMismatch, Holdings, LogicalMerge
+from recension.operators.lmerge.merge import OUT, CaseMismatchError, Holdings, LogicalMerge
 
 Make: TypeAlias = Callable[[int], LogicalMerge]
 
@@ -43,7 +43,7 @@ class Fallback(LogicalMerge):
         while True:
             try:
                 return self._merge.on_batch(port, batch)
-            except CaseMismatch:
+            except CaseMismatchError:
                 self._fall()
 
     def _fall(self) -> None:
@@ -59,7 +59,7 @@ class Fallback(LogicalMerge):
             try:
                 for holding in held:
                     stronger.seed(holding)
-            except CaseMismatch:
+            except CaseMismatchError:
                 continue
             self._use(stronger)
             return

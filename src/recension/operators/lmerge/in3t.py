@@ -131,7 +131,8 @@ class In3t:
         total = self.count(OUT)[events].astype(np.int64)
         for port in ports:
             total += self.count(port)[events]
-        return total == 0
+        nobody: Mask = total == 0
+        return nobody
 
     def chunks(self) -> dict[str, pa.Table]:
         """Everything as named tables; nodes are numbered as they are stored."""

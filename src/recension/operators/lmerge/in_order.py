@@ -41,7 +41,9 @@ class InOrderMerge(LogicalMerge):
     def check(self, port: int, batch: EventBatch) -> None:
         """Raise if an element is not what the case allows."""
         if bool(batch.kind.any()):
-            raise mismatch(batch, int(batch.kind.argmax()), self.case, "there are no retractions in this case")
+            raise mismatch(
+                batch, int(batch.kind.argmax()), self.case, "there are no retractions in this case"
+            )
         before = np.concatenate([[np.int64(self._last[port])], batch.vs[:-1]])
         wrong = batch.vs <= before if self.strict else batch.vs < before
         wrong[0] &= self._last[port] > BEGINNING

@@ -7,7 +7,7 @@ Source      Physically Independent Stream Merging, §III-B, §V-B and §V-D; rul
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -26,7 +26,7 @@ NONE: Final = BEGINNING
 """The end of an event that is not there."""
 
 
-class CaseMismatch(StreamError):
+class CaseMismatchError(StreamError):
     """An element that the case a merge relies on does not allow; nothing of its batch has been taken in."""
 
 
@@ -72,7 +72,7 @@ class LogicalMerge(Operator):
         return Output(self._nothing, None)
 
     def holdings(self) -> Holdings:
-        """What a stronger case must know to go on from here; unsettled events of every input and the output."""
+        """What a stronger case must know to go on from here: every input's and the output's open events."""
         yield from ()
 
     def seed(self, holding: Holding) -> None:
@@ -92,7 +92,7 @@ class LogicalMerge(Operator):
         """The inputs that are behind the output: feedback is for them."""
         return [port for port in self.inputs.live() if self.inputs[port].stable < self.out_cti]
 
-    def on_feedback(self, t: int) -> list[int | None]:
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """What a reader does not want is not wanted of any input either."""
         return [t] * len(self.inputs)
 
@@ -116,8 +116,8 @@ def rows_of(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
     return take_rows(payload, rows)
 
 
-def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatch:
+def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
     """The error that names an element."""
     element = batch.slice(row, row + 1).to_elements()[0]
     advice = "give the merge a stronger case, or on_mismatch='fallback'"
-    return CaseMismatch(f"merge {case}: {reason}: {element}; {advice}")
+    return CaseMismatchError(f"merge {case}: {reason}: {element}; {advice}")

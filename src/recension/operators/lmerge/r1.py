@@ -31,7 +31,7 @@ class R1(InOrderMerge):
         self._sent = [(BEGINNING, 0)] * ports
 
     def news(self, port: int, batch: EventBatch) -> EventBatch:
-        low, high = (int(np.searchsorted(batch.vs, self.max_vs, side=side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        low, high = (int(np.searchsorted(batch.vs, self.max_vs, side=side)) for side in ("left", "right"))
         own_vs, own_count = self._sent[port]
         sent = own_count if own_vs == self.max_vs else 0
         first = min(low + max(0, self._shown - sent), high)

@@ -125,8 +125,6 @@ class R3Minus(LogicalMerge):
             index.load(own, [], max(self.out_cti, BEGINNING))
 
 
-def _put(
-    index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index
-) -> None:
+def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
     nodes = index.add(keys, vs, payload, rows)
     index.ends(OUT)[nodes] = end

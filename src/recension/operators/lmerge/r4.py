@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, concat
-from recension.core.rowhash import combine, row_hash
+from recension.core.rowhash import Hashes, combine, row_hash
 from recension.operators.base import Chunks, Output, changes, new_end
 from recension.operators.lmerge.in3t import Frozen, In3t
 from recension.operators.lmerge.key_table import first_of_each, repeated
@@ -218,7 +218,7 @@ class R4(LogicalMerge):
         self._index.load(chunks, self.out_cti)
 
 
-def _as_keys(nodes: Index) -> np.ndarray:  # type: ignore[type-arg]
+def _as_keys(nodes: Index) -> Hashes:
     return nodes.view(np.uint64)
 
 

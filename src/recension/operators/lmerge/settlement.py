@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.netting import group_sizes
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.in3t import Frozen
@@ -59,7 +59,7 @@ def _numbered(nodes: Index) -> Index:
     return np.cumsum(np.append(False, nodes[1:] != nodes[:-1]))
 
 
-def _singly(counts: Index, node: Index, final: np.ndarray) -> Index:  # type: ignore[type-arg]
+def _singly(counts: Index, node: Index, final: Mask) -> Index:
     """Each event as often as counted, node by node, those that would be final first."""
     at = np.repeat(np.arange(len(counts)), counts)
     return at[np.lexsort((at, ~final[at], node[at]))]
@@ -78,7 +78,7 @@ def _rank(nodes: Index) -> Index:
     return np.arange(len(nodes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
-def _adjusted(extra: Index, missing: Index, node: Index, final: np.ndarray) -> tuple[Index, Index]:  # type: ignore[type-arg]
+def _adjusted(extra: Index, missing: Index, node: Index, final: Mask) -> tuple[Index, Index]:
     """Of every node the k-th of what is too much becomes the k-th of what is too little, if one is final."""
     # Both lists now hold equally many places of each node, in order of the nodes.
     due = final[extra] | final[missing]

@@ -1,0 +1,71 @@
+"""Feedback: a merge that has gone ahead tells its slower inputs what nobody wants of them any more.
+
+A signal goes from reader to input as far as operators can say what it means for theirs. A stream with several
+readers is spared only what none of them wants. What is not wanted is left out on the way into a reader, if
+no retraction of that stream lengthens an event: then an end, once seen, is the latest there will be.
+
+Source      Physically Independent Stream Merging, §V-D; ruling 47.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recension.core.batch import EventBatch
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.lowering import Vertex
+from recension.operators.lmerge.merge import LogicalMerge
+
+
+class Feedback:
+    """What each reader still wants of each of its inputs."""
+
+    def __init__(self, vertices: Sequence[Vertex], running: Sequence[int], outputs: Sequence[int]) -> None:
+        self._outputs = set(outputs)
+        self._wanted: dict[tuple[int, int], int] = {}
+        self._sent: dict[int, int] = {}
+        self._told: dict[int, int] = {}
+        self.rewire(vertices, running)
+
+    def rewire(self, vertices: Sequence[Vertex], running: Sequence[int]) -> None:
+        """Streams may have other readers now: what they do not want is told anew."""
+        self._vertices, self._running = vertices, running
+        self._senders = [number for number in running if vertices[number].sends_feedback]
+        self._readers: dict[int, list[tuple[int, int]]] = {}
+        for reader in running:
+            for port, number in enumerate(vertices[reader].inputs):
+                self._readers.setdefault(number, []).append((reader, port))
+
+    def wanted(self, reader: int, port: int, batch: EventBatch) -> EventBatch:
+        """The elements of a batch that may matter to a reader."""
+        since = self._wanted.get((reader, port), BEGINNING) if self._wanted else BEGINNING
+        if since == BEGINNING or not self._vertices[self._vertices[reader].inputs[port]].is_shrink_only:
+            return batch
+        return batch.filter((batch.ve >= since) | ~batch.is_data())
+
+    def send(self) -> None:
+        """Let every merge that has advanced tell the inputs that lag."""
+        for number in self._senders:
+            merge = self._vertices[number].operator
+            assert isinstance(merge, LogicalMerge)
+            if BEGINNING < merge.out_cti < FOREVER and merge.out_cti > self._sent.get(number, BEGINNING):
+                self._sent[number] = merge.out_cti
+                for port in merge.lagging():
+                    self._tell(number, port, merge.out_cti)
+
+    def _tell(self, reader: int, port: int, t: int) -> None:
+        if t <= self._wanted.get((reader, port), BEGINNING):
+            return
+        self._wanted[reader, port] = t
+        number = self._vertices[reader].inputs[port]
+        if number < 0 or number in self._outputs:
+            return
+        least = min(self._wanted.get(edge, BEGINNING) for edge in self._readers[number])
+        vertex = self._vertices[number]
+        if vertex.operator is None or least <= self._told.get(number, BEGINNING):
+            return
+        self._told[number] = least
+        shrinks = [self._vertices[i].is_shrink_only if i >= 0 else False for i in vertex.inputs]
+        for own_port, since in enumerate(vertex.operator.on_feedback(least, shrinks)):
+            if since is not None and since > BEGINNING:
+                self._tell(number, own_port, since)
