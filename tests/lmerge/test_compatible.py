@@ -3,7 +3,6 @@ equivalent in the end, nothing left in state."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ from recension.operators.lmerge.policies import policy_of
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
 
-EXAMPLES = int(os.environ.get("LM_EXAMPLES", "25"))
+EXAMPLES = 25
 Make = Callable[[int], LogicalMerge]
 
 

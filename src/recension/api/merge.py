@@ -41,8 +41,8 @@ def merge(
     feedback
         Tell slower inputs what is no longer wanted, so that they can skip it.
     on_mismatch
-        What happens when an element is not what the case allows: ``raise``, or ``fallback`` to a stronger
-        case, for which events that may still change are kept.
+        What happens when an element is not what the case allows: ``raise``, or ``fallback`` to R4, for which
+        events that may still change are kept; an insert that is repeated then counts as a second event.
     leader
         For ``lead``: the input of the last effective ``stable``, or, for first words only, the one with the
         latest ``starts`` or with the most ``unfrozen`` events.
@@ -57,5 +57,11 @@ def merge(
     >>> [str(element) for element in live.read().elements()]
     ["insert [1, 5) {'job': 'x'}", "retract [1, 5) -> 7 {'job': 'x'}", 'cti 9']
     """
-    plans = tuple(plan_of(stream, "merge") for stream in streams)
-    return Stream(Merge(plans, case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
+    plans = [plan_of(stream, "merge") for stream in streams]
+    for number, plan in enumerate(plans[1:], start=1):
+        if (
+            set(plan.schema.names) == set(plans[0].schema.names)
+            and plan.schema.names != plans[0].schema.names
+        ):
+            plans[number] = streams[number].select(*plans[0].schema.names).plan
+    return Stream(Merge(tuple(plans), case, policy, duration(lag), feedback, on_mismatch, leader, quorum))

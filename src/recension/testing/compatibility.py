@@ -1,7 +1,7 @@
 """Is the output of a merge, so far, one from which every future of its inputs can still be followed?
 
 One exact test replaces the papers' conditions, for any case, policy and lag (LMerge ruling 11). The *image*
-of a history at ``L`` is what a stable at ``L`` has settled: every event that starts before ``L``, with its end
+of a history at ``L`` is what a stable there has settled: every event that starts before ``L``, with its end
 if that is final, else with the mark that it is not. The output must have the image of its inputs.
 
 >>> from recension.core.events import Cti, Insert
@@ -29,7 +29,7 @@ Settled: TypeAlias = tuple[int, int | None, Hashable]
 
 
 def image(events: Iterable[Event], t: int, since: int = BEGINNING) -> Counter[Settled]:
-    """What a stable at ``t`` has settled: (start, end or None, payload), but for what ended before ``since``."""
+    """What a stable at ``t`` has settled: (start, end or None, payload); not what ended before ``since``."""
     found: Counter[Settled] = Counter()
     for event in events:
         is_final = event.ve < t or t == FOREVER

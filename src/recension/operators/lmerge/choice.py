@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 
+from recension.core.errors import RecensionError
 from recension.operators.lmerge.fallback import Fallback
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.operators.lmerge.policies import Policy, policy_of
@@ -30,15 +29,20 @@ def merge_of(
     *,
     can_fall: bool = False,
 ) -> LogicalMerge:
-    """One operator for a case; with ``can_fall`` it goes on as a stronger one where it must."""
-    strong: list[Callable[[int], LogicalMerge]] = [
-        lambda ports: R3(schema, ports, policy, lag),
-        lambda ports: R4(schema, ports),
-    ]
+    """One operator for a case; with ``can_fall`` it goes on as R4, which allows everything, where it must."""
+
+    def make(ports: int) -> LogicalMerge:
+        match case:
+            case "R0" | "R1" | "R2":
+                return _IN_ORDER[case](schema, ports, remembers=can_fall)
+            case "R3":
+                return R3(schema, ports, policy, lag, repeats=not can_fall)
+            case "R3-":
+                return R3Minus(schema, ports)
+        return R4(schema, ports)
+
+    if not can_fall or case == "R4":
+        return make(ports)
     if case == "R3-":
-        first: Callable[[int], LogicalMerge] = lambda ports: R3Minus(schema, ports)  # noqa: E731
-    elif case in _IN_ORDER:
-        first = lambda ports: _IN_ORDER[case](schema, ports, remembers=can_fall)  # noqa: E731
-    else:
-        first, strong = (strong[0], strong[1:]) if case == "R3" else (strong[1], [])
-    return Fallback(schema, ports, [first, *strong]) if can_fall and strong else first(ports)
+        raise RecensionError("merge: R3- is a baseline and does not fall back; say case='R3'")
+    return Fallback(schema, ports, make, lambda ports: R4(schema, ports))

@@ -5,13 +5,13 @@ Guarantees  the output stays valid and compatible: the stronger case takes over 
             and what every input has sent, as far as it may still change.
 State       that of the present case; in the cases of streams in order also the events that may still change,
             of every input, which those cases themselves do not need.
-Cost        that of the present case; once for each fall, a pass over the state.
+Cost        that of the present case; once, a pass over the state.
 Source      Physically Independent Stream Merging, §IV-G.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -25,44 +25,38 @@ Make: TypeAlias = Callable[[int], LogicalMerge]
 
 
 class Fallback(LogicalMerge):
-    """A ladder of cases, the cheapest first."""
+    """A cheap case, and the strong one that takes over when it must."""
 
     makes_ctis = True
 
-    def __init__(self, schema: pa.Schema, ports: int, ladder: Sequence[Make]) -> None:
+    def __init__(self, schema: pa.Schema, ports: int, cheap: Make, strong: Make) -> None:
         super().__init__(schema, ports)
-        self._ladder = list(ladder)
-        self._level = 0
-        self._use(self._ladder[0](ports))
+        self._cheap, self._strong = cheap, strong
+        self.has_fallen = False
+        self._use(cheap(ports))
 
     def _use(self, merge: LogicalMerge) -> None:
         self._merge = merge
         self.inputs: Inputs = merge.inputs
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        while True:
-            try:
-                return self._merge.on_batch(port, batch)
-            except CaseMismatchError:
-                self._fall()
+        try:
+            return self._merge.on_batch(port, batch)
+        except CaseMismatchError:
+            self._fall()
+            return self._merge.on_batch(port, batch)
 
     def _fall(self) -> None:
-        """The next case that can take over; the last one can always."""
-        held = sorted(self._merge.holdings(), key=lambda holding: holding.port != OUT)
-        while True:
-            self._level += 1
-            stronger = self._ladder[self._level](len(self.inputs))
-            stronger.inputs, stronger.out_cti = self.inputs, self._merge.out_cti
-            stronger.anomalies = self._merge.anomalies
-            for port in set(range(len(self.inputs))) - set(self.inputs.live()):
-                stronger.on_detach(port)
-            try:
-                for holding in held:
-                    stronger.seed(holding)
-            except CaseMismatchError:
-                continue
-            self._use(stronger)
-            return
+        """The stronger case takes over: first what was shown, then what each input has sent."""
+        stronger = self._strong(len(self.inputs))
+        stronger.inputs, stronger.out_cti = self.inputs, self._merge.out_cti
+        stronger.anomalies = self._merge.anomalies
+        for port in set(range(len(self.inputs))) - set(self.inputs.live()):
+            stronger.on_detach(port)
+        for holding in sorted(self._merge.holdings(), key=lambda holding: holding.port != OUT):
+            stronger.seed(holding)
+        self.has_fallen = True
+        self._use(stronger)
 
     def on_cti(self, port: int, t: int) -> Output:
         return self._noted(self._merge.on_cti(port, t))
@@ -83,11 +77,6 @@ class Fallback(LogicalMerge):
     def holdings(self) -> Holdings:
         return self._merge.holdings()
 
-    @property
-    def level(self) -> int:
-        """How many steps it has fallen."""
-        return self._level
-
     def state_rows(self) -> int:
         return self._merge.state_rows()
 
@@ -96,10 +85,10 @@ class Fallback(LogicalMerge):
 
     def state_chunks(self) -> Chunks:
         own = {f"merge/{name}": table for name, table in self._merge.snapshot().items()}
-        return {"level": pa.table({"level": [self._level]}), **own}
+        return {"fallen": pa.table({"fallen": [self.has_fallen]}), **own}
 
     def load_chunks(self, chunks: Chunks) -> None:
-        self._level = chunks["level"]["level"][0].as_py()
-        self._use(self._ladder[self._level](0))
+        self.has_fallen = chunks["fallen"]["fallen"][0].as_py()
+        self._use((self._strong if self.has_fallen else self._cheap)(0))
         own = {n.removeprefix("merge/"): table for n, table in chunks.items() if n.startswith("merge/")}
         self._merge.restore(own)

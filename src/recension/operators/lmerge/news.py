@@ -32,15 +32,20 @@ class News:
     first: Index
     conflict: int | None = None
 
-    def clash(self, batch: EventBatch, held: Ticks) -> int | None:
-        """An element, if any, that inserts an event which the input has (``held``) with another end."""
+    def clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
+        """An element, if any, that inserts an event which the input has (``held``), with another end.
+
+        With ``repeats`` an insert with the same end only says again what was said.
+        """
         if self.conflict is not None:
             return self.conflict
-        opening = (batch.kind[self.first] == INSERT) & (held != NONE) & (held != batch.ve[self.first])
+        opening = (batch.kind[self.first] == INSERT) & (held != NONE)
+        if repeats:
+            opening &= held != batch.ve[self.first]
         return int(self.first[opening].min()) if bool(opening.any()) else None
 
 
-def news_of(batch: EventBatch) -> News:
+def news_of(batch: EventBatch, repeats: bool = True) -> News:
     """The last word on each key, where every key has at most one event at a time."""
     keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
     end = new_end(batch)
@@ -52,7 +57,7 @@ def news_of(batch: EventBatch) -> News:
         return News(rows, keys, end, inserted, rows)
     order = again[np.argsort(keys[again], kind="stable")]
     same = keys[order][1:] == keys[order][:-1]
-    clash = order[1:][same & inserted[order][1:] & _differs(end[order])]
+    clash = order[1:][same & inserted[order][1:] & _differs(end[order], repeats)]
     first = np.flatnonzero(np.append(True, ~same))
     last = order[np.append(~same, True)]
     inserted[last] = np.logical_or.reduceat(inserted[order], first)
@@ -65,7 +70,7 @@ def news_of(batch: EventBatch) -> News:
     return News(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
 
 
-def _differs(end: Ticks) -> Mask:
+def _differs(end: Ticks, repeats: bool) -> Mask:
     """Is there an event before each but the first, with another end than the one that comes?"""
-    different: Mask = (end[:-1] != NONE) & (end[1:] != end[:-1])
+    different: Mask = (end[:-1] != NONE) & ((end[1:] != end[:-1]) | (not repeats))
     return different

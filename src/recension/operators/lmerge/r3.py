@@ -17,11 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat
-from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output, changes
 from recension.operators.lmerge.in2t import In2t
-from recension.operators.lmerge.key_table import repeated
 from recension.operators.lmerge.merge import (
     NONE,
     OUT,
@@ -39,8 +37,18 @@ from recension.operators.lmerge.policies import First, Policy
 class R3(LogicalMerge):
     """The index in2t, a policy, and a stable that may lag."""
 
-    def __init__(self, schema: pa.Schema, ports: int, policy: Policy | None = None, lag: int = 0) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        ports: int,
+        policy: Policy | None = None,
+        lag: int = 0,
+        *,
+        repeats: bool = True,
+    ) -> None:
         super().__init__(schema, ports)
+        # Is an insert of what the input has already a repeat? Where it may be a second event, it is not.
+        self._repeats = repeats
         self._index = In2t(schema, ports)
         self._policy = policy or First()
         self._lag = lag
@@ -51,7 +59,7 @@ class R3(LogicalMerge):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self.inputs[port].is_live:
             return self._nothing
-        news = news_of(batch)
+        news = news_of(batch, self._repeats)
         self._check(port, batch, news, nodes := self._index.find(news.key))
         self._policy.note(port, batch.vs)
         vs = batch.vs[news.row]
@@ -70,7 +78,7 @@ class R3(LogicalMerge):
         held = np.full(len(nodes), NONE)
         if len(self._index):
             held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE)
-        if (row := news.clash(batch, held)) is not None:
+        if (row := news.clash(batch, held, self._repeats)) is not None:
             raise mismatch(batch, row, "R3", "the input has this start and payload with another end")
 
     def _show(self, nodes: Index, end: Ticks, payload: pa.RecordBatch, rows: Index) -> EventBatch:
@@ -184,21 +192,6 @@ class R3(LogicalMerge):
             held = nodes[self._index.ends(port)[nodes] != NONE]
             vs, ve = self._index.vs(held), self._index.ends(port)[held]
             yield Holding(port, changes(vs, vs, ve, self._index.payload(held)))
-
-    def seed(self, holding: Holding) -> None:
-        """Events of an input that start before the output's stable count only if the output has them."""
-        events = holding.events
-        self._max_in = max(self._max_in, self.out_cti)
-        keys = combine(row_hash(events.payload, len(events)), events.vs)
-        nodes = self._index.find(keys)
-        held = self._index.ends(holding.port)[nodes[nodes >= 0]]
-        if len(again := repeated(keys)) or bool((held != NONE).any()):
-            row = int(again[0]) if len(again) else int((nodes >= 0).argmax())
-            raise mismatch(events, row, "R3", "the input has this start and payload twice")
-        fresh = np.flatnonzero((nodes < 0) & ((events.vs >= self._max_in) | (holding.port == OUT)))
-        nodes[fresh] = self._index.add(keys[fresh], events.vs[fresh], events.payload, fresh)
-        known = np.flatnonzero(nodes >= 0)
-        self._index.ends(holding.port)[nodes[known]] = events.ve[known]
 
     def state_rows(self) -> int:
         return len(self._index)
