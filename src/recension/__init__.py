@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from narwhals import col, lit, when
 
+from recension.api import scenarios
 from recension.api.aggregates import (
     aggregate,
     collect,
@@ -69,6 +70,7 @@ __all__ = [
     "min",
     "quantile",
     "run",
+    "scenarios",
     "session",
     "source",
     "spark",

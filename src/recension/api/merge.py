@@ -63,5 +63,5 @@ def merge(
             set(plan.schema.names) == set(plans[0].schema.names)
             and plan.schema.names != plans[0].schema.names
         ):
-            plans[number] = streams[number].select(*plans[0].schema.names).plan
+            plans[number] = streams[number].select(*names).plan
     return Stream(Merge(tuple(plans), case, policy, duration(lag), feedback, on_mismatch, leader, quorum))

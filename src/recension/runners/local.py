@@ -77,6 +77,10 @@ class Session:
         answer = ports.detach(stream if isinstance(stream, str) else _plan(stream))
         self._rewired(ports, answer)
 
+    def state_of(self, stream: Joining | str, query: str | None = None) -> str:
+        """Whether an input of the merge of a query is ``joining`` or has ``joined``."""
+        return self._ports(query).state_of(stream if isinstance(stream, str) else _plan(stream))
+
     def _ports(self, query: str | None) -> MergePorts:
         name = self._query(query)
         if name not in self._merges:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from recension.core.errors import RecensionError
 from recension.lowering import PhysicalPlan, extend
 from recension.operators.base import Output
+from recension.operators.lmerge.inputs import State
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.plan import nodes
 from recension.plan.node import Node, walk
@@ -56,6 +57,10 @@ class MergePorts:
         read = (*vertex.inputs[:port], -1, *vertex.inputs[port + 1 :])
         self._plan.vertices[self.vertex] = replace(vertex, inputs=read)
         return self.merge.detach(port)
+
+    def state_of(self, stream: Node | str) -> State:
+        """Whether a stream that has not left is joining or has joined."""
+        return self.merge.inputs[self._port(stream)].state
 
     def forget(self, running: Sequence[int]) -> None:
         """What has stopped starts afresh, should it ever be attached again."""
