@@ -88,7 +88,12 @@ SUITE = Suite(
     (
         *(
             Measurement(
-                f"{case}, 16 bytes", partial(load, case, 16), partial(run, case), (600 * K,), target=target, repeats=3
+                f"{case}, 16 bytes",
+                partial(load, case, 16),
+                partial(run, case),
+                (600 * K,),
+                target=target,
+                repeats=3,
             )
             for case, target in SHORT.items()
         ),

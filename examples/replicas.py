@@ -100,7 +100,9 @@ def cut_over(size: int) -> rc.History:
         live.push("s", part)
         if step == len(parts) // 2:
             # Whatever ends later than every event seen so far will be told to the new plan in full.
-            seen = max(int(p.ve[(p.kind < 2) & (p.ve < rc.FOREVER)].max(initial=0)) for p in parts[: step + 1])
+            seen = max(
+                int(p.ve[(p.kind < 2) & (p.ve < rc.FOREVER)].max(initial=0)) for p in parts[: step + 1]
+            )
             change = rc.scenarios.CutOver(live, old, new, from_time=seen + 1)
         elif change is not None and not done:
             done = change.finish()

@@ -73,6 +73,28 @@ def test_a_stream_that_was_restarted_may_repeat_itself() -> None:
     ]
 
 
+def test_a_session_goes_on_from_a_snapshot_with_those_that_have_joined() -> None:
+    a, b, c = sources("a", "b", "c", properties=KEYED)
+
+    def joined() -> Session:
+        live = rc.session(rc.merge(a, b))
+        live.attach(c, from_time=4)
+        live.detach("b")
+        return live
+
+    live, again = joined(), joined()
+    live.push("a", [rc.Insert(X, 1, 5), rc.Cti(4)])
+    live.push("c", [rc.Insert(X, 1, 6)])
+    again.restore(live.snapshot())
+    live.read()
+    for one in (live, again):
+        one.push("c", [rc.Insert(Y, 7, 9), rc.Cti(rc.FOREVER)])
+        assert said(one) == ["insert [7, 9) {'p': 'y'}", "retract [1, 5) -> 6 {'p': 'x'}", "cti ∞"]
+        assert _states(one) == ["joined", "left", "joined"]
+    with pytest.raises(rc.RecensionError, match="another query"):
+        rc.session(rc.merge(a, b)).restore(live.snapshot())
+
+
 def test_joined_streams_that_all_leave_halt_the_output() -> None:
     a, b = sources("a", "b", properties=KEYED)
     live = rc.session(rc.merge(a))

@@ -137,6 +137,7 @@ STEPS: list[StepKind] = [
     StepKind("align", lambda s, t: s.align(), lambda s, t: s, is_immediate=False),
     StepKind("cleanse", lambda s, t: s.cleanse(), lambda s, t: s, is_immediate=False),
     StepKind("finalize", lambda s, t: s.finalize(), lambda s, t: s),
+    StepKind("merge", lambda s, t: rc.merge(s, s.align(1)), lambda s, t: s, is_immediate=False),
     StepKind("advance_time", lambda s, t: s.advance_time(100), lambda s, t: s),
     StepKind("clip", lambda s, t: s.clip(by=t, on="k"), lambda s, t: denote.clip(s, t, "k")),
     *(_joined(how) for how in ("inner", "left", "semi", "anti")),

@@ -57,11 +57,14 @@ def merge(
     >>> [str(element) for element in live.read().elements()]
     ["insert [1, 5) {'job': 'x'}", "retract [1, 5) -> 7 {'job': 'x'}", 'cti 9']
     """
-    plans = [plan_of(stream, "merge") for stream in streams]
-    for number, plan in enumerate(plans[1:], start=1):
-        if (
-            set(plan.schema.names) == set(plans[0].schema.names)
-            and plan.schema.names != plans[0].schema.names
-        ):
-            plans[number] = streams[number].select(*names).plan
-    return Stream(Merge(tuple(plans), case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
+    plans = tuple(plan_of(stream, "merge") for stream in _alike(streams))
+    return Stream(Merge(plans, case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
+
+
+def _alike(streams: tuple[Stream, ...]) -> list[Stream]:
+    """The streams with their columns in the order of the first one's, where they have the same."""
+    for stream in streams:
+        plan_of(stream, "merge")
+    names = streams[0].schema.names if streams else []
+    turned = [stream.schema.names != names and set(stream.schema.names) == set(names) for stream in streams]
+    return [s.select(*names) if is_turned else s for s, is_turned in zip(streams, turned, strict=True)]

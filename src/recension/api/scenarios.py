@@ -1,5 +1,5 @@
-"""What merging is for: queries that survive failures, answer as fast as their fastest copy, start with what is
-known already, or are replaced while they run.
+"""What merging is for: queries that survive failures, answer as fast as their fastest copy, start with what
+is known already, or are replaced while they run.
 
 Source      Physically Independent Stream Merging, §II.
 """

@@ -177,27 +177,29 @@ class Engine:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
-        plan = pa.table({"operator": [vertex.name for vertex in self._vertices]})
+        running = [self._vertices[number] for number in self._order]
+        plan = pa.table({"operator": [vertex.name for vertex in running]})
         return {"plan": plan} | {
-            f"{number}/{name}": table
-            for number, vertex in enumerate(self._vertices)
+            f"{place}/{name}": table
+            for place, vertex in enumerate(running)
             if vertex.operator is not None
             for name, table in vertex.operator.snapshot().items()
         }
 
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; the query must be the same."""
-        theirs, ours = chunks["plan"]["operator"].to_pylist(), [vertex.name for vertex in self._vertices]
+        running = [self._vertices[number] for number in self._order]
+        theirs, ours = chunks["plan"]["operator"].to_pylist(), [vertex.name for vertex in running]
         if theirs != ours:
             other = next((a for a, b in zip_longest(theirs, ours) if a != b), None)
             raise RecensionError(f"the snapshot is of another query, which has {other!r}")
-        by_vertex: dict[int, dict[str, pa.Table]] = {}
+        by_place: dict[int, dict[str, pa.Table]] = {}
         for name, table in chunks.items():
-            number, slash, rest = name.partition("/")
+            place, slash, rest = name.partition("/")
             if slash:
-                by_vertex.setdefault(int(number), {})[rest] = table
-        for vertex_number, own in by_vertex.items():
-            operator = self._vertices[vertex_number].operator
+                by_place.setdefault(int(place), {})[rest] = table
+        for number, own in by_place.items():
+            operator = running[number].operator
             assert operator is not None
             operator.restore(own)
 
