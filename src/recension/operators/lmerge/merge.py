@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, take_rows
+from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
@@ -102,6 +102,39 @@ class LogicalMerge(Operator):
     def load_chunks(self, chunks: Chunks) -> None:
         self.inputs.load(chunks["inputs"])
         self.anomalies = chunks["anomalies"]["count"][0].as_py()
+
+
+class IndexedMerge(LogicalMerge):
+    """A merge with an index of what may still change, over which the leading input's stables pass."""
+
+    @property
+    def reached(self) -> int:
+        """How far the leading input has come, by what has passed over the index."""
+        return self.out_cti
+
+    @abstractmethod
+    def pass_over(self, leader: int, t: int) -> list[EventBatch]:
+        """What must be shown before a stable of the leading input; `reached` is ``t`` afterwards."""
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
+    def advance(self) -> Output:
+        """A stable may let others join, whose stables may be further (ruling 41)."""
+        shown: list[EventBatch] = []
+        before = self.out_cti
+        while True:
+            self.inputs.join(self.out_cti)
+            furthest = self.inputs.furthest()
+            if furthest is None or furthest[1] <= self.reached:
+                break
+            shown += self.pass_over(*furthest)
+        if self.out_cti > before:
+            self.inputs.bid_farewell()
+        shown = [batch for batch in shown if len(batch)]
+        cti = self.out_cti if self.out_cti > before else None
+        return Output(concat(shown) if shown else self._nothing, cti)
 
 
 def is_frozen(ve: Ticks, t: int) -> Mask:

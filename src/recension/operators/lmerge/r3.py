@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, concat
+from recension.core.batch import EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output, changes
 from recension.operators.lmerge.in2t import In2t
@@ -25,7 +25,7 @@ from recension.operators.lmerge.merge import (
     OUT,
     Holding,
     Holdings,
-    LogicalMerge,
+    IndexedMerge,
     is_frozen,
     mismatch,
     rows_of,
@@ -34,7 +34,7 @@ from recension.operators.lmerge.news import News, news_of
 from recension.operators.lmerge.policies import First, Policy
 
 
-class R3(LogicalMerge):
+class R3(IndexedMerge):
     """The index in2t, a policy, and a stable that may lag."""
 
     def __init__(
@@ -95,26 +95,11 @@ class R3(LogicalMerge):
         shown = rows_of(payload, rows[at])
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
 
-    def on_cti(self, port: int, t: int) -> Output:
-        self.inputs.note(port, t)
-        return self.advance()
+    @property
+    def reached(self) -> int:
+        return self._max_in
 
-    def advance(self) -> Output:
-        shown: list[EventBatch] = []
-        reached = self.out_cti
-        while True:
-            self.inputs.join(self.out_cti)
-            furthest = self.inputs.furthest()
-            if furthest is None or furthest[1] <= self._max_in:
-                break
-            shown += self._pass(*furthest)
-        if self.out_cti > reached:
-            self.inputs.bid_farewell()
-        shown = [batch for batch in shown if len(batch)]
-        cti = self.out_cti if self.out_cti > reached else None
-        return Output(concat(shown) if shown else self._nothing, cti)
-
-    def _pass(self, leader: int, t: int) -> list[EventBatch]:
+    def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
         lo = FOREVER if t == FOREVER else max(self.out_cti, t - self._lag)
         nodes = self._index.freeze(t)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, concat
+from recension.core.batch import EventBatch, Index
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output, changes
 from recension.operators.lmerge.in2t import In2t
-from recension.operators.lmerge.merge import NONE, OUT, LogicalMerge, is_frozen, mismatch, rows_of
+from recension.operators.lmerge.merge import NONE, OUT, IndexedMerge, is_frozen, mismatch, rows_of
 from recension.operators.lmerge.news import news_of
 
 
-class R3Minus(LogicalMerge):
+class R3Minus(IndexedMerge):
     """Simple, and wasteful: an event is stored once for each input that has it."""
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
@@ -49,27 +49,7 @@ class R3Minus(LogicalMerge):
         vs, rows = vs[shown], news.row[shown]
         return changes(vs, vs, news.end[shown], rows_of(batch.payload, rows))
 
-    def on_cti(self, port: int, t: int) -> Output:
-        self.inputs.note(port, t)
-        return self.advance()
-
-    def advance(self) -> Output:
-        shown: list[EventBatch] = []
-        reached = self.out_cti
-        while True:
-            self.inputs.join(self.out_cti)
-            furthest = self.inputs.furthest()
-            if furthest is None or furthest[1] <= self.out_cti:
-                break
-            shown.append(self._pass(*furthest))
-        if self.out_cti > reached:
-            self.inputs.bid_farewell()
-        shown = [batch for batch in shown if len(batch)]
-        return Output(
-            concat(shown) if shown else self._nothing, self.out_cti if self.out_cti > reached else None
-        )
-
-    def _pass(self, leader: int, t: int) -> EventBatch:
+    def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         out, own = self._indexes[OUT], self._indexes[leader]
         nodes = out.freeze(t)
         keys, vs, old = out.keys(nodes), out.vs(nodes), out.ends(OUT)[nodes]
@@ -89,7 +69,7 @@ class R3Minus(LogicalMerge):
         out.ends(OUT)[nodes[at]] = end[at]
         self._delete(keys[gone | final])
         self.out_cti = t
-        return shown
+        return [shown]
 
     def _delete(self, keys: Hashes) -> None:
         """From all indexes, or lagging inputs would leak."""

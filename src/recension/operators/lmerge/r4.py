@@ -15,19 +15,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, concat
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.operators.base import Chunks, Output, changes, new_end
 from recension.operators.lmerge.in3t import Frozen, In3t
 from recension.operators.lmerge.key_table import first_of_each, repeated
-from recension.operators.lmerge.merge import OUT, Holding, LogicalMerge, is_frozen, rows_of
+from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, rows_of
 from recension.operators.lmerge.settlement import Settlement, moved, settle
 from recension.operators.state.arena import Column
 
 IGNORED = -2
 
 
-class R4(LogicalMerge):
+class R4(IndexedMerge):
     """The index in3t."""
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
@@ -120,26 +120,7 @@ class R4(LogicalMerge):
         vs, ve = batch.vs[rows], batch.ve[rows]
         return changes(vs, vs, ve, rows_of(batch.payload, rows)) if len(rows) else self._nothing
 
-    def on_cti(self, port: int, t: int) -> Output:
-        self.inputs.note(port, t)
-        return self.advance()
-
-    def advance(self) -> Output:
-        shown: list[EventBatch] = []
-        reached = self.out_cti
-        while True:
-            self.inputs.join(self.out_cti)
-            furthest = self.inputs.furthest()
-            if furthest is None or furthest[1] <= self.out_cti:
-                break
-            shown.append(self._pass(*furthest))
-        if self.out_cti > reached:
-            self.inputs.bid_farewell()
-        shown = [batch for batch in shown if len(batch)]
-        cti = self.out_cti if self.out_cti > reached else None
-        return Output(concat(shown) if shown else self._nothing, cti)
-
-    def _pass(self, leader: int, t: int) -> EventBatch:
+    def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
         frozen = self._index.freeze(t)
         matters = frozen.ve >= self.out_cti
@@ -151,7 +132,7 @@ class R4(LogicalMerge):
             answer = self._settled(self._index.of_nodes(frozen, differing), leader, t)
         self._forget(frozen, t)
         self.out_cti = t
-        return answer
+        return [answer]
 
     def _settled(self, frozen: Frozen, leader: int, t: int) -> EventBatch:
         matters = frozen.ve >= self.out_cti
