@@ -99,6 +99,16 @@ def test_elements_that_one_input_lacks() -> None:
         assert_equivalent(play.judge.history(), [Event(B, 3, 8)])
 
 
+def test_an_end_without_its_event_is_news_of_the_event() -> None:
+    """A retraction whose insert was lost still tells where the event ends; a removal tells nothing."""
+    play = Play(lambda ports: merge_of("R4", SCHEMA, ports), 2)
+    play.feed(0, [Insert(A, 1, 9), Insert(B, 2, 9)])
+    play.feed(1, [Retract(A, 1, 9, 7), Retract(A, 1, 7, 6), Retract(B, 2, 8, 2), Insert(B, 2, 9)])
+    play.feed(1, [Cti(FOREVER)])
+    assert_equivalent(play.judge.history(), [Event(A, 1, 6), Event(B, 2, 9)])
+    assert play.merge.anomalies == 0
+
+
 def test_choosing_a_case() -> None:
     def feed(name: str, **known: bool) -> rc.Stream:
         return rc.source(name, {"p": "string"}, properties=rc.Properties(**known))

@@ -15,16 +15,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output, changes, new_end
 from recension.operators.lmerge.in3t import Frozen, In3t
 from recension.operators.lmerge.key_table import first_of_each, repeated
 from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, rows_of
 from recension.operators.lmerge.settlement import Settlement, moved, settle
-from recension.operators.state.arena import Column
-
-IGNORED = -2
 
 
 class R4(IndexedMerge):
@@ -39,8 +37,8 @@ class R4(IndexedMerge):
             return self._nothing
         nodes = self._nodes(batch)
         known = np.flatnonzero(nodes >= 0)
-        nodes, events = self._apply(port, batch, known, nodes[known])
-        return self._more(port, batch, known, nodes, events)
+        events = self._apply(port, batch, known, nodes[known])
+        return self._more(port, batch, known, nodes[known], events)
 
     def _nodes(self, batch: EventBatch) -> Index:
         """The node of each element; an insert that no stable has passed makes it."""
@@ -54,54 +52,33 @@ class R4(IndexedMerge):
             nodes[missing] = self._index.nodes.find(keys[missing])
         return nodes
 
-    def _apply(self, port: int, batch: EventBatch, known: Index, nodes: Index) -> tuple[Index, Index]:
-        """Count what the elements bring and take away; the event each brings, -1 if it is to be ignored."""
-        end, vs = new_end(batch)[known], batch.vs[known]
-        stays = np.flatnonzero(end != vs)
+    def _apply(self, port: int, batch: EventBatch, known: Index, nodes: Index) -> Index:
+        """Count what the elements bring and take away; the event each brings, -1 if it only removes."""
+        stays = new_end(batch)[known] != batch.vs[known]
         events = np.full(len(known), -1)
-        events[stays] = self._index.put(nodes[stays], end[stays], self.out_cti)
+        events[stays] = self._index.put(nodes[stays], new_end(batch)[known][stays], self.out_cti)
         np.add.at(self._index.count(port), events[stays], 1)
+        steps = stays.astype(np.int32)
         back = np.flatnonzero(batch.kind[known] == RETRACT)
         if len(back):
-            old = batch.ve[known][back]
-            self._take_back(port, nodes[back], old, back, events)
-        steps = (batch.kind[known] == INSERT).astype(np.int32)
-        steps[back] -= (events[back] != IGNORED) & (end[back] == vs[back])
+            steps[back] -= self._take_back(port, nodes[back], batch.ve[known][back])
         np.add.at(self._index.size(port), nodes, steps)
-        return nodes, events
+        return events
 
-    def _take_back(self, port: int, nodes: Index, old: Index, rows: Index, events: Index) -> None:
-        """A retraction of an event that the input does not have is ignored, unless a stable has passed it."""
+    def _take_back(self, port: int, nodes: Index, old: Ticks) -> Mask:
+        """Which retractions name an event that the input has; others only tell of the end they bring.
+
+        Those may come from an input that has lost elements or joined late.
+        """
         counts, found = self._index.count(port), self._index.find(nodes, old)
         there = found >= 0
         np.add.at(counts, found[there], -1)
-        orphan = ~there & (old >= self.out_cti)
-        overdrawn = there.copy()
-        overdrawn[there] = counts[found[there]] < 0
-        if bool((orphan | overdrawn).any()):
-            self._ignore(counts, found, rows, events, np.flatnonzero(orphan), np.flatnonzero(overdrawn))
-
-    def _ignore(
-        self, counts: Column, found: Index, rows: Index, events: Index, orphan: Index, overdrawn: Index
-    ) -> None:
-        """Orphans bring nothing; what they would have brought may make orphans of others. Rare, and few."""
-        due = orphan.tolist()
+        overdrawn = np.flatnonzero(there)[counts[found[there]] < 0]
         for at in reversed(overdrawn.tolist()):
             if counts[found[at]] < 0:
                 counts[found[at]] += 1
-                due.append(at)
-        ignored = set(due)
-        while due:
-            at = due.pop()
-            brought, events[rows[at]] = int(events[rows[at]]), IGNORED
-            if brought < 0:
-                continue
-            counts[brought] -= 1
-            others = [other for other in np.flatnonzero(found == brought).tolist() if other not in ignored]
-            if counts[brought] < 0 and others:
-                counts[brought] += 1
-                ignored.add(others[-1])
-                due.append(others[-1])
+                there[at] = False
+        return there
 
     def _more(self, port: int, batch: EventBatch, known: Index, nodes: Index, events: Index) -> EventBatch:
         """Where the input now has more events of a node than the output, the last inserts are shown."""
