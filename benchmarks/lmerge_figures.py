@@ -161,19 +161,20 @@ def in_turn(streams: list[Any], batch: int) -> Turns:
 
 
 def disorder_figure() -> list[Figure]:
-    """Figure 4: adjusts put out, with a merge and without."""
-    shares = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-    plain: list[float] = []
-    kept: dict[str, list[float]] = {"first": [], "hf": []}
+    """Figure 4: adjusts put out, with a merge and without; of copies of one stream, and of replicas."""
+    shares = (0.0, 0.1, 0.3, 0.5)
+    ys: dict[str, list[float]] = {}
     for share in shares:
         outputs, adjusts = counted(share, 3, 1_000, 0.01, at_once=5)
-        plain.append(float(adjusts))
-        for name, adjusted in kept.items():
-            policy = policy_of("hf" if name == "hf" else "first")
-            merge = merge_of("R3", outputs[0].schema, 3, policy)
-            adjusted.append(float(merged(merge, in_turn(outputs, 20)).adjusts))
+        ys.setdefault("query alone", []).append(float(adjusts))
+        for name, streams, policy in (
+            ("3 copies, first", outputs[:1] * 3, policy_of("first")),
+            ("3 replicas, first", outputs, policy_of("first")),
+            ("3 replicas, hf", outputs, policy_of("hf")),
+        ):
+            run = merged(merge_of("R3", outputs[0].schema, 3, policy), in_turn(streams, 20))
+            ys.setdefault(name, []).append(float(run.adjusts))
     paper = "adjusts grow with disorder; the merge emits fewer than the query alone"
-    ys = {"query alone": plain, **{f"merge of 3, {name}": adjusted for name, adjusted in kept.items()}}
     return [Figure("Figure 4, output size against disorder", "disorder", "adjusts", shares, ys, paper)]
 
 

@@ -160,6 +160,31 @@ def test_feedback_spares_slow_plans_what_is_settled() -> None:
     assert max(m.skipped for m in live.metrics()) == 6
 
 
+def test_what_another_reader_wants_is_not_spared() -> None:
+    known = rc.Properties(is_insert_only=True, has_key=True)
+    fast, slow = sources("fast", "slow", properties=known)
+    doubled = slow.where(rc.col("p") != "")
+    live = rc.session(out=rc.merge(fast, doubled, feedback=True), also=doubled, all=slow)
+    live.push("fast", [rc.Insert(X, 1, 3), rc.Cti(9)])
+    live.push("slow", [rc.Insert(X, 1, 3), rc.Cti(9)])
+    assert len(live.read("also").history()) == len(live.read("all").history()) == 1
+
+
+def test_feedback_purges_the_state_of_a_join() -> None:
+    known = rc.Properties(is_insert_only=True, has_key=True)
+    fast, left, right = sources("fast", "left", "right", properties=known)
+    query = rc.merge(fast, left.join(right, on="p"), feedback=True, case="R3")
+    live = rc.session(query)
+    live.push("left", [rc.Insert(X, 1, 4), rc.Insert(Y, 1, 9)])
+    live.push("fast", [rc.Insert(X, 1, 4), rc.Insert(Y, 1, 8), rc.Cti(6)])
+    join = next(m for m in live.metrics() if "join" in m.name)
+    assert join.state_rows == 1
+    live.push("right", [rc.Insert(X, 0, 5), rc.Insert(Y, 0, 8), rc.Cti(rc.FOREVER)])
+    live.push("left", [rc.Cti(rc.FOREVER)])
+    assert_equivalent(live.read().history().to_events(), [rc.Event(X, 1, 4), rc.Event(Y, 1, 8)])
+    assert sum(m.skipped for m in live.metrics()) == 1
+
+
 PLANS: dict[str, Callable[[rc.Stream, rc.Stream], rc.Stream]] = {
     "span": lambda s, t: s.where(rc.col("v") > -1).with_columns(w=rc.col("v") + 1).select("k", "v"),
     "shift": lambda s, t: s.shift(2),
