@@ -103,6 +103,7 @@ def test_joined_streams_that_all_leave_halt_the_output() -> None:
     live.detach(a)
     live.push("b", [rc.Cti(20)])
     assert said(live) == ["cti 5"]
+    assert [m.is_halted for m in live.metrics() if m.inputs] == [True]
 
 
 def test_what_joins_must_have_the_columns() -> None:

@@ -45,6 +45,8 @@ class Metrics:
     """Of a merge: whether each input is joining, joined, leaving or has left."""
     anomalies: int = 0
     """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
+    is_halted: bool = False
+    """Of a merge: has every input left that could move the output, while others wait for it to move?"""
 
 
 @dataclass(slots=True)
@@ -59,10 +61,12 @@ class Flow:
 class Engine:
     """Runs a graph whose vertices are listed with inputs before their readers."""
 
-    def __init__(self, vertices: Sequence[Vertex], outputs: Iterable[int]) -> None:
+    def __init__(self, vertices: Sequence[Vertex], outputs: Iterable[int] | None = None) -> None:
+        """``outputs`` are the vertices that are wanted; without them, those that no other reads."""
         self._vertices = list(vertices)
         self._metrics = [Metrics(vertex.name) for vertex in vertices]
-        self._outputs = list(outputs)
+        read = {i for vertex in vertices for i in vertex.inputs}
+        self._outputs = list(set(range(len(vertices))) - read if outputs is None else outputs)
         self._order = in_order(self._vertices, self._outputs)
         self._feedback = Feedback(self._vertices, self._order, self._outputs)
 
@@ -157,6 +161,7 @@ class Engine:
             if isinstance(vertex.operator, LogicalMerge):
                 metrics.inputs = [str(state) for state in vertex.operator.states()]
                 metrics.anomalies = vertex.operator.anomalies
+                metrics.is_halted = vertex.operator.is_halted
         return self._metrics
 
     def counts(self) -> dict[str, Counter[str]]:
