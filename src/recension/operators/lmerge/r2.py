@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.operators.base import Chunks
+from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.in_order import InOrderMerge
 from recension.operators.lmerge.key_table import KeyTable, first_of_each, repeated
 from recension.operators.lmerge.merge import mismatch
@@ -30,18 +30,34 @@ class R2(InOrderMerge):
         super().__init__(schema, ports, remembers=remembers)
         self._seen = KeyTable({})
         self._tied: tuple[EventBatch, Index, Hashes] | None = None
+        # Where a stronger case may take over, a repeat may be a second event: what each input has sent of its
+        # last start must be known.
+        self._own: dict[int, KeyTable] = {}
 
     def check(self, port: int, batch: EventBatch) -> None:
         super().check(port, batch)
         rows, keys = self._keys(batch)
         again = repeated(keys)
-        if len(again):
+        if self._remembers:
+            self._check_repeats(port, batch, rows, keys, again)
+        elif len(again):
             order = again[np.argsort(keys[again], kind="stable")]
             same = keys[order][1:] == keys[order][:-1]
             other = same & (batch.ve[rows[order]][1:] != batch.ve[rows[order]][:-1])
             if bool(other.any()):
                 row = int(rows[order[1:][other]].min())
                 raise mismatch(batch, row, self.case, "two events with one start and payload end differently")
+
+    def _check_repeats(self, port: int, batch: EventBatch, rows: Index, keys: Hashes, again: Index) -> None:
+        own = self._own.setdefault(port, KeyTable({}))
+        at_last = batch.vs[rows] == self._last[port]
+        known = rows[at_last & (own.find(keys) >= 0)]
+        if len(again) or len(known):
+            row = int(known.min()) if len(known) else int(rows[again].max())
+            raise mismatch(batch, row, self.case, "the input has this start and payload already")
+        if int(batch.vs[-1]) > self._last[port]:
+            own.clear()
+        own.find_or_add(keys[batch.vs[rows] == batch.vs[-1]])
 
     def _keys(self, batch: EventBatch) -> tuple[Index, Hashes]:
         """The rows that share their start with a neighbour, have the furthest start or the last."""
@@ -50,6 +66,7 @@ class R2(InOrderMerge):
         same = batch.vs[1:] == batch.vs[:-1]
         tied = np.append(False, same) | np.append(same, False)
         tied |= batch.vs == self.max_vs
+        tied |= (batch.vs == batch.vs[0]) & self._remembers
         tied[-1] = True
         rows = np.flatnonzero(tied)
         keys = combine(row_hash(take_rows(batch.payload, rows), len(rows)), batch.vs[rows])
@@ -83,8 +100,15 @@ class R2(InOrderMerge):
         if last == self.max_vs and self.out_cti <= last:
             self._seen.find_or_add(keys[batch.vs[rows] == last])
 
+    def on_detach(self, port: int) -> Output:
+        self._own.pop(port, None)
+        return super().on_detach(port)
+
     def _forget(self, t: int) -> None:
         super()._forget(t)
+        for port, own in self._own.items():
+            if t > self._last[port]:
+                own.clear()
         if t > self.max_vs:
             self._seen.clear()
 
@@ -95,8 +119,15 @@ class R2(InOrderMerge):
         return super().state_bytes() + self._seen.nbytes()
 
     def state_chunks(self) -> Chunks:
-        return {**super().state_chunks(), **self._seen.chunks("seen")}
+        chunks = {**super().state_chunks(), **self._seen.chunks("seen")}
+        for port, own in self._own.items():
+            chunks |= own.chunks(f"own/{port}")
+        ports = pa.table({"port": pa.array(list(self._own), pa.int64())})
+        return {**chunks, "own": ports}
 
     def load_chunks(self, chunks: Chunks) -> None:
         super().load_chunks(chunks)
         self._seen.load("seen", chunks)
+        self._own = {port: KeyTable({}) for port in chunks["own"]["port"].to_pylist()}
+        for port, own in self._own.items():
+            own.load(f"own/{port}", chunks)
