@@ -16,10 +16,10 @@ from recension.testing.strategies import SCHEMA
 class Play:
     """The operator, its twin if there is one, and the judge."""
 
-    def __init__(self, make: Callable[[int], LogicalMerge], ports: int) -> None:
+    def __init__(self, make: Callable[[int], LogicalMerge], ports: int, *, in_order: bool = False) -> None:
         self._make = make
         self.operators = [make(ports)]
-        self.judge = Compatibility(ports)
+        self.judge = Compatibility(ports, in_order=in_order)
         self.output: list[Element] = []
         self._left: set[int] = set()
 

@@ -58,13 +58,19 @@ class _Witness:
     """One input: what it has said, and from when on it is complete."""
 
     since: int = BEGINNING
+    latest: int = BEGINNING
     walk: Walk = field(default_factory=lambda: Walk(orphans=False))
 
 
 class Compatibility:
-    """Follows the inputs and the output of one merge."""
+    """Follows the inputs and the output of one merge.
 
-    def __init__(self, inputs: int) -> None:
+    ``in_order``: inputs are insert-only and ordered, so that an insert promises what a stable at its start
+    would (ruling 5).
+    """
+
+    def __init__(self, inputs: int, *, in_order: bool = False) -> None:
+        self._in_order = in_order
         self._inputs = [_Witness() for _ in range(inputs)]
         self._shown = Walk()
         self.consumed, self.produced = Counts(), Counts()
@@ -78,6 +84,8 @@ class Compatibility:
         """An input has sent these. What one sends after it was detached is not for the merge to know."""
         for element in elements:
             self._inputs[port].walk.take(element)
+            if self._in_order and isinstance(element, Insert):
+                self._inputs[port].latest = element.vs
             self.consumed.add(element)
 
     def show(self, elements: Sequence[Element]) -> None:
@@ -100,7 +108,11 @@ class Compatibility:
     def check(self) -> None:
         """Fail unless the output is compatible with every input that has come as far."""
         t = self.stable
-        known = [(n, one) for n, one in enumerate(self._inputs) if one.walk.cti >= t and one.since <= t]
+        known = [
+            (number, one)
+            for number, one in enumerate(self._inputs)
+            if max(one.walk.cti, one.latest) >= t and one.since <= t
+        ]
         assert t == BEGINNING or known, f"the output's stable {t} is ahead of all inputs"
         for number, one in known:
             ours, theirs = (image(walk.events(), t, one.since) for walk in (self._shown, one.walk))
