@@ -11,6 +11,7 @@ from recension.denote.order import History
 def merge(*histories: History) -> History:
     """The one history that all inputs stand for; those that differ cannot be merged as histories.
 
+    >>> from recension.core.events import Event
     >>> one = [Event({"a": 1}, 0, 5), Event({"a": 2}, 3, 4)]
     >>> merge(one, one[::-1]) == one
     True
