@@ -51,12 +51,12 @@ class Session:
     def push(self, source: str, data: Data) -> None:
         """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
         for batch in self._intake(source).take(data):
-            self._feed(source, batch)
+            self.feed(source, batch)
 
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""
         self._intake(source).adopt(reader)
-        self._feed(source, batch)
+        self.feed(source, batch)
 
     def advance(self, source: str, t: TimeLike) -> None:
         """Promise that nothing before ``t`` changes any more at this source."""
@@ -93,6 +93,10 @@ class Session:
         """Was the last data pushed to this source a plain table?"""
         return self._intake(source).is_table
 
+    def rows_seen(self, source: str) -> int:
+        """How many rows were pushed to this source: messages count from the first."""
+        return self._intake(source).rows
+
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables. Read the output first: it is not part of it."""
         chunks = {f"operators/{name}": table for name, table in self._engine.snapshot().items()}
@@ -106,7 +110,8 @@ class Session:
         for source, intake in self._intakes.items():
             intake.restore(_below(f"sources/{source}/", chunks))
 
-    def _feed(self, source: str, batch: EventBatch) -> None:
+    def feed(self, source: str, batch: EventBatch) -> None:
+        """Feed a source with elements that are known to be valid."""
         changes, t = split(batch)
         flows = self._engine.step(self._plan.source_vertices[source], changes, t)
         for name, vertex in self._plan.query_vertices.items():

@@ -1,0 +1,147 @@
+"""Rows of an input into packets: decoded, each event to the shard its route names, promises to all.
+
+Every task sends every shard a packet, if only to say that it had nothing for it: so every shard takes part
+in every micro-batch, and knows the latest start that any task has seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import CTI, EventBatch
+from recension.core.errors import FormatError
+from recension.core.formats.columns import Layout, TimeColumns, layout_of
+from recension.core.formats.decode import Decoder
+from recension.core.ticks import BEGINNING
+from recension.plan.nodes import Source
+from recension.runners.spark.stream.blobs import to_blob
+from recension.runners.spark.stream.host import ORDER, ROW
+from recension.runners.spark.stream.packets import Packet
+from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.topology import Topology
+
+FILE: Final = "_file"
+_ROWS: Final = 1 << 19
+_SCHEMA: Final = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("edge", pa.int32()),
+        ("place", pa.string()),
+        ("first", pa.int64()),
+        ("blob", pa.binary()),
+        ("cti", pa.int64()),
+        ("previous", pa.int64()),
+        ("info", pa.string()),
+    ]
+)
+
+
+class SourcePacker:
+    """For ``mapInArrow``: the rows of one source into packets for the edges of one level that read it."""
+
+    def __init__(self, topology: Topology, source: str, level: int, keys: list[int]) -> None:
+        self._topology, self._source, self._level, self._keys = topology, source, level, keys
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packing = _Packing(self._topology, self._source, self._level)
+        for rows in _gathered(batches):
+            for run in _runs(rows):
+                yield from self._sent(packing.packets(run))
+        yield from self._sent(packing.farewell())
+
+    def _sent(self, packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
+        for packet in packets:
+            # A batch a packet: they are large.
+            row = packet._replace(shard=self._keys[packet.shard])._asdict()
+            yield pa.RecordBatch.from_pylist([row], _SCHEMA)
+
+
+class _Packing:
+    """One task's work."""
+
+    def __init__(self, topology: Topology, source: str, level: int) -> None:
+        self._origin: Source = topology.sources()[source]
+        self._inlet = topology.inlets[source]
+        self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
+        self._latest, self._sent = BEGINNING, 0
+        self._routers = {
+            number: Router(edge.route, self._origin.schema, topology.shards)
+            for number, edge in enumerate(topology.edges)
+            if edge.level == level and edge.origin is self._origin
+        }
+
+    def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
+        """The packets of a run of rows from one place."""
+        events, beside, file = self._decoded(rows)
+        data = events.vs[events.kind != CTI]
+        self._latest = max(self._latest, int(data.max(initial=BEGINNING)))
+        first = beside[ROW][0].as_py() if ROW in beside and len(events) else self._sent
+        self._sent += 1
+        for number, router in self._routers.items():
+            for shard, at in router.split(events) if len(events) else ():
+                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
+                blob = to_blob(events.take(at), own)
+                yield Packet(shard, number, file, first, blob, self._latest)
+
+    def _decoded(self, rows: pa.RecordBatch) -> tuple[EventBatch, dict[str, pa.Array], str]:
+        """Events, the columns that travel beside them, and the file they are from."""
+        names = rows.schema.names
+        file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
+        beside = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
+        rows = rows.select([n for n in names if n != FILE and n not in beside])
+        try:
+            decoded = self._decoder.decode(rows, self._layout(rows.schema), file or self._origin.name, 1)
+        except FormatError as why:
+            raise _placed(why, beside) from None
+        if not decoded.kept.all():
+            kept = pa.array(decoded.kept)
+            beside = {name: column.filter(kept) for name, column in beside.items()}
+        return decoded.batch, beside, file
+
+    def _layout(self, schema: pa.Schema) -> Layout:
+        is_stream = "_kind" in schema.names
+        times = TimeColumns() if is_stream else TimeColumns(self._origin.start, self._origin.end)
+        return layout_of(schema, times, self._origin.name)
+
+    def farewell(self) -> Iterator[Packet]:
+        """To every shard: this task is done, and what it has seen."""
+        counts = json.dumps({self._origin.name: dict(self._decoder.counts)}) if self._decoder.counts else ""
+        for number, router in self._routers.items():
+            for shard in range(router.shards):
+                info = counts if shard == 0 else ""
+                yield Packet(shard, number, cti=self._latest, info=info)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark's small batches as large ones."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _ROWS:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _runs(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Runs of rows from one file, where rows have one."""
+    if FILE not in rows.schema.names or not rows.num_rows:
+        yield rows
+        return
+    codes = rows.column(FILE).dictionary_encode().indices.to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), rows.num_rows]
+    for start, stop in itertools.pairwise(edges):
+        yield rows.slice(start, stop - start)
+
+
+def _placed(why: FormatError, beside: dict[str, pa.Array]) -> FormatError:
+    """The error with the row's number in its file."""
+    row = beside[ROW][why.row - 1].as_py() if ROW in beside and why.row else None
+    return FormatError(why.reason, file=why.file, row=row)

@@ -1,0 +1,92 @@
+"""A query as one streaming DataFrame: packed exchanges, a stateful operator a level, rows at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from recension.core.errors import RecensionError
+from recension.plan.node import Node, walk
+from recension.plan.nodes import Source
+from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.inputs import Input, read_input
+from recension.runners.spark.stream.packets import DDL, METRICS
+from recension.runners.spark.stream.packing import SourcePacker
+from recension.runners.spark.stream.partitions import partition_keys
+from recension.runners.spark.stream.processor import FragmentProcessor
+from recension.runners.spark.stream.topology import Topology, topology
+from recension.runners.spark.stream.unpacking import Unpacker, output_schema
+
+METRICS_NAME = "recension"
+
+
+def stream(
+    spark: SparkSession,
+    query: Node,
+    inputs: Mapping[str, DataFrame],
+    *,
+    shards: int | None = None,
+    order_by: Mapping[str, Sequence[str]] | None = None,
+) -> DataFrame:
+    """The output of a query over streaming DataFrames, as a streaming DataFrame."""
+    prepare_streaming(spark)
+    shards = shards or spark.sparkContext.defaultParallelism
+    sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
+    _require_inputs(sources, inputs)
+    ready = {
+        name: read_input(source, inputs[name], tuple((order_by or {}).get(name, ())))
+        for name, source in sources.items()
+    }
+    plan = topology(query, shards, {name: given.inlet for name, given in ready.items()})
+    # The number of partitions of a stateful operator is that of the session when its query starts.
+    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+    return _unpacked(_levels(plan, ready), plan, _time_type(ready))
+
+
+def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, DataFrame]) -> None:
+    named = ", ".join(sources)
+    if missing := [name for name in sources if name not in inputs]:
+        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
+    if unknown := [name for name in inputs if name not in sources]:
+        raise RecensionError(f"no source {unknown[0]!r}; the query reads {named}")
+
+
+def _levels(plan: Topology, inputs: Mapping[str, Input]) -> DataFrame:
+    """Packets through one stateful operator after the other; sources join at the level that reads them."""
+    keys = partition_keys(plan.shards)
+    flowing: DataFrame | None = None
+    for level in range(1, plan.levels + 1):
+        names = dict.fromkeys(
+            edge.origin.name for edge in plan.edges if edge.level == level and isinstance(edge.origin, Source)
+        )
+        packed = [
+            inputs[name].frame.mapInArrow(SourcePacker(plan, name, level, keys).__call__, DDL)
+            for name in names
+        ]
+        arriving = reduce(DataFrame.union, packed if flowing is None else [flowing, *packed])
+        processor = FragmentProcessor(plan, level, keys)
+        flowing = arriving.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
+    assert flowing is not None
+    return flowing
+
+
+def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
+    reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
+    observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
+    if plan.outlets > 1:
+        observed = observed.repartition(plan.shards, "shard")
+    schema = plan.root.schema
+    unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
+    columns = from_arrow_schema(output_schema(schema, time_type))
+    return observed.mapInArrow(unpacker.__call__, columns)
+
+
+def _time_type(inputs: Mapping[str, Input]) -> pa.DataType:
+    """Timestamps if any input has them."""
+    kinds = [given.time_type for given in inputs.values()]
+    return next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
