@@ -13,14 +13,15 @@ A fragment is a query like any other: its sources are the edges over which event
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from recension.plan.expressions import column
-from recension.plan.node import Node, walk
+from recension.plan.node import Node
 from recension.plan.nodes import Outputs, Source
 from recension.plan.partitioning import Needs, carried, needs, traced
 from recension.plan.properties import Properties
+from recension.plan.rewrites.sharing import each_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,15 @@ class Place:
 _LOOSE = Place()
 
 
-def cut(root: Node) -> list[Fragment]:
-    """The fragments of a query, by level; the last gives the answer."""
+def cut(roots: Sequence[Node]) -> list[Fragment]:
+    """The fragments of some queries, by level; what the queries share is there once."""
+    nodes = list(each_once(roots))
     places: dict[Node, Place] = {}
-    for node in walk(root):
+    for node in nodes:
         places[node] = _place(node, [places[child] for child in node.inputs])
-    if not places[root].level:
-        places[root] = Place(1)
-    return _Cutter(root, places).fragments()
+        if node in roots and not places[node].level:
+            places[node] = Place(1)
+    return _Cutter(roots, nodes, places).fragments()
 
 
 def _place(node: Node, inputs: list[Place]) -> Place:
@@ -142,15 +144,15 @@ def _delivered(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
 class _Cutter:
     """Builds the fragments once every node has its place."""
 
-    def __init__(self, root: Node, places: dict[Node, Place]) -> None:
-        self._root, self._places = root, places
+    def __init__(self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, Place]) -> None:
+        self._nodes, self._places = nodes, places
         self._edges: dict[tuple[int, bool, Node, Route], Edge] = {}
         self._plans: dict[Node, Node] = {}
-        self._given: dict[Node, None] = {root: None}
+        self._given: dict[Node, None] = dict.fromkeys(roots)
         self._names: set[str] = set()
 
     def fragments(self) -> list[Fragment]:
-        for node in walk(self._root):
+        for node in self._nodes:
             if self._places[node].level:
                 self._plans[node] = self._plan(node)
         homes = dict.fromkeys(
@@ -160,7 +162,7 @@ class _Cutter:
 
     def _fragment(self, level: int, is_single: bool) -> Fragment:
         here = [n for n in self._given if self._is_at(self._places[n], level, is_single)]
-        edges = tuple(e for (l, s, _, _), e in self._edges.items() if (l, s) == (level, is_single))
+        edges = tuple(edge for key, edge in self._edges.items() if key[:2] == (level, is_single))
         return Fragment(level, is_single, edges, tuple((node, self._plans[node]) for node in here))
 
     def _is_at(self, place: Place, level: int, is_single: bool) -> bool:

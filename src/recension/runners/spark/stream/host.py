@@ -152,11 +152,11 @@ class Host:
         for number, router in self._routers.items():
             if self._topology.edges[number].origin is node:
                 packets += self._sent(number, router, changes, now)
-        if node is self._topology.root:
-            packets += self._answer(changes, now, previous)
+        for root in (number for number, root in enumerate(self._topology.roots) if root is node):
+            packets += self._answer(root, changes, now, previous)
         return packets
 
-    def _answer(self, changes: EventBatch, now: int, previous: int) -> list[Packet]:
+    def _answer(self, root: int, changes: EventBatch, now: int, previous: int) -> list[Packet]:
         """Changes to the task that writes this shard's; word of the promise to all of them."""
         outlets = self._topology.outlets
         blob = to_blob(changes) if len(changes) else None
@@ -165,7 +165,7 @@ class Host:
                 outlet,
                 OUTPUT,
                 str(self._shard),
-                0,
+                root,
                 blob if outlet == self._shard % outlets else None,
                 now,
                 previous,

@@ -25,10 +25,10 @@ class Packet(NamedTuple):
     place: str = ""
     """Where its events stand among all of this edge: a file, or the number of a shard."""
     first: int = 0
-    """Where they stand in that place."""
+    """Where they stand in that place; at the end, the number of the query they answer."""
     blob: bytes | None = None
     cti: int = BEGINNING
-    """Between fragments: what the sender promises now. From a source: the latest start seen, for a watermark."""
+    """What the sender promises now; from a source, the latest start its task has seen."""
     previous: int = BEGINNING
     """At the end: what the sender had promised before."""
     info: str = ""

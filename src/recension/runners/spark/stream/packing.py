@@ -28,7 +28,7 @@ from recension.runners.spark.stream.topology import Topology
 
 FILE: Final = "_file"
 _ROWS: Final = 1 << 19
-_SCHEMA: Final = pa.schema(
+PACKETS: Final = pa.schema(
     [
         ("shard", pa.int32()),
         ("edge", pa.int32()),
@@ -49,7 +49,7 @@ class SourcePacker:
         self._topology, self._source, self._level, self._keys = topology, source, level, keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packing = _Packing(self._topology, self._source, self._level)
+        packing = Packing(self._topology, self._source, self._level)
         for rows in _gathered(batches):
             for run in _runs(rows):
                 yield from self._sent(packing.packets(run))
@@ -59,10 +59,10 @@ class SourcePacker:
         for packet in packets:
             # A batch a packet: they are large.
             row = packet._replace(shard=self._keys[packet.shard])._asdict()
-            yield pa.RecordBatch.from_pylist([row], _SCHEMA)
+            yield pa.RecordBatch.from_pylist([row], PACKETS)
 
 
-class _Packing:
+class Packing:
     """One task's work."""
 
     def __init__(self, topology: Topology, source: str, level: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -42,10 +42,11 @@ def stream(
         name: read_input(source, inputs[name], tuple((order_by or {}).get(name, ())))
         for name, source in sources.items()
     }
-    plan = topology(query, shards, {name: given.inlet for name, given in ready.items()})
+    plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
     # The number of partitions of a stateful operator is that of the session when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
-    return _unpacked(_levels(plan, ready), plan, _time_type(ready))
+    flowing = through_levels(plan, lambda level: _packed(plan, ready, level))
+    return _unpacked(flowing, plan, _time_type(ready))
 
 
 def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, DataFrame]) -> None:
@@ -56,23 +57,24 @@ def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, DataFram
         raise RecensionError(f"no source {unknown[0]!r}; the query reads {named}")
 
 
-def _levels(plan: Topology, inputs: Mapping[str, Input]) -> DataFrame:
-    """Packets through one stateful operator after the other; sources join at the level that reads them."""
+def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
+    """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
-    flowing: DataFrame | None = None
+    edges = [edge for edge in plan.edges if edge.level == level]
+    names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
+    return [
+        inputs[name].frame.mapInArrow(SourcePacker(plan, name, level, keys).__call__, DDL) for name in names
+    ]
+
+
+def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -> DataFrame:
+    """Packets through one stateful operator after the other; sources join at the level that reads them."""
+    flowing: list[DataFrame] = []
     for level in range(1, plan.levels + 1):
-        names = dict.fromkeys(
-            edge.origin.name for edge in plan.edges if edge.level == level and isinstance(edge.origin, Source)
-        )
-        packed = [
-            inputs[name].frame.mapInArrow(SourcePacker(plan, name, level, keys).__call__, DDL)
-            for name in names
-        ]
-        arriving = reduce(DataFrame.union, packed if flowing is None else [flowing, *packed])
-        processor = FragmentProcessor(plan, level, keys)
-        flowing = arriving.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
-    assert flowing is not None
-    return flowing
+        packets = reduce(DataFrame.union, [*flowing, *arriving(level)])
+        processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
+        flowing = [packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")]
+    return flowing[0]
 
 
 def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
@@ -80,7 +82,7 @@ def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> Dat
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
     if plan.outlets > 1:
         observed = observed.repartition(plan.shards, "shard")
-    schema = plan.root.schema
+    schema = plan.roots[0].schema
     unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
     columns = from_arrow_schema(output_schema(schema, time_type))
     return observed.mapInArrow(unpacker.__call__, columns)

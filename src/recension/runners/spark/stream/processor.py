@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from recension.runners.spark.stream.batch_id import batch_id
 from recension.runners.spark.stream.live import visit
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.topology import Topology
@@ -69,10 +69,3 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def close(self) -> None:
         """Called by Spark."""
-
-
-def batch_id() -> int:
-    """The number of the running micro-batch."""
-    context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    return -1 if value is None else int(value)

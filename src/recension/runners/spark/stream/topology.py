@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,14 +29,14 @@ class Inlet:
 class Topology:
     """Fragments, edges numbered throughout, and how many shards there are."""
 
-    root: Node
+    roots: tuple[Node, ...]
     shards: int
     inlets: dict[str, Inlet]
 
     @cached_property
     def fragments(self) -> list[Fragment]:
         """The fragments, by level."""
-        return cut(self.root)
+        return cut(self.roots)
 
     @cached_property
     def edges(self) -> list[Edge]:
@@ -53,8 +54,8 @@ class Topology:
 
     @property
     def in_order(self) -> bool:
-        """Does the output have an order to keep?"""
-        return self.root.properties.is_ordered
+        """Does an output have an order to keep?"""
+        return any(root.properties.is_ordered for root in self.roots)
 
     @property
     def outlets(self) -> int:
@@ -64,7 +65,7 @@ class Topology:
     @cached_property
     def owner(self) -> str:
         """The query and the number of shards, as state made by it remembers them."""
-        plan = [[node["label"], node["inputs"], node["schema"]] for node in describe([self.root])["nodes"]]
+        plan = [[node["label"], node["inputs"], node["schema"]] for node in describe(self.roots)["nodes"]]
         return json.dumps({"shards": self.shards, "plan": plan}, ensure_ascii=False)
 
     @cached_property
@@ -77,7 +78,6 @@ class Topology:
         return {edge.origin.name: edge.origin for edge in self.edges if isinstance(edge.origin, Source)}
 
 
-def topology(query: Node, shards: int, inlets: dict[str, Inlet]) -> Topology:
-    """The pipeline of a query."""
-    (root,) = optimize([query])
-    return Topology(root, shards, inlets)
+def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
+    """The pipeline of some queries."""
+    return Topology(tuple(optimize(queries)), shards, dict(inlets))
