@@ -50,13 +50,14 @@ def open_stream(
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [_stream_file(file, times, schema) for file in files_of(Path(path))]
+    files = [stream_file(file, times, schema) for file in files_of(Path(path))]
     return StreamReader(
         files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
     )
 
 
-def _stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+def stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+    """One file of a stream, opened."""
     rows = _rows(path, times, declared)
     return StreamFile(str(path), rows, layout_of(rows.schema, times, str(path)))
 
