@@ -19,6 +19,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    files_per_batch: int | None = None,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
 
@@ -30,12 +31,22 @@ def stream(
         A stream built with the API.
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
-        columns of times. A watermark on the column of starts makes promises.
+        columns of times, on which a watermark makes promises; or a folder of stream files, which the tasks
+        read themselves.
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
     order_by
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
+    files_per_batch
+        How many files of a folder a micro-batch takes at most.
     """
-    return stream_plan(spark, plan_of(query, "stream"), inputs, shards=shards, order_by=order_by)
+    return stream_plan(
+        spark,
+        plan_of(query, "stream"),
+        inputs,
+        shards=shards,
+        order_by=order_by,
+        files_per_batch=files_per_batch,
+    )
