@@ -109,13 +109,18 @@ def test_copies_of_an_event_are_events(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (Retract({"name": "b"}, 1, 5, 3), r"retracts an event that is not there: retract \[1, 5\) -> 3 .*'b'"),
+        (
+            Retract({"name": "b"}, 1, 5, 3),
+            r"retracts an event that is not there: retract \[1, 5\) -> 3 .*'b'",
+        ),
         (Retract({"name": "a"}, 1, FOREVER, 7), r"not there: retract \[1, ∞\) -> 7"),
         (Insert({"name": "a"}, 1, 9), r"breaks an earlier cti: insert \[1, 9\)"),
         (Insert({"name": "a"}, 9, 9), r"ends before it has begun"),
     ],
 )
-def test_what_no_stream_may_hold_leaves_the_table_as_it_was(tmp_path: Path, bad: Element, reason: str) -> None:
+def test_what_no_stream_may_hold_leaves_the_table_as_it_was(
+    tmp_path: Path, bad: Element, reason: str
+) -> None:
     table = HistoryTable(tmp_path, keep=0)
     table.apply(fed(elements(Insert({"name": "a"}, 1, 5), Cti(3)), 0))
     before, names = read(tmp_path), stored_names(tmp_path)
