@@ -9,7 +9,6 @@ a reader sees the table between two commits and never within one (docs/design/00
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -84,10 +83,13 @@ class Manifest:
         """The manifest this one takes over from."""
         return self.number - 1 if self.number else None
 
+    def used(self) -> set[str]:
+        """The data and deletion files of this version."""
+        return {file.name for file in self.files} | {file.name for file in self.deletions}
+
     def names(self) -> set[str]:
-        """Every file that this version or a reader of an earlier one may need."""
-        listed: Iterable[DataFile | DeletionFile | Dropped] = (*self.files, *self.deletions, *self.dropped)
-        return {self.schema, *(file.name for file in listed)}
+        """Every file that a reader of this version or an earlier one may need."""
+        return {self.schema, *self.used(), *(file.name for file in self.dropped)}
 
     def to_json(self) -> str:
         """The manifest as it is stored."""

@@ -1,7 +1,8 @@
-"""Micro-batches as a streaming query hands them to a sink: numbered rows, from several tasks, in any order."""
+"""Micro-batches as a query hands them to a sink: numbered rows, from several tasks, in any order."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def revised(seed: int, parts: int, size: int = 600) -> list[EventBatch]:
     stream = concat(list(generate(settings)))
     cuts = np.sort(np.random.default_rng(seed).integers(0, len(stream) + 1, parts - 1))
     bounds = [0, *cuts.tolist(), len(stream)]
-    return [stream.slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [stream.slice(a, b) for a, b in pairwise(bounds)]
 
 
 def rows_of(batch: EventBatch, number: int, time_type: pa.DataType | None = None) -> pa.Table:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 from recension.core.batch import concat, empty
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats import open_stream
 from recension.runners.spark.sinks.changelog import MARK, Changelog
 from recension.testing.generator.settings import SCHEMA
-from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 
 def test_the_changelog_is_the_stream(tmp_path: Path) -> None:

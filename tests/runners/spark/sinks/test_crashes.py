@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 from recension.core.errors import RecensionError
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
-from recension.runners.spark.sinks import durable, upkeep
+from recension.core.formats.parquet import ParquetSink
+from recension.runners.spark.sinks import upkeep
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.durable import locked
 from recension.runners.spark.sinks.history_table import HistoryTable
-from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 
 class Crash(BaseException):
@@ -28,7 +29,7 @@ class Fuse:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = 0
-        for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink"), (durable.ParquetSink, "close")):
+        for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink"), (ParquetSink, "close")):
             monkeypatch.setattr(owner, name, self._guarded(getattr(owner, name)))
 
     def _guarded(self, step: Callable[..., Any]) -> Callable[..., Any]:

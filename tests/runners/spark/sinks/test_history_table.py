@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 from recension.core.batch import EventBatch, from_elements
 from recension.core.errors import RecensionError, SchemaError, StreamError
@@ -15,7 +16,6 @@ from recension.core.formats.manifest import FOLDER, current_manifest, manifest_p
 from recension.core.ticks import FOREVER
 from recension.runners.spark.sinks import upkeep
 from recension.runners.spark.sinks.history_table import HistoryTable
-from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 NAMES = pa.schema([("name", pa.string())])
 
@@ -57,8 +57,10 @@ def test_rewriting_keeps_files_few_and_final_events_apart(tmp_path: Path, small_
         table.apply(fed(batch, number))
         manifest = current_manifest(tmp_path)
         assert manifest is not None
-        kinds |= {file.name.split("-")[0] for file in (*manifest.files, *manifest.deletions)}
-        largest = max(largest, sum(f.rows < upkeep.FULL for f in (*manifest.files, *manifest.deletions)))
+        kinds |= {name.split("-")[0] for name in manifest.used()}
+        largest = max(
+            largest, len([f for f in manifest.files if f.rows < upkeep.FULL]) + len(manifest.deletions)
+        )
         last_ends = {f.name: f.last_end for f in manifest.files if f.name.startswith("final")}
         assert all(end < manifest.cti for end in last_ends.values())
     assert kinds == {"added", "merged", "final", "deleted"}
@@ -161,13 +163,14 @@ def test_files_out_of_use_stay_for_their_readers(tmp_path: Path, small_files: No
     batches = revised(3, 30)
     patient, prompt = tmp_path / "patient", tmp_path / "prompt"
     for path, keep in ((patient, 3600.0), (prompt, 0.0)):
-        table, ever = HistoryTable(path, keep), set()
+        table = HistoryTable(path, keep)
+        ever: set[str] = set()
         for number, batch in enumerate(batches):
             table.apply(fed(batch, number))
             manifest = current_manifest(path)
             assert manifest is not None
-            used = {file.name for file in (*manifest.files, *manifest.deletions)}
-            before, ever = ever, ever | used
+            used, before = manifest.used(), ever
+            ever = ever | used
             previous = manifest_path(path, manifest.number - 1)
             there = stored_names(path)
             assert number == 0 or previous.name in there

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.spark.sinks.feeding import assert_same, prefixes, read, revised, rows_of
 from typer.testing import CliRunner
 
 import recension as rc
@@ -21,7 +22,6 @@ from recension.core.batch import EventBatch, from_elements
 from recension.core.errors import FormatError, RecensionError, SchemaError
 from recension.core.formats.manifest import current_manifest
 from recension.core.history import History
-from tests.runners.spark.sinks.feeding import assert_same, prefixes, read, revised, rows_of
 
 NOW = {"availableNow": True}
 NAMES = pa.schema([("name", pa.string()), ("tags", pa.map_(pa.string(), pa.int64()))])
@@ -57,7 +57,7 @@ def test_one_query_writes_changelog_and_history(spark: Any, tmp_path: Path) -> N
     """In two runs of one checkpoint; Spark, our readers and the command agree on what is there."""
     batches = revised(0, 6)
     expected = prefixes(batches)
-    where = {"changelog": tmp_path / "log", "history": f"file://{tmp_path}/table"}
+    where: dict[str, Any] = {"changelog": tmp_path / "log", "history": f"file://{tmp_path}/table"}
     for first, last in ((0, 3), (3, 6)):
         put(tmp_path / "in", batches[first:last], first)
         query = rc.spark.write(
@@ -132,7 +132,11 @@ def test_a_bad_retraction_stops_the_query_and_not_the_table(spark: Any, tmp_path
     good = from_elements([rc.Insert({"name": "a"}, 1)], schema)
     bad = from_elements([rc.Insert({"name": "c"}, 1), rc.Retract({"name": "b"}, 1, 5, 3)], schema)
     put(tmp_path / "in", [good, bad])
-    where = {"changelog": tmp_path / "log", "history": tmp_path / "table", "checkpoint": tmp_path / "ck"}
+    where: dict[str, Any] = {
+        "changelog": tmp_path / "log",
+        "history": tmp_path / "table",
+        "checkpoint": tmp_path / "ck",
+    }
     query = rc.spark.write(stream(spark, tmp_path / "in"), **where, trigger=NOW)
     with pytest.raises(Exception, match=r"micro-batch 1: retracts an event that is not there: .*'b'"):
         query.awaitTermination()
@@ -142,7 +146,8 @@ def test_a_bad_retraction_stops_the_query_and_not_the_table(spark: Any, tmp_path
 
 def test_what_a_sink_refuses_before_it_starts(spark: Any, tmp_path: Path) -> None:
     put(tmp_path / "in", revised(0, 1))
-    frame, where = stream(spark, tmp_path / "in"), {"checkpoint": tmp_path / "ck"}
+    frame = stream(spark, tmp_path / "in")
+    where: dict[str, Any] = {"checkpoint": tmp_path / "ck"}
     with pytest.raises(RecensionError, match=r"s3://bucket/t: tables are kept in directories"):
         rc.spark.write_history(frame, "s3://bucket/t", **where)
     with pytest.raises(RecensionError, match="nothing to write"):
@@ -189,7 +194,11 @@ def test_a_killed_driver_leaves_a_table_to_go_on_with(spark: Any, tmp_path: Path
     assert 2 <= done.batch < len(batches) - 1
     expected = prefixes(batches)
     assert_same(read(tmp_path / "table"), expected[done.batch])
-    where = {"changelog": tmp_path / "log", "history": tmp_path / "table", "checkpoint": tmp_path / "ck"}
+    where: dict[str, Any] = {
+        "changelog": tmp_path / "log",
+        "history": tmp_path / "table",
+        "checkpoint": tmp_path / "ck",
+    }
     finished(rc.spark.write(stream(spark, tmp_path / "in"), **where, trigger=NOW))
     assert_same(read(tmp_path / "table"), expected[-1])
     assert_same(read(tmp_path / "log"), expected[-1])

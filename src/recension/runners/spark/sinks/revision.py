@@ -61,8 +61,7 @@ class Revision:
     def manifest(self, batch: int, now: float, keep: float) -> tuple[Manifest, list[str]]:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
-        gone = {f.name for f in old.files} | {f.name for f in old.deletions}
-        gone -= {*self._files, *self._deletions}
+        gone = old.used() - {*self._files, *self._deletions}
         dropped = [*old.dropped, *(Dropped(name, now) for name in sorted(gone))]
         # What the last commit dropped is still in the manifest before this one.
         expired = [file.name for file in old.dropped if file.at + keep < now]
