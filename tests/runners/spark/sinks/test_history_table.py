@@ -198,3 +198,36 @@ def test_a_payload_without_columns(tmp_path: Path) -> None:
     table.apply(fed(from_elements([Insert({}, 1, 4), Insert({}, 1, 4), Insert({}, 2)], nothing), 0))
     table.apply(fed(from_elements([Retract({}, 1, 4, 3)], nothing), 1))
     assert np.sort(read(tmp_path).ve).tolist() == [3, 4, FOREVER]
+
+
+def test_a_full_file_is_rewritten_when_half_of_it_is_settled(tmp_path: Path, small_files: None) -> None:
+    """By a cti that passes half of the ends, or by deleting half of the rows; not before."""
+    for path, settle in ((tmp_path / "cti", _pass_by), (tmp_path / "deleted", _delete)):
+        table = HistoryTable(path, keep=0)
+        table.apply(fed(elements(*(Insert({"name": str(i)}, 0, 10 + i) for i in range(80))), 0))
+        whole = _data_names(path)
+        table.apply(fed(settle(0, 35), 1))
+        assert whole <= _data_names(path)
+        table.apply(fed(settle(35, 50), 2))
+        assert not whole & _data_names(path)
+        expected = _ends_after([settle(0, 35), settle(35, 50)])
+        assert sorted(read(path).ve.tolist()) == expected
+
+
+def _pass_by(first: int, last: int) -> EventBatch:
+    return elements(Cti(10 + last))
+
+
+def _delete(first: int, last: int) -> EventBatch:
+    return elements(*(Retract({"name": str(i)}, 0, 10 + i, 0) for i in range(first, last)))
+
+
+def _ends_after(later: list[EventBatch]) -> list[int]:
+    gone = sum(int((batch.kind == 1).sum()) for batch in later)
+    return [10 + i for i in range(gone, 80)]
+
+
+def _data_names(path: Path) -> set[str]:
+    manifest = current_manifest(path)
+    assert manifest is not None
+    return {file.name for file in manifest.files}

@@ -12,12 +12,18 @@ from recension.core.errors import RecensionError
 def local_path(path: str | PathLike[str]) -> Path:
     """The directory that a path or a ``file:`` address names."""
     text = fspath(path)
-    address = urlparse(text)
-    if not address.scheme:
+    named = urlparse(text)
+    if not named.scheme:
         return Path(text).absolute()
-    if address.scheme == "file" and address.netloc in ("", "localhost"):
-        return Path(unquote(address.path))
+    if named.scheme == "file" and named.netloc in ("", "localhost"):
+        return Path(unquote(named.path))
     raise RecensionError(
         f"{text}: tables are kept in directories (a path or file:/...), since a commit is an atomic rename; "
-        f"write the stream with .writeStream to {address.scheme}: instead"
+        f"write the stream with .writeStream to {named.scheme}: instead"
     )
+
+
+def address(path: str | PathLike[str]) -> str:
+    """A path that Spark takes as Python does: Spark has a working directory of its own."""
+    text = fspath(path)
+    return text if urlparse(text).scheme else Path(text).absolute().as_uri()

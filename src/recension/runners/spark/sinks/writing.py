@@ -16,7 +16,7 @@ from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
-from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.sinks.place import address, local_path
 
 Place: TypeAlias = str | PathLike[str]
 
@@ -57,7 +57,7 @@ def write(
         for sink in sinks:
             sink.apply(batch)
 
-    writer = sdf.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(commit)
+    writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
     writer = writer.queryName(query_name) if query_name is not None else writer
     return (writer.trigger(**trigger) if trigger is not None else writer).start()
 
