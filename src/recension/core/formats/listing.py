@@ -55,7 +55,9 @@ class StoredFile:
 
 def stored_files(path: Path) -> list[StoredFile]:
     """What a stream or a history is made of."""
-    return _table_files(path) if is_table(path) else [StoredFile(file) for file in _files_of(path)]
+    with reading(str(path)):
+        has_manifest = is_table(path)
+    return _table_files(path) if has_manifest else [StoredFile(file) for file in _files_of(path)]
 
 
 def _table_files(path: Path) -> list[StoredFile]:

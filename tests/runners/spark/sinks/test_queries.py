@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 import recension as rc
 from recension.cli.root import app
-from recension.core.batch import EventBatch, from_elements
+from recension.core.batch import EventBatch, empty, from_elements
 from recension.core.errors import FormatError, RecensionError, SchemaError
 from recension.core.formats.manifest import current_manifest
 from recension.core.history import History
+from recension.testing.generator.settings import SCHEMA
 
 NOW = {"availableNow": True}
 NAMES = pa.schema([("name", pa.string()), ("tags", pa.map_(pa.string(), pa.int64()))])
@@ -55,9 +56,11 @@ def history_of(frame: Any) -> History:
 
 def test_one_query_writes_changelog_and_history(spark: Any, tmp_path: Path) -> None:
     """In two runs of one checkpoint; Spark, our readers and the command agree on what is there."""
-    batches = revised(0, 6)
+    batches = revised(0, 5)
+    batches.insert(1, empty(SCHEMA))
     expected = prefixes(batches)
     where: dict[str, Any] = {"changelog": tmp_path / "log", "history": f"file://{tmp_path}/table"}
+    earlier: list[tuple[Any, History]] = []
     for first, last in ((0, 3), (3, 6)):
         put(tmp_path / "in", batches[first:last], first)
         query = rc.spark.write(
@@ -71,7 +74,9 @@ def test_one_query_writes_changelog_and_history(spark: Any, tmp_path: Path) -> N
         finished(query)
         for path in ("log", "table"):
             assert_same(read(tmp_path / path), expected[last - 1])
-        assert_same(history_of(rc.spark.read_history(spark, tmp_path / "table")), expected[last - 1])
+        earlier.append((rc.spark.read_history(spark, tmp_path / "table"), expected[last - 1]))
+    for frame, then in earlier:
+        assert_same(history_of(frame), then)
     log = rc.spark.read_changelog(spark, tmp_path / "log")
     assert log.count() == sum(map(len, batches))
     run = CliRunner().invoke(app, ["diff", str(tmp_path / "log"), str(tmp_path / "table")])
@@ -152,6 +157,8 @@ def test_what_a_sink_refuses_before_it_starts(spark: Any, tmp_path: Path) -> Non
         rc.spark.write_history(frame, "s3://bucket/t", **where)
     with pytest.raises(RecensionError, match="nothing to write"):
         rc.spark.write(frame, **where)
+    with pytest.raises(RecensionError, match="need a directory each"):
+        rc.spark.write(frame, changelog=tmp_path / "t", history=f"file://{tmp_path}/t", **where)
     with pytest.raises(SchemaError, match="no column _seq"):
         rc.spark.write_history(frame.drop("_seq"), tmp_path / "t", **where)
     with pytest.raises(FormatError, match="_mine: names that start with _ are reserved"):

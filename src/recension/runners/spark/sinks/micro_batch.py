@@ -47,7 +47,7 @@ class MicroBatch:
 def micro_batch(query: str, number: int, table: pa.Table) -> MicroBatch:
     """A micro-batch as several tasks wrote it, in order."""
     parts = table.combine_chunks().to_batches()
-    rows = parts[0] if parts else pa.RecordBatch.from_arrays([[] for _ in table.schema], schema=table.schema)
+    rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
     if len(parts) > 1:
         raise StreamError(f"micro-batch {number}: a column of more than 2 GB; make the micro-batches smaller")
     batch, seq = keys_of(rows, f"micro-batch {number}", 1)

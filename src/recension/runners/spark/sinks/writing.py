@@ -44,6 +44,8 @@ def write(
     check_streaming(sdf)
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
+    if changelog is not None and history is not None and local_path(changelog) == local_path(history):
+        raise RecensionError(f"{changelog}: the changelog and the history need a directory each")
     sinks: list[Changelog | HistoryTable] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
