@@ -37,7 +37,7 @@ from recension.runners.spark.sinks.durable import write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import micro_batch
 
-BATCHES = 24
+BATCHES = 16
 SIZE = 50_000
 NOW = {"availableNow": True}
 Start = Callable[[Any, Path], Any]
