@@ -20,6 +20,8 @@ from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacke
 from recension.runners.spark.stream.topology import Inlet
 
 _WATERMARK = "spark.watermarkDelayMs"
+# Within a micro-batch files are in the order of their names, whenever they were written.
+_BYTES = "256m"
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -53,8 +55,8 @@ def read_folder(
 def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:
     """The names of files as they come; nothing is read of them."""
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
-    if files is not None:
-        reader = reader.option("maxFilesPerTrigger", files)
+    limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
+    reader = reader.options(**limit)
     return reader.load(_escaped(folder)).select("path")
 
 
