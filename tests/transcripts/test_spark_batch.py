@@ -1,4 +1,4 @@
-"""Every transcript with a query as a batch job over its inputs' physical streams, all in one job."""
+"""Every transcript with a query as a batch job over its inputs' histories, many in one job."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runners.spark.batch.jobs import QUICK, answers, batch, stream_frame
+from tests.runners.spark.batch.jobs import QUICK, answers, batch, frame
 
 import recension as rc
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
-from recension.testing.final import check_final, has_valid_inputs
+from recension.testing.final import check_final, has_valid_inputs, inputs
 from recension.testing.transcripts import Transcript, load_transcripts
 
 REFUSED = {
@@ -36,9 +36,10 @@ def _built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
 
 
 def _batch(spark: Any, transcript: Transcript) -> Any:
-    query, elements = _built(transcript)
+    query, _ = _built(transcript)
     schemas = transcript.inputs
-    return batch(spark, query, {n: stream_frame(spark, given, schemas[n]) for n, given in elements.items()})
+    histories = {name: walk.events() for name, walk in inputs(transcript).items()}
+    return batch(spark, query, {n: frame(spark, events, schemas[n]) for n, events in histories.items()})
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def played(spark: Any) -> dict[str, list[Event]]:
     for key, value in QUICK.items():
         spark.conf.set(key, value)
     found: dict[str, list[Event]] = {}
-    for part in (PLAYED[::2], PLAYED[1::2]):
+    for part in (PLAYED[at::4] for at in range(4)):
         histories = answers([_batch(spark, transcript) for transcript in part])
         found |= dict(zip((t.name for t in part), histories, strict=True))
     for key, value in before.items():

@@ -94,7 +94,9 @@ class _Read:
         """How each aggregate is made of sums."""
         return [
             self._extreme(i, argument) if is_extreme(aggregate) else summed(aggregate, argument, f"s{i}")
-            for i, ((_, aggregate), argument) in enumerate(zip(self.node.aggregates, self.arguments, strict=True))
+            for i, ((_, aggregate), argument) in enumerate(
+                zip(self.node.aggregates, self.arguments, strict=True)
+            )
         ]
 
     def _extreme(self, i: int, argument: str | None) -> Summed:
@@ -110,7 +112,9 @@ class _Read:
         """The sums, and the extremes, of a plain group."""
         extremes = [
             (f.max if isinstance(aggregate, Max) else f.min)(str(argument)).alias(f"s{i}")
-            for i, ((_, aggregate), argument) in enumerate(zip(self.node.aggregates, self.arguments, strict=True))
+            for i, ((_, aggregate), argument) in enumerate(
+                zip(self.node.aggregates, self.arguments, strict=True)
+            )
             if is_extreme(aggregate)
         ]
         sums = [f.sum(part).alias(name) for name, part in self.parts.items()]

@@ -17,8 +17,9 @@ def finalize(node: Finalize, frame: Frame) -> Frame:
     """An endless memory loses nothing; a finite one loses what comes late, and a history has no late."""
     if node.remember == FOREVER:
         return frame
+    level = " (rc.WEAK)" if node.remember == 0 else ""
     raise RecensionError(
-        f"{node.label}: what a finite memory forgets depends on arrival, and a history has none; "
+        f"{node.label}{level}: what a finite memory forgets depends on arrival, and a history has none; "
         "run the query as a stream, or leave the memory (finalize, consistency) out of the batch query"
     )
 

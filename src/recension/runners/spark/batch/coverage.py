@@ -43,6 +43,8 @@ def gaps(covered: DataFrame, keys: Sequence[str]) -> DataFrame:
     before = f.struct(f.coalesce(f.lag(VE).over(in_turn), tick(BEGINNING)).alias("a"), f.col(VS).alias("b"))
     after = f.struct(f.col(VE).alias("a"), tick(FOREVER).alias("b"))
     is_last = f.lead(VS).over(in_turn).isNull()
-    found = covered.select(*keys, f.when(is_last, f.array(before, after)).otherwise(f.array(before)).alias("g"))
+    found = covered.select(
+        *keys, f.when(is_last, f.array(before, after)).otherwise(f.array(before)).alias("g")
+    )
     each = found.select(*keys, f.explode("g").alias("g"))
     return each.select(*keys, f.col("g.a").alias(VS), f.col("g.b").alias(VE))

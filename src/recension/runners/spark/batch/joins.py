@@ -104,5 +104,3 @@ def _all(conditions: Sequence[Column]) -> Column:
 
 def _shared() -> list[Column]:
     return [f.greatest(VS, _RIGHT + VS).alias(VS), f.least(VE, _RIGHT + VE).alias(VE)]
-
-

@@ -58,5 +58,3 @@ def sources_of(query: Node) -> Mapping[str, nodes.Source]:
         if isinstance(node, nodes.Source) and found.setdefault(node.name, node) is not node:
             raise RecensionError(f"two different sources are named {node.name!r}")
     return found
-
-

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ
 from recension.core.ticks import FOREVER
+from recension.runners.spark.batch.checks import unless
 from recension.runners.spark.batch.frame import VE, VS
 from recension.runners.spark.batch.instants import tick
 from recension.runners.spark.batch.table import Table
@@ -31,15 +32,13 @@ def reconstituted(table: Table, payload: dict[str, Column]) -> DataFrame:
     """The history: `_vs`, `_ve` in ticks, payload columns `c0`, `c1`, ..."""
     names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
-    plain = rows.where(f.col(KIND).isin("insert", "retract")).withColumn(_STEPS, _plain_steps())
-    walked = _walked(rows.where(f.col(KIND).isin("open", "close")), names)
-    each = plain.select(*names, f.explode(_STEPS).alias(_STEPS)).unionAll(
-        walked.select(*names, f.explode(_STEPS).alias(_STEPS))
-    )
+    plain = rows.where(f.col(KIND).isin("insert", "retract"))
+    walked = _walked(rows.where(f.col(KIND).isin("open", "close")), list(payload), names)
+    each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(walked)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
     net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
-    orphan = _refusal("no such event to retract: ", list(payload), names, VE)
-    kept = net.where(_unless(f.col("n") < 0, orphan)).where(f.col("n") > 0)
+    orphan = f.concat(f.lit(f"{table.name}: no such event to retract: "), _event(list(payload), names))
+    kept = net.where(unless(f.col("n") < 0, orphan) & (f.col("n") > 0))
     copies = f.explode(f.array_repeat(f.lit(0), f.col("n").cast("int")))
     return kept.select(VS, VE, *names, copies.alias("copy")).drop("copy")
 
@@ -54,7 +53,11 @@ def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
         order = f.struct(table.column(BATCH).alias("a"), table.column(SEQ).alias("b"))
     chosen = [column.alias(name) for column, name in zip(payload.values(), names, strict=True)]
     rows = table.rows.select(
-        table.column(KIND).cast("string").alias(KIND), table.ticks(VS).alias(VS), *ends, order.alias("order"), *chosen
+        table.column(KIND).cast("string").alias(KIND),
+        table.ticks(VS).alias(VS),
+        *ends,
+        order.alias("order"),
+        *chosen,
     )
     return _checked(rows, table.name, list(payload), names)
 
@@ -62,28 +65,27 @@ def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
 def _checked(rows: DataFrame, source: str, shown: Sequence[str], names: Sequence[str]) -> DataFrame:
     kind, vs, ve = f.col(KIND), f.col(VS), f.col(VE)
     spans = kind.isin("insert", "retract")
-    what = f.concat(f.lit(f"{source}: unknown kind "), f.coalesce(kind, f.lit("null")))
-    rows = rows.where(_unless(kind.isNull() | ~kind.isin(*_KNOWN), what))
-    for bad, reason in (
-        (vs.isNull() & kind.isin("insert", "retract", "open"), "_vs is null"),
-        (spans & (ve <= vs), "ends at or before its start"),
-        ((kind == "retract") & (f.col(NEW_VE) < vs), "is retracted to an end before its start"),
-        ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end"),
+    unknown = f.concat(f.lit("unknown kind "), f.coalesce(kind, f.lit("null")), f.lit(": "))
+    reason = f.when(kind.isNull() | ~kind.isin(*_KNOWN), unknown)
+    for bad, words in (
+        (vs.isNull() & kind.isin("insert", "retract", "open"), "_vs is null: "),
+        (spans & (ve <= vs), "ends at or before its start: "),
+        ((kind == "retract") & (f.col(NEW_VE) < vs), "is retracted to an end before its start: "),
+        ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end: "),
     ):
-        rows = rows.where(_unless(bad, _refusal(f"{source}: {reason}: ", shown, names, VE)))
-    return rows
+        reason = reason.when(bad, f.lit(words))
+    message = f.concat(f.lit(f"{source}: "), reason, _event(shown, names))
+    return rows.where(unless(reason.isNotNull(), message))
 
 
-def _unless(bad: Column, message: Column) -> Column:
-    """True, or an error: as a filter, so that no column that is pruned takes the check with it."""
-    return f.when(f.coalesce(bad, f.lit(False)), f.raise_error(message).cast("boolean")).otherwise(f.lit(True))
-
-
-def _refusal(reason: str, shown: Sequence[str], names: Sequence[str], end: str) -> Column:
-    payload = f.to_json(f.struct(*(f.col(name).alias(label) for name, label in zip(names, shown, strict=True))))
-    until = f.when(f.col(end) == tick(FOREVER), f.lit("∞")).otherwise(f.col(end).cast("string"))
+def _event(shown: Sequence[str], names: Sequence[str]) -> Column:
+    """An event in words."""
+    payload = f.to_json(
+        f.struct(*(f.col(name).alias(label) for name, label in zip(names, shown, strict=True)))
+    )
+    until = f.when(f.col(VE) == tick(FOREVER), f.lit("∞")).otherwise(f.col(VE).cast("string"))
     start = f.coalesce(f.col(VS).cast("string"), f.lit("null"))
-    return f.concat(f.lit(f"{reason}["), start, f.lit(", "), until, f.lit(") "), payload)
+    return f.concat(f.lit("["), start, f.lit(", "), until, f.lit(") "), payload)
 
 
 def _step(vs: Column, ve: Column, sign: int) -> Column:
@@ -101,21 +103,18 @@ def _plain_steps() -> Column:
     return f.when(f.col(KIND) == "insert", f.array(_step(vs, ve, 1))).otherwise(_moved(vs, ve, f.col(NEW_VE)))
 
 
-def _walked(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Open and close rows with what each changes."""
+def _walked(rows: DataFrame, shown: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """Open and close rows as what each changes."""
     is_open = f.col(KIND) == "open"
-    in_turn = Window.partitionBy(*names).orderBy("order")
-    so_far = in_turn.rowsBetween(Window.unboundedPreceding, 0)
+    so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
     opener = f.last(f.when(is_open, f.col(VS)), ignorenulls=True).over(so_far)
     number = f.sum(is_open.cast("int")).over(so_far)
-    found = rows.withColumn("number", number).withColumn("opened", opener)
+    found = rows.select("*", number.alias("number"), opener.alias("opened"))
     of_one = Window.partitionBy(*names, "number").orderBy("order")
-    found = found.withColumn("before", f.lag(VE).over(of_one))
-    ends_early = f.coalesce(f.col(VE) < f.col("opened"), f.lit(True))
-    what = f.when(f.col("opened").isNull(), f.lit("closes an event that is not open: "))
-    what = what.otherwise(f.lit("closes an event before its start: "))
-    label = f.concat(what, f.to_json(f.struct(*names)), f.lit(" at "), f.col(VE).cast("string"))
-    found = found.where(_unless(~is_open & ends_early, label))
-    opened = f.array(_step(f.col(VS), f.col(VE), 1))
-    steps = f.when(is_open, opened).otherwise(_moved(f.col("opened"), f.col("before"), f.col(VE)))
-    return found.withColumn(_STEPS, steps)
+    found = found.select("*", f.lag(VE).over(of_one).alias("before"))
+    opened, end = f.col("opened"), f.col(VE)
+    what = f.when(opened.isNull(), f.lit("closes an event that is not open: "))
+    what = what.when(end < opened, f.lit("closes an event before its start: "))
+    faults = unless(~is_open & what.isNotNull(), f.concat(what, _event(shown, names)))
+    steps = f.when(is_open, f.array(_step(opened, end, 1))).otherwise(_moved(opened, f.col("before"), end))
+    return found.where(faults).select(*names, f.explode(steps).alias(_STEPS))

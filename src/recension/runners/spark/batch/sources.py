@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Source
+from recension.runners.spark.batch.checks import unless
 from recension.runners.spark.batch.frame import VE, VS, Frame, framed
 from recension.runners.spark.batch.instants import add, tick
 from recension.runners.spark.batch.netting import reconstituted
@@ -37,4 +38,4 @@ def _checked(rows: DataFrame, source: Source) -> DataFrame:
         return rows.where(is_alive)
     vs, ve = (f.coalesce(f.col(name).cast("string"), f.lit("null")) for name in (VS, VE))
     lifetime = f.concat(f.lit(f"{source.name}: an event may not live for ["), vs, f.lit(", "), ve, f.lit(")"))
-    return rows.where(f.when(is_alive, f.lit(True)).otherwise(f.raise_error(lifetime).cast("boolean")))
+    return rows.where(unless(~is_alive, lifetime))

@@ -24,7 +24,9 @@ _AT = "_at"
 def sweep(rows: DataFrame, keys: Sequence[str], parts: Mapping[str, Column]) -> DataFrame:
     """The sums of every snapshot that holds an event, with the number of events, for every key by itself."""
     ends = f.array(_end(VS, 1), _end(VE, -1))
-    steps = rows.select(*keys, *(part.alias(name) for name, part in parts.items()), f.explode(ends).alias(_AT))
+    steps = rows.select(
+        *keys, *(part.alias(name) for name, part in parts.items()), f.explode(ends).alias(_AT)
+    )
     sign = f.col(f"{_AT}.sign")
     at_once = steps.groupBy(*keys, f.col(f"{_AT}.t").alias(VS)).agg(
         f.sum(sign).alias(EVENTS), *(f.sum(f.col(name) * sign).alias(name) for name in parts)

@@ -19,7 +19,9 @@ def ticks(column: Column, kind: spark.DataType) -> Column:
     if isinstance(kind, spark.TimestampType):
         return f.unix_micros(column)
     if isinstance(kind, spark.TimestampNTZType):
-        return f.unix_micros(_at_utc(column, f.hour(column), f.minute(column), f.extract(f.lit("SECOND"), column)))
+        return f.unix_micros(
+            _at_utc(column, f.hour(column), f.minute(column), f.extract(f.lit("SECOND"), column))
+        )
     if isinstance(kind, spark.DateType):
         return f.unix_micros(_at_utc(column, f.lit(0), f.lit(0), f.lit(0)))
     return column.cast("bigint")
