@@ -40,7 +40,7 @@ def _events(seed: int) -> list[Event]:
     ]
 
 
-MANY = {
+MANY: dict[str, dict[str, Any]] = {
     "sums": {"n": rc.count(), "m": rc.count("v"), "t": rc.sum("v"), "a": rc.mean("v")},
     "floats": {"t": rc.sum("x"), "a": rc.mean("x"), "d": rc.stddev("x"), "q": rc.quantile("x", 0.3)},
     "extremes": {

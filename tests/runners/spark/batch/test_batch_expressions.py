@@ -133,4 +133,4 @@ def test_values_and_types_are_those_of_arrow(spark: Any, compiled: bool) -> None
 
 
 def _is_boolean(e: Any) -> bool:
-    return rc.source("s", SCHEMA).select(e=e).schema.field("e").type == pa.bool_()
+    return bool(rc.source("s", SCHEMA).select(e=e).schema.field("e").type == pa.bool_())

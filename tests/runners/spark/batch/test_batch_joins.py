@@ -1,4 +1,4 @@
-"""Joins: keys that are null, NaN or minus nothing; conditions on pairs; and no cross join where there is a key."""
+"""Joins: keys that are null, NaN or minus nothing; conditions on pairs; no cross join with a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recension.testing.assertions import assert_equivalent
 
 SCHEMA = pa.schema([("k", pa.float64()), ("v", pa.int64())])
 KEYS = [0.0, -0.0, float("nan"), -float("nan"), 1.5, None]
-HOWS = ("inner", "left", "semi", "anti")
+HOWS: tuple[Any, ...] = ("inner", "left", "semi", "anti")
 
 
 def _events(seed: int, size: int = 14) -> list[Event]:
@@ -41,14 +41,14 @@ def test_keys_and_conditions(quick: Any) -> None:
     def halves(p: Any) -> bool:
         return p["v"] is not None and p["v_right"] is not None and p["v"] / p["v_right"] == 2
 
-    cases = [({"on": "k"}, {"on": "k"}), ({}, {})]
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [({"on": "k"}, {"on": "k"}), ({}, {})]
     cases += [({"on": "k", "where": col("v") > col("v_right")}, {"on": "k", "where": more})]
     cases += [({"on": "k", "where": col("v") / col("v_right") == 2}, {"on": "k", "where": halves})]
     queries, meanings = [], []
     for how in HOWS:
         for said, means in cases:
             queries.append(s.join(t, how=how, **said))
-            meanings.append(denote.join(left, right, how=how, right_columns=("k", "v"), **means))  # type: ignore[arg-type]
+            meanings.append(denote.join(left, right, how=how, right_columns=("k", "v"), **means))
     queries += [
         s.clip(by=t, on="k"),
         s.clip(by=t),

@@ -10,7 +10,7 @@ _OURS = re.compile(r"^recension\.core\.errors\.\w+: (.*)$", re.MULTILINE)
 
 
 def reason_of(why: PySparkException) -> str:
-    """The sentence of an error of ours, wherever in the cluster it was raised; else the first line there is."""
+    """The sentence of an error of ours, wherever it was raised; else the first line there is."""
     told = str(why)
     if ours := _OURS.findall(told):
         return str(ours[-1])

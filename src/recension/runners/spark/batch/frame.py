@@ -1,4 +1,4 @@
-"""A history inside a batch job: a Spark DataFrame with `_vs`, `_ve` in ticks and payload columns `c0`, `c1`, ..."""
+"""A history inside a batch job: `_vs`, `_ve` in ticks and payload columns `c0`, `c1`, ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows on a grid, as numbers: on that axis an event is again an interval (see `operators.windows.grid`)."""
+"""Windows on a grid, as numbers: on that axis an event is again an interval (`operators.windows.grid`)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def alter_lifetime(node: AlterLifetime, frame: Frame) -> Frame:
 
 
 def clip(node: Clip, frame: Frame, by: Frame) -> Frame:
-    """Each event until the first matching start after its own: one look ahead over both, in order of starts."""
+    """Each event until the first matching start after its own: one look ahead over both in order."""
     keys = [f"k{i}" for i in range(len(node.on))]
     starts = [by.column(name).alias(key) for name, key in zip(node.on, keys, strict=True)]
     own = [frame.column(name).alias(key) for name, key in zip(node.on, keys, strict=True)]

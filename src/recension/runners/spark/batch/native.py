@@ -1,8 +1,8 @@
 """Expressions as Spark columns, where Spark computes exactly what Arrow computes; None where it might not.
 
-Arrow is the measure: whole numbers wrap around, NaN is equal to and less than nothing, a null in a set is
-not in it. Types are limited to those whose values both hold alike; everything else (divisions, casts,
-text in capitals, narrow numbers) is left to Arrow itself.
+Arrow is the measure: whole numbers wrap around, and NaN is equal to and less than nothing. Types are limited
+to those whose values both hold alike; everything else (divisions, casts, text in capitals, narrow numbers) is
+left to Arrow itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Typed:
     literal: Any = None
 
 
-class Unlike(Exception):
+class UnlikeError(Exception):
     """Spark might compute something else."""
 
 
@@ -47,7 +47,7 @@ def native(computed: Expression, schema: pa.Schema, resolve: Resolve) -> Column 
         return resolve(computed.column)
     try:
         found = _Translation(schema, resolve).of(computed.native)
-    except Unlike:
+    except UnlikeError:
         return None
     return found.column if found.kind == result_type(computed, schema, "batch") else None
 
@@ -63,7 +63,7 @@ class _Translation:
         for node in rest:
             step = _STEPS.get(node.name)
             if step is None:
-                raise Unlike(node.name)
+                raise UnlikeError(node.name)
             value = step(value, [self._operand(x) for x in arguments(node)], dict(node.kwargs))
         return value
 
@@ -78,7 +78,7 @@ class _Translation:
             return operands[0]
         if node.name == "when_then":
             return _when(operands)
-        raise Unlike(node.name)
+        raise UnlikeError(node.name)
 
     def _operand(self, value: Any) -> Typed:
         return self.of(value) if isinstance(value, nw.Expr) else _literal(value)
@@ -93,7 +93,7 @@ def _literal(value: Any) -> Typed:
         return Typed(f.lit(value), pa.float64(), value)
     if isinstance(value, str):
         return Typed(f.lit(value), pa.string(), value)
-    raise Unlike(repr(value))
+    raise UnlikeError(repr(value))
 
 
 def _when(operands: Sequence[Typed]) -> Typed:
@@ -106,7 +106,7 @@ def _when(operands: Sequence[Typed]) -> Typed:
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise Unlike
+        raise UnlikeError
 
 
 def _alike(left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -200,8 +200,7 @@ def _is_in(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> 
     _require(isinstance(options["other"], list | tuple) and value.kind in (pa.int64(), pa.string()))
     others = [_literal(x) for x in options["other"]]
     _require(bool(others) and all(other.kind == value.kind for other in others))
-    found = value.column.isin(*(other.literal for other in others))
-    return Typed(f.coalesce(found, f.lit(False)), pa.bool_())
+    return Typed(value.column.isin(*(other.literal for other in others)), pa.bool_())
 
 
 _STEPS: Final[dict[str, Callable[..., Typed]]] = {

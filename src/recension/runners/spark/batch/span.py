@@ -1,4 +1,4 @@
-"""Span steps: filters and projections as Spark's own where Spark computes what Arrow computes, else by Arrow."""
+"""Span steps: Spark's own filters and projections where they compute what Arrow does, else Arrow itself."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ def beside(frame: Frame, computed: Sequence[Expression]) -> tuple[Frame, list[st
 
 def _natively(computed: Sequence[Expression], frame: Frame) -> list[Column] | None:
     found = [native(expression, frame.schema, frame.column) for expression in computed]
-    return None if any(made is None for made in found) else found  # type: ignore[return-value]
+    return None if any(made is None for made in found) else found

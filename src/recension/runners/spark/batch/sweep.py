@@ -1,4 +1,4 @@
-"""The end-point sweep: sums over events that are alive together, as running sums over where events start and end.
+"""The end-point sweep: sums over events that are alive together, as running sums over end points.
 
     events     |------ 3 ------|
                     |--- 5 ---------|
