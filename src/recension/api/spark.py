@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.runners.spark.batch.run import batch as run_batch
+from recension.runners.spark.batch.run import history
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.stream.pipeline import stream as stream_plan
 
 __all__ = [
+    "batch",
+    "history",
     "read_changelog",
     "read_history",
     "session",
@@ -19,6 +23,25 @@ __all__ = [
     "write_changelog",
     "write_history",
 ]
+
+
+def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any]) -> Any:
+    """Run a query over history DataFrames as a batch job; the result is a DataFrame like any other.
+
+    Parameters
+    ----------
+    spark
+        A session, such as ``rc.spark.session()`` gives.
+    query
+        A stream built with the API.
+    inputs
+        For each source by name: a history (``_vs``, ``_ve`` and the payload), a plain table with the
+        source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
+        reconstituted first.
+
+    What depends on the order of arrival is refused: finite memories, and policies for late elements.
+    """
+    return run_batch(spark, plan_of(query, "batch"), inputs)
 
 
 def stream(

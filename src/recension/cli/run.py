@@ -8,22 +8,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from recension.cli.inputs import readers_of, time_type_of
 from recension.cli.query_file import load_query
 from recension.cli.root import app
+from recension.cli.run_batch import run_batch
 from recension.cli.show import in_order, show_history
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, open_stream, write_history, write_stream
+from recension.core.formats import StreamReader, write_history, write_stream
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import STALE_CTI
-from recension.plan.nodes import Source, walk
 from recension.runners.engine import Metrics
 from recension.runners.local import BATCH_SIZE, Session, steps
 
@@ -32,6 +32,7 @@ class EngineName(StrEnum):
     """Where a query can run."""
 
     LOCAL = "local"
+    BATCH = "batch"
 
 
 @app.command()
@@ -50,64 +51,35 @@ def run(
     """Run a query over stream files. The query file is Python and is executed.
 
     Several inputs are read in turn, a batch from each. The end of a file closes its input only with
-    --close, or if it is a plain table: a stream that just stops may have died.
+    --close, or if it is a plain table: a stream that just stops may have died. With --engine batch the
+    query runs on Spark over the inputs' whole histories, every input closed.
     """
     plan = load_query(query).plan
+    if engine is EngineName.BATCH:
+        if profile:
+            raise RecensionError(
+                "--profile shows the operators of other engines; a batch job has Spark's own UI"
+            )
+        run_batch(plan, inputs, output, history, batch_size)
+        return
     session = Session({"query": plan}, batch_size)
-    sources = [node for node in walk(plan) if isinstance(node, Source)]
-    readers = _readers(inputs, sources, session.unchecked, batch_size)
+    readers = readers_of(inputs, plan, session.unchecked, batch_size)
     builder = HistoryBuilder(plan.schema)
     results = _results(session, readers, builder, batch_size, close=close)
     if output is None:
         for _ in results:
             pass
     else:
-        write_stream(output, results, plan.schema, _time_type(readers))
+        write_stream(output, results, plan.schema, time_type_of(readers))
     if history is not None:
-        write_history(history, in_order(builder.build()), _time_type(readers))
+        write_history(history, in_order(builder.build()), time_type_of(readers))
     elif output is None:
-        show_history(in_order(builder.build()), _time_type(readers))
+        show_history(in_order(builder.build()), time_type_of(readers))
     _tell_what_is_missing(session)
     if profile:
         console = Console(stderr=True)
         console.width = console.width if console.is_terminal else 160
         console.print(_profile(session.metrics()))
-
-
-def _readers(
-    given: list[str], sources: list[Source], unchecked: set[str], batch_size: int
-) -> dict[str, StreamReader]:
-    known = {source.name: source for source in sources}
-    readers: dict[str, StreamReader] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or not path:
-            raise RecensionError(f"--input {text}: write NAME=PATH")
-        if name in readers:
-            raise RecensionError(f"--input {text}: {name} was given already")
-        if name not in known:
-            raise RecensionError(f"--input {text}: no source {name!r}; the query reads {', '.join(known)}")
-        readers[name] = _reader(path, known[name], batch_size, check_orphans=name not in unchecked)
-    if missing := [name for name in known if name not in readers]:
-        raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
-    return readers
-
-
-def _reader(path: str, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
-    return open_stream(
-        path,
-        schema=source.columns,
-        start=source.start,
-        end=source.end,
-        on_violation=source.on_violation,
-        check_orphans=check_orphans,
-        batch_size=batch_size,
-    )
-
-
-def _time_type(readers: dict[str, StreamReader]) -> pa.DataType:
-    kinds = [reader.time_type for reader in readers.values()]
-    return next((kind for kind in kinds if pa.types.is_timestamp(kind)), kinds[0])
 
 
 def _results(
