@@ -9,16 +9,14 @@ from pyspark.errors import PySparkException
 from recension.core.errors import RecensionError
 from recension.core.history import History
 from recension.plan.node import Node
-from recension.runners.spark.batch.failures import reason_of
 from recension.runners.spark.batch.run import batch
-from recension.runners.spark.session import session
+from recension.runners.spark.failures import reason_of
+from recension.runners.spark.session import quiet_session
 
 
 def history_of_files(plan: Node, paths: Mapping[str, str]) -> History:
     """The query's history over histories in Parquet files; what stops the job is told in one line."""
-    spark = session("local[*]", "recension run")
-    # What goes wrong is said once, by us.
-    spark.sparkContext.setLogLevel("OFF")
+    spark = quiet_session()
     try:
         found = batch(spark, plan, {name: spark.read.parquet(path) for name, path in paths.items()})
         history = History.from_arrow(found.toArrow())

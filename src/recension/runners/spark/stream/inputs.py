@@ -21,7 +21,7 @@ from recension.runners.spark.stream.topology import Inlet
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
-_BYTES = "256m"
+_BYTES = str(256 << 20)
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 

@@ -16,8 +16,9 @@ from typing import Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from recension.core.errors import RecensionError
 from recension.plan.node import Node
-from recension.runners.spark.failure import told
+from recension.runners.spark.failures import reason_of
 from recension.runners.spark.sinks import write
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.packing import CLOSING
@@ -63,7 +64,7 @@ class Job:
         try:
             return self._follow(query, watch, should_stop)
         except StreamingQueryException as why:
-            raise told(why) from None
+            raise RecensionError(reason_of(why)) from None
 
     def _follow(
         self, query: Any, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]
