@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.operators.finalize_by_element import FinalizeByElement
 
 import recension as rc
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
@@ -90,11 +91,44 @@ def test_with_a_short_memory_all_elements_come_out_or_are_counted(data: st.DataO
             drive.revive()
     drive.feed([Cti(FOREVER)])
     operator = drive.operator
-    left_out = Counter(str(e) for _, batch in operator.rejected() for e in batch.to_elements())
+    left_out = Counter(str(e) for _, batch in operator.take_rejected() for e in batch.to_elements())
     assert left_out.total() == operator.counts().total()
     kept = [e for e in changes if not left_out[str(e)] or left_out.subtract([str(e)])]
     assert left_out.total() == 0
     assert_equivalent(drive.history(), reconstitute(kept))
+
+
+@st.composite
+def doubtful_feeds(draw: st.DrawFn) -> list[Element]:
+    """Feeds with external CTIs that may count wrongly, CTIs that may come too early, and lost elements."""
+    changes, feed = draw(feeds())
+    wrong = draw(st.sampled_from([0, 0, 1, -1]))
+    feed = [
+        ExternalCti(e.vs, e.ve, max(0, e.count + wrong)) if isinstance(e, ExternalCti) else e for e in feed
+    ]
+    lost = draw(st.sets(st.integers(0, len(feed)), max_size=2))
+    feed = [e for i, e in enumerate(feed) if i not in lost]
+    if draw(st.booleans()):
+        feed.insert(draw(st.integers(0, len(feed))), Cti(draw(st.integers(0, 12))))
+    return feed
+
+
+@given(st.data(), st.sampled_from([FOREVER, FOREVER, 0, 2, 6]))
+def test_as_an_element_at_a_time(data: st.DataObject, remember: int) -> None:
+    """Whatever comes, and in whatever batches: the same output, the same CTI, the same left out."""
+    drive, reference = driver(remember), FinalizeByElement(remember)
+    for batch in data.draw(batchings(data.draw(doubtful_feeds()))):
+        drive.feed(batch)
+        for element in sorted(batch, key=lambda e: isinstance(e, Cti)):
+            reference.take(element)
+        assert drive.cti == reference.last
+        assert [str(e) for e in drive.output if not isinstance(e, Cti)] == [
+            str(e) for e in reference.output if not isinstance(e, Cti)
+        ]
+        if data.draw(st.booleans()):
+            drive.revive()
+    left_out = [e for _, batch in drive.operator.take_rejected() for e in batch.to_elements()]
+    assert Counter(map(str, left_out)) == Counter(map(str, reference.rejected))
 
 
 def test_late_events_are_counted_and_kept_aside() -> None:

@@ -35,6 +35,10 @@ class EventBag:
     def __len__(self) -> int:
         return sum(len(run.keys) for run in self._runs)
 
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return 24 * len(self)
+
     def count(self, keys: Hashes) -> Index:
         """How often each of the keys is present now."""
         total = np.zeros(len(keys), np.int64)

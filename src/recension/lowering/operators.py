@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from recension.core.errors import RecensionError
+from recension.core.wall_clock import WallClock
 from recension.lowering.aggregates import aggregate_parts
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
@@ -76,6 +77,8 @@ def _cleanse(node: nodes.Cleanse) -> Operator:
 
 @operator_of.register
 def _align(node: nodes.Align) -> Operator:
+    if isinstance(node.block, WallClock):
+        return Align(node.schema, node.block.microseconds, by_clock=True)
     return Align(node.schema, node.block)
 
 
@@ -92,6 +95,8 @@ def _import_time(node: nodes.ImportTime) -> Operator:
 
 @operator_of.register
 def _finalize(node: nodes.Finalize) -> Operator:
+    if isinstance(node.remember, WallClock):
+        return Finalize(node.schema, node.remember.microseconds, node.since, by_clock=True)
     return Finalize(node.schema, node.remember, node.since)
 
 

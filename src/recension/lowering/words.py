@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recension.core.ticks import FOREVER
+from recension.core.wall_clock import Length, WallClock
 from recension.lowering.aggregates import aggregation
 from recension.operators.snapshot.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
@@ -23,15 +24,26 @@ def chosen(node: Node) -> str | None:
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
         case nodes.Align(block=block):
-            return _BLOCKS.get(
-                block, "shows an event once the block has passed its start, or a cti its changes"
-            )
+            return _chosen_block(block)
         case nodes.Finalize(remember=remember):
-            limit = "" if remember == FOREVER else f", or {remember} behind: what comes later is lost"
-            return f"ctis where the past is proven complete{limit}"
+            return f"ctis where the past is proven complete{_limit(remember)}"
         case nodes.AlterLifetime(lifetime=lifetimes.Custom()):
             return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
+
+
+def _chosen_block(block: Length) -> str:
+    if isinstance(block, WallClock):
+        return "shows an event once the block has passed on the wall clock, or a cti its changes"
+    return _BLOCKS.get(block, "shows an event once the block has passed its start, or a cti its changes")
+
+
+def _limit(remember: Length) -> str:
+    if remember == FOREVER:
+        return ""
+    if isinstance(remember, WallClock):
+        return ", or where the stream was so long ago on the wall clock: what comes later is lost"
+    return f", or {remember} behind: what comes later is lost"
 
 
 def _chosen_measures(node: nodes.SnapshotAggregate, variant: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recension.core.ticks import FOREVER
+from recension.core.wall_clock import Length
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
 from recension.plan.node import Node
@@ -23,8 +24,8 @@ from recension.plan.span import Map, Project, Span, Where
 class Level:
     """A point of the triangle; ``speculate``, if given, is the variant of all aggregates."""
 
-    block: int
-    remember: int
+    block: Length
+    remember: Length
     speculate: Speculate | None = None
 
     def __str__(self) -> str:
