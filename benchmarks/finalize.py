@@ -1,6 +1,6 @@
 """Finalize on an R3 stream: 20 % disorder, 20 % of the events revised; and with 1 % of the chains broken.
 
-The broken stream has no CTIs but external ones, one for each 10,000 ticks, somewhere after what they count.
+The broken stream has no CTIs but 200 external ones, each just after the last element it counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.harness import Measurement, Suite
 from benchmarks.streams import disordered_and_revised
-from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch, concat, null_payload
+from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, concat, null_payload
 from recension.core.ticks import FOREVER
 
 _MILLION = 1_000_000
@@ -36,9 +36,7 @@ def _broken(size: int, _: Path) -> list[EventBatch]:
     return [feed.slice(start, min(start + BATCH, len(feed))) for start in range(0, len(feed), BATCH)]
 
 
-def _external(
-    changes: EventBatch, at: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> tuple[EventBatch, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _external(changes: EventBatch, at: Index) -> tuple[EventBatch, Index]:
     """External CTIs over the whole time, each just after the last element it counts."""
     sync = changes.sync()
     finite = sync[sync < FOREVER]

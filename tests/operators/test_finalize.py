@@ -101,11 +101,11 @@ def test_with_a_short_memory_all_elements_come_out_or_are_counted(data: st.DataO
 @st.composite
 def doubtful_feeds(draw: st.DrawFn) -> list[Element]:
     """Feeds with external CTIs that may count wrongly, CTIs that may come too early, and lost elements."""
-    changes, feed = draw(feeds())
+    _, feed = draw(feeds())
     wrong = draw(st.sampled_from([0, 0, 1, -1]))
-    feed = [
-        ExternalCti(e.vs, e.ve, max(0, e.count + wrong)) if isinstance(e, ExternalCti) else e for e in feed
-    ]
+    for i, e in enumerate(feed):
+        if isinstance(e, ExternalCti):
+            feed[i] = ExternalCti(e.vs, e.ve, max(0, e.count + wrong))
     lost = draw(st.sets(st.integers(0, len(feed)), max_size=2))
     feed = [e for i, e in enumerate(feed) if i not in lost]
     if draw(st.booleans()):

@@ -14,7 +14,6 @@ import pyarrow as pa
 from recension.core.errors import RecensionError
 from recension.lowering.operators import operator_of
 from recension.operators.base import Operator
-from recension.operators.finalize import Finalize
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
@@ -42,17 +41,36 @@ class PhysicalPlan:
 
     @property
     def unchecked(self) -> set[str]:
-        """Sources read by finalize alone: coping with retractions of unknown events is its job."""
-        readers: dict[int, list[Vertex]] = {}
-        for vertex in self.vertices:
-            for number in vertex.inputs:
-                readers.setdefault(number, []).append(vertex)
+        """Sources in which a retraction may name an unknown event: coping with that is Finalize's job."""
         return {
             name
             for name, number in self.source_vertices.items()
-            if number not in self.query_vertices.values()
-            and all(isinstance(reader.operator, Finalize) for reader in readers.get(number, []))
+            if self.sources[name].external_ctis or self._is_taken(number)
         }
+
+    @property
+    def without_external(self) -> set[str]:
+        """Sources whose external CTIs, if any come, would meet a step that cannot make sense of them."""
+        return {
+            name
+            for name, number in self.source_vertices.items()
+            if not all(_takes(reader) or self._passes(at) for at, reader in self._readers(number))
+        }
+
+    def _readers(self, number: int) -> list[tuple[int, Vertex]]:
+        return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
+
+    def _is_taken(self, number: int) -> bool:
+        """Is this read by Finalize alone?"""
+        readers = self._readers(number)
+        is_answer = number in self.query_vertices.values()
+        return not is_answer and bool(readers) and all(_takes(reader) for _, reader in readers)
+
+    def _passes(self, number: int) -> bool:
+        """Do external CTIs get from here to the answers without meeting anything but steps they pass?"""
+        operator = self.vertices[number].operator
+        is_passing = operator is not None and operator.external_ctis == "pass"
+        return is_passing and all(self._passes(at) for at, _ in self._readers(number))
 
 
 def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
@@ -75,6 +93,10 @@ def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
         roots,
         {name: number[id(node)] for name, node in roots.items()},
     )
+
+
+def _takes(vertex: Vertex) -> bool:
+    return vertex.operator is not None and vertex.operator.external_ctis == "take"
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from recension.core import wall_clock
-from recension.core.batch import EventBatch, cti
+from recension.core.batch import EXTERNAL_CTI, EventBatch, cti
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER, TimeLike, instant
@@ -43,7 +43,7 @@ class Session:
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices)
         self._clock = clock if self._engine.is_clocked else None
-        self.unchecked = self._plan.unchecked
+        self.unchecked, self._without_external = self._plan.unchecked, self._plan.without_external
         self._intakes = {
             name: Intake(source, batch_size, check_orphans=name not in self.unchecked)
             for name, source in self._plan.sources.items()
@@ -126,6 +126,11 @@ class Session:
 
     def _feed(self, source: str, batch: EventBatch) -> None:
         self.tick()
+        if source in self._without_external and bool((batch.kind == EXTERNAL_CTI).any()):
+            raise RecensionError(
+                f"{source}: an external cti came, but a step above the source cannot take it in: declare "
+                f"rc.source({source!r}, ..., external_ctis=True), or put .finalize() onto the source itself"
+            )
         changes, t = split(batch)
         self._collect(self._engine.step(self._plan.source_vertices[source], changes, t))
 
