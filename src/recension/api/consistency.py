@@ -48,8 +48,9 @@ class ConsistencyMethods(StreamBase):
         Parameters
         ----------
         level
-            ``rc.STRONG`` waits for CTIs, so that the inputs come in order; ``rc.MIDDLE`` waits for nothing,
-            forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at once.
+            ``rc.STRONG`` waits for CTIs, so that inputs and answers come in order; ``rc.MIDDLE`` waits for
+            nothing, forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at
+            once.
         block
             Instead of the level's: how long changes wait for their order, FOREVER until a CTI; in
             application time, or as ``rc.wall_clock("5s")``.
@@ -58,21 +59,24 @@ class ConsistencyMethods(StreamBase):
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
-        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1s")
+        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1ms")
         >>> for line in query.explain().splitlines():
         ...     if "columns" not in line:
         ...         print(line)
-        aggregate n = count(), speculate perfect
-        │  known: (vs, payload) is a key, shrink-only
-        │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
-        └─ align, block forever
-           │  known: ordered, a CTI at most 1000000 behind
-           │  chosen: shows what a cti has passed, in order
-           └─ finalize, remember 1000000
-              │  known: a CTI at most 1000000 behind
-              │  chosen: ctis where the past is proven complete, or 1000000 behind: what comes later is lost
-              └─ source s
-                    known: nothing
+        align, block forever
+        │  known: ordered, (vs, payload) is a key
+        │  chosen: shows what a cti has passed, in order
+        └─ aggregate n = count(), speculate perfect
+           │  known: (vs, payload) is a key, shrink-only
+           │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
+           └─ align, block forever
+              │  known: ordered, a CTI at most 1000 behind
+              │  chosen: shows what a cti has passed, in order
+              └─ finalize, remember 1000
+                 │  known: a CTI at most 1000 behind
+                 │  chosen: ctis where the past is proven complete, or 1000 behind: what comes later is lost
+                 └─ source s
+                       known: nothing
         """
         waits = level.block if block is None else length_of(block)
         remembers = level.remember if remember is None else length_of(remember)
