@@ -47,7 +47,6 @@ def test_with_an_endless_memory_the_level_does_not_matter_in_the_end(
     assert_equivalent(at_level.elements(), run(plain, stream, size).elements())
 
 
-@settings(max_examples=200)
 @given(st.data(), plans(), st.sampled_from([1, 3, 100]))
 def test_strong_output_is_ordered(data: st.DataObject, plan: Plan, size: int) -> None:
     """Of whatever plan: sync times never fall, and the history is that of the plan."""
@@ -62,6 +61,24 @@ def test_strong_output_is_ordered(data: st.DataObject, plan: Plan, size: int) ->
     assert all(a <= b for a, b in pairwise(sync(e) for e in out if not isinstance(e, Cti)))
     assert_valid(out)
     assert_equivalent(out, plan.meaning(*(reconstitute(inputs[name]) for name in ("s", "t"))))
+
+
+@pytest.mark.parametrize("speculate", ["perfect", "ordered"])
+@pytest.mark.parametrize("grouped", [False, True])
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from([(4, 4, 0), (5, 2, 1), (2, 3, 0)]), st.sampled_from([1, 3, 100]))
+def test_aligned_windows_turn_perfect_input_into_perfect_output(
+    speculate: str, grouped: bool, data: st.DataObject, windows: tuple[int, int, int], size: int
+) -> None:
+    s: Any = rc.source("s", SCHEMA, properties=rc.Properties(is_insert_only=True, is_ordered=True))
+    length, hop, offset = windows
+    hopping = (s.group_by("k") if grouped else s).hopping(length, hop, offset=offset, until=30)
+    query = hopping.agg(n=rc.count(), top=rc.max("v"), speculate=speculate)
+    stream = data.draw(physical_streams(data.draw(histories()), insert_only=True, ordered=True))
+    out = [e for e in run(query, stream, size).elements() if not isinstance(e, Cti)]
+    assert all(isinstance(e, Insert) for e in out)
+    assert all(a <= b for a, b in pairwise(map(sync, out)))
+    assert query.properties.is_perfect
 
 
 @given(st.data(), st.integers(0, 5), st.sampled_from([0, 2, rc.FOREVER]))
