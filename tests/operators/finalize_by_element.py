@@ -96,7 +96,7 @@ class FinalizeByElement:
         return None
 
     def _drop_orphans(self, lost_before: int = BEGINNING) -> None:
-        alive = {key for (key, _), n in self.live.items() if n}
+        alive = {key for (key, end), n in self.live.items() if n and end >= self.frontier}
         for b in list(self.broken):
             is_orphan = b.key[0] < self.frontier and b.key not in alive
             if is_orphan or b.ve < self.frontier or b.sync < lost_before:
@@ -104,12 +104,13 @@ class FinalizeByElement:
                 self.rejected += b.elements
 
     def _progress(self) -> None:
-        if self._settle():
-            self._drop_orphans()
+        self._settle()
+        self._drop_orphans()
         if self.remember < FOREVER and self.latest - self.remember > self.last:
             self._advance(self.latest - self.remember)
             self._drop_orphans(self.latest - self.remember)
             self._settle()
+            self._drop_orphans()
         t = min([self.frontier, *(b.sync for b in self.broken)])
         if t > self.last:
             self.last = t

@@ -110,10 +110,14 @@ class Finalize(Operator):
         return at, mended
 
     def _drop_lost(self, key: int, ends: dict[int, int], frontier: int, aged: int) -> None:
-        """Leave out retractions whose predecessor cannot come any more, or which may not change the past."""
+        """Leave out retractions whose predecessor cannot come any more, or which may not change the past.
+
+        What comes changes no end before the frontier, so that only an event alive there can still lead on
+        to a retraction that waits (F7, whatever the CTI is that this retraction holds back).
+        """
 
         def is_lost(broken: Broken) -> bool:
-            is_orphan = broken.vs < frontier and not ends
+            is_orphan = broken.vs < frontier and all(end < frontier for end in ends)
             return is_orphan or broken.ve < frontier or broken.sync < aged
 
         for broken in self._chains.take_lost(key, is_lost):
