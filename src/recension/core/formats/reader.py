@@ -119,6 +119,11 @@ class StreamReader:
         """The elements left out, with the reason."""
         return [*self._pass.openclose.rejected, *self._pass.checker.rejected]
 
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking; forgets them, and unreadable rows."""
+        self._pass.decoder.rejected.clear()
+        return [*self._pass.openclose.take_rejected(), *self._pass.checker.take_rejected()]
+
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
         """The rows left out because no element could be made of them, with the reason."""
