@@ -67,19 +67,20 @@ class Outcome:
     def _steady(self) -> list[dict[str, Any]]:
         return [p for p in self.progress if p["durationMs"].get("addBatch") and _had_data(p)][WARM_UP:]
 
+    def _mean(self, name: str) -> float:
+        return float(statistics.mean(p["durationMs"].get(name, 0) for p in self._steady))
+
     def stages(self) -> list[str]:
         """Milliseconds a micro-batch: what Spark spends around the tasks, and what the tasks do."""
-        mean = lambda name: statistics.mean(p["durationMs"].get(name, 0) for p in self._steady)  # noqa: E731
-        around = [mean("queryPlanning"), mean("latestOffset") + mean("getBatch")]
-        commit = mean("walCommit") + mean("commitOffsets")
+        source, commit = ("latestOffset", "getBatch"), ("walCommit", "commitOffsets")
+        around = [self._mean("queryPlanning"), sum(map(self._mean, source)), sum(map(self._mean, commit))]
         found = pipeline_metrics(self._steady)
-        if not found.turns:
-            return [f"{x:.0f}" for x in (*around, commit, mean("addBatch"))] + [""] * 3
         # Shards run beside each other: the time of a micro-batch is that of one of them.
-        shards = found.turns / len(self._steady)
-        each = [1000 * found.stages[s] / len(self._steady) / min(shards, 2) for s in
-                ("load_seconds", "kernel_seconds", "save_seconds")]  # fmt: skip
-        return [f"{x:.0f}" for x in (*around, commit, mean("addBatch"), *each)]
+        beside = len(self._steady) * max(1, found.turns / len(self._steady))
+        names = ("load_seconds", "kernel_seconds", "save_seconds") if found.turns else ()
+        each = [1000 * found.stages[name] / beside for name in names]
+        shown = [f"{x:.0f}" for x in (*around, self._mean("addBatch"), *each)]
+        return shown + [""] * (7 - len(shown))
 
 
 def _had_data(progress: dict[str, Any]) -> bool:

@@ -30,7 +30,7 @@ def run_batch(
         paths = {
             name: _staged(Path(folder) / f"{i}.parquet", r) for i, (name, r) in enumerate(readers.items())
         }
-        found = in_order(_computed(plan, paths))
+        found = in_order(_computed(plan, paths, Path(folder) / "spark.log"))
     time_type = time_type_of(readers)
     if output is not None:
         write_stream(output, _elements(found, batch_size), plan.schema, time_type)
@@ -48,11 +48,11 @@ def _staged(path: Path, reader: StreamReader) -> str:
     return str(path)
 
 
-def _computed(plan: Node, paths: dict[str, str]) -> History:
+def _computed(plan: Node, paths: dict[str, str], log: Path) -> History:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
     from recension.runners.spark.batch.files import history_of_files
 
-    return history_of_files(plan, paths)
+    return history_of_files(plan, paths, log)
 
 
 def _elements(history: History, size: int) -> Iterator[EventBatch]:

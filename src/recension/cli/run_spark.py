@@ -65,7 +65,7 @@ def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | Non
     from recension.runners.spark.stream.job import Job
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    return Job(quiet_session(), plan, absolute, place, shards, keeps_history=False)
+    return Job(quiet_session(place / "spark.log"), plan, absolute, place, shards, keeps_history=False)
 
 
 class _Watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 
@@ -14,9 +15,9 @@ from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import quiet_session
 
 
-def history_of_files(plan: Node, paths: Mapping[str, str]) -> History:
+def history_of_files(plan: Node, paths: Mapping[str, str], log: Path) -> History:
     """The query's history over histories in Parquet files; what stops the job is told in one line."""
-    spark = quiet_session()
+    spark = quiet_session(log)
     try:
         found = batch(spark, plan, {name: spark.read.parquet(path) for name, path in paths.items()})
         history = History.from_arrow(found.toArrow())

@@ -56,13 +56,15 @@ def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:
     """The names of files as they come; nothing is read of them."""
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
+    if folder.is_file():
+        limit["pathGlobFilter"] = _escaped(folder.name)
     reader = reader.options(**limit)
-    return reader.load(_escaped(folder)).select("path")
+    return reader.load(_escaped(str(folder.parent if folder.is_file() else folder))).select("path")
 
 
-def _escaped(path: Path) -> str:
+def _escaped(path: str) -> str:
     """Spark takes a path for a pattern."""
-    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
+    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
 
 
 def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:

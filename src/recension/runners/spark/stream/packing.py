@@ -92,7 +92,8 @@ class Packing:
 
     def read(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        file, row = stream_file(StoredFile(path), self._times, self._origin.columns), 1
+        times = TimeColumns() if path.name == CLOSING else self._times
+        file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
         for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             numbers = {} if file.layout.is_table else {ROW: pa.array(np.flatnonzero(decoded.kept) + row)}
