@@ -10,11 +10,13 @@ from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
+from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.pipeline import stream as stream_plan
 
 __all__ = [
     "batch",
     "history",
+    "metrics",
     "read_changelog",
     "read_history",
     "session",
@@ -82,3 +84,8 @@ def stream(
         order_by=order_by,
         files_per_batch=files_per_batch,
     )
+
+
+def metrics(query: Any) -> PipelineMetrics:
+    """What the operators of a running or finished query did, as far back as Spark keeps its progress."""
+    return pipeline_metrics(query.recentProgress)

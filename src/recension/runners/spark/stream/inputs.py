@@ -44,6 +44,7 @@ def read_folder(
     """
     if "://" in str(folder):
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
+    folder = folder.absolute()
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
     frame = _paths(spark, folder, files)
     if closing is not None:
