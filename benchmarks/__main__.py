@@ -20,8 +20,10 @@ _SUITES = (
     "moving_window",
     "interval_join",
     "windows",
+    "finalize",
     "spectrum",
     "lmerge",
+    "history_sink",
 )
 _FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150

@@ -7,6 +7,8 @@ import pyarrow as pa
 from recension.api.base import StreamBase
 from recension.lowering import chosen
 from recension.plan.explain import Format, explain
+from recension.plan.fragments import cut
+from recension.plan.fragments import in_words as fragments_in_words
 from recension.plan.properties import Properties, in_words
 from recension.plan.rewrites import optimize
 from recension.plan.type_names import columns_in_words
@@ -53,6 +55,21 @@ class SeeMethods(StreamBase):
               known: nothing
         """
         return explain(optimize([self.plan]) if rewrite else [self.plan], annotate=chosen, format=format)
+
+    def fragments(self) -> str:
+        """How the query is spread over shards on Spark: what runs where, and what moves by which keys.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"user": "string", "site": "string"})
+        >>> print(s.group_by("site").agg(n=rc.count()).agg(most=rc.max("n")).fragments(), end="")
+        fragment 1, in every shard
+           reads s by site
+           gives aggregate n = count() by site, speculate perfect
+        fragment 2, in one shard
+           reads aggregate n = count() by site, speculate perfect to one shard
+           gives aggregate most = max(n), speculate perfect
+        """
+        return fragments_in_words(cut(optimize([self.plan])))
 
     def describe(self) -> str:
         """The last step, the columns and what is known, in a few lines.

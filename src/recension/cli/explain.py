@@ -15,5 +15,9 @@ def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY.py[:name]", help="A file that defines a stream.")],
     as_json: Annotated[bool, typer.Option("--json", help="For tools.")] = False,
 ) -> None:
-    """The plan of a query as it will run: columns, known properties, chosen variants."""
-    print(load_query(query).explain("json" if as_json else "text"), end="")
+    """The plan of a query as it will run: columns, known properties, chosen variants, fragments on Spark."""
+    stream = load_query(query)
+    if as_json:
+        print(stream.explain("json"), end="")
+        return
+    print(stream.explain(), "On Spark, as a stream:", stream.fragments(), sep="\n", end="")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from recension.operators.base import Chunks, Operator, Output
 
 
 class Union(Operator):
-    """Elements pass as they come."""
+    """Elements pass as they come; external CTIs too, each about the input it comes from."""
+
+    external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)

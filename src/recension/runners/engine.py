@@ -20,7 +20,7 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator
+from recension.operators.base import Chunks, Operator, Output
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.runners.feedback import Feedback
 
@@ -57,6 +57,11 @@ class Flow:
     cti: int | None = None
     has_external: bool = False
 
+    def add(self, answer: Output) -> None:
+        """What an operator emits in answer to a CTI or to the clock."""
+        self.batches.append(answer.batch)
+        self.cti = self.cti if answer.cti is None else answer.cti
+
 
 class Engine:
     """Runs a graph whose vertices are listed with inputs before their readers."""
@@ -70,6 +75,12 @@ class Engine:
         self._order = in_order(self._vertices, self._outputs)
         self._feedback = Feedback(self._vertices, self._order, self._outputs)
 
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the wall clock?"""
+        running = (self._vertices[number].operator for number in self._order)
+        return any(operator is not None and operator.is_clocked for operator in running)
+
     def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
         """Feed one source; what every vertex that gave anything gave."""
         has_external = bool((batch.kind == EXTERNAL_CTI).any())
@@ -77,12 +88,21 @@ class Engine:
 
     def give(self, start: int, given: Flow) -> dict[int, Flow]:
         """What every vertex gives, in one step, when this one gives something."""
-        flows = {start: given}
         self._note(start, given)
-        for number in self._order[self._order.index(start) + 1 :]:
+        return self._run({start: given}, self._order[self._order.index(start) + 1 :])
+
+    def tick(self, now: int) -> dict[int, Flow]:
+        """The wall clock shows ``now``; what every vertex that gave anything gave."""
+        return self._run({}, self._order, now)
+
+    def _run(self, flows: dict[int, Flow], order: Sequence[int], now: int | None = None) -> dict[int, Flow]:
+        for number in order:
             vertex = self._vertices[number]
-            if vertex.operator is not None and any(i in flows for i in vertex.inputs):
-                flow = self._guarded(number, vertex, vertex.operator, flows)
+            if vertex.operator is None:
+                continue
+            at = now if vertex.operator.is_clocked else None
+            if at is not None or any(i in flows for i in vertex.inputs):
+                flow = self._guarded(number, vertex, vertex.operator, flows, at)
                 if flow.batches or flow.cti is not None:
                     flows[number] = flow
         self._feedback.send()
@@ -100,34 +120,36 @@ class Engine:
         self._order = in_order(self._vertices, self._outputs)
         self._feedback.rewire(self._vertices, self._order)
 
-    def _guarded(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+    def _guarded(
+        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
+    ) -> Flow:
         """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
         try:
-            return self._drive(number, vertex, operator, flows)
+            return self._drive(number, vertex, operator, flows, now)
         except RecensionError:
             raise
         except Exception as why:
             reason = (str(why).splitlines() or [""])[0]
             raise RecensionError(f"{vertex.name}: {type(why).__name__}: {reason}") from why
 
-    def _drive(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+    def _drive(
+        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
+    ) -> Flow:
         started = time.perf_counter()
         out = Flow()
+        if now is not None:
+            out.add(operator.on_clock(now))
         fed = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
         for port, flow in fed:
             for batch in flow.batches:
                 wanted = self._feedback.wanted(number, port, batch)
                 self._metrics[number].skipped += len(batch) - len(wanted)
-                batch = wanted
-                self._count_in(number, batch)
-                out.batches += (
-                    _answers(operator, port, batch) if flow.has_external else [operator.on_batch(port, batch)]
-                )
+                self._count_in(number, wanted)
+                answer = _answers if flow.has_external else _answer
+                out.batches += answer(operator, port, wanted)
         for port, flow in fed:
             if flow.cti is not None:
-                answer = operator.on_cti(port, flow.cti)
-                out.batches.append(answer.batch)
-                out.cti = answer.cti if answer.cti is not None else out.cti
+                out.add(operator.on_cti(port, flow.cti))
         # One batch a step: readers must not see what holds only until the other half has come.
         given = [batch for batch in out.batches if len(batch)]
         out.batches = [concat(given)] if given else []
@@ -156,8 +178,7 @@ class Engine:
             if vertex.operator is not None and number in self._order:
                 metrics.state_rows = vertex.operator.state_rows()
                 metrics.state_bytes = vertex.operator.state_bytes()
-                counts = vertex.operator.counts()
-                metrics.dropped = sum(n for why, n in counts.items() if why not in (ADJUSTED, STALE_CTI))
+                metrics.dropped = left_out(vertex.operator.counts())
             if isinstance(vertex.operator, LogicalMerge):
                 metrics.inputs = [str(state) for state in vertex.operator.states()]
                 metrics.anomalies = vertex.operator.anomalies
@@ -172,11 +193,11 @@ class Engine:
                 found[vertex.name] = found.get(vertex.name, Counter()) + counts
         return found
 
-    def rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
-        """By operator, the elements left out that were kept aside."""
+    def take_rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
+        """By operator, the elements left out and kept aside since the last time of asking."""
         found: dict[str, list[tuple[str, EventBatch]]] = {}
         for vertex in self._vertices:
-            if vertex.operator is not None and (rejected := vertex.operator.rejected()):
+            if vertex.operator is not None and (rejected := vertex.operator.take_rejected()):
                 found.setdefault(vertex.name, []).extend(rejected)
         return found
 
@@ -230,11 +251,20 @@ def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
     return batch.filter(~is_cti), t
 
 
+def left_out(counts: Counter[str]) -> int:
+    """How many elements were left out, moved ones and idle CTIs aside."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
+
+
 def _without_ctis(flow: Flow) -> Flow:
     """CTIs that an operator made are one with the CTI of the step."""
     batch, t = split(flow.batches[0])
     made = [time for time in (t, flow.cti) if time is not None]
     return Flow([batch] if len(batch) else [], max(made, default=None))
+
+
+def _answer(operator: Operator, port: int, batch: EventBatch) -> list[EventBatch]:
+    return [operator.on_batch(port, batch)]
 
 
 def _answers(operator: Operator, port: int, batch: EventBatch) -> list[EventBatch]:

@@ -38,7 +38,7 @@ class Intake:
         # A source declared free of retractions needs no memory of what could be retracted.
         orphans = check_orphans and not source.declared.is_insert_only
         self._checker = Checker(source.on_violation, orphans=orphans)
-        self._rows = 0
+        self.rows = 0
         self._reader: StreamReader | None = None
         self.time_type: pa.DataType | None = None
         self.is_table = False
@@ -49,11 +49,11 @@ class Intake:
         own = self._decoder.counts + self._openclose.counts + self._checker.counts
         return own if self._reader is None else own + self._reader.counts
 
-    @property
-    def dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out, with the reason."""
-        read = [] if self._reader is None else self._reader.dropped
-        return [*self._openclose.rejected, *self._checker.rejected, *read]
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking, with the reason; forgets them."""
+        self._decoder.rejected.clear()  # rows of which no element could be made: counted only
+        read = [] if self._reader is None else self._reader.take_dropped()
+        return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
 
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""
@@ -74,7 +74,7 @@ class Intake:
             for rows in self._ordered(_as_table(data)).to_batches(max_chunksize=self._batch_size):
                 layout = layout_of(rows.schema, self._times(rows.schema), self._source.name)
                 self.time_type, self.is_table = layout.time_type, layout.is_table
-                yield self._decoder.decode(rows, layout, self._source.name, self._rows + 1).batch
+                yield self._decoder.decode(rows, layout, self._source.name, self.rows + 1).batch
 
     def _slices(self, batch: EventBatch) -> Iterator[EventBatch]:
         if not batch.schema.equals(self._source.columns):
@@ -87,7 +87,7 @@ class Intake:
 
     def _from_elements(self, elements: Sequence[Element]) -> EventBatch:
         names = set(self._source.columns.names)
-        for row, element in enumerate(elements, self._rows + 1):
+        for row, element in enumerate(elements, self.rows + 1):
             if not isinstance(element, Insert | Retract | Cti | ExternalCti):
                 raise StreamError(f"{element!r} is not a stream element", file=self._source.name, row=row)
             if isinstance(element, Insert | Retract) and (unknown := set(element.payload) - names):
@@ -108,7 +108,7 @@ class Intake:
         return table
 
     def _checked(self, batch: EventBatch) -> EventBatch:
-        first, self._rows = self._rows + 1, self._rows + len(batch)
+        first, self.rows = self.rows + 1, self.rows + len(batch)
         batch = self._openclose.translate(batch, first_row=first, file=self._source.name)
         self._refuse_undeclared(batch, first)
         return self._checker.check(batch, first_row=first, file=self._source.name)
@@ -121,12 +121,12 @@ class Intake:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember."""
-        progress = pa.table({"rows": [self._rows]})
+        progress = pa.table({"rows": [self.rows]})
         return {"progress": progress, **self._checker.snapshot(), **self._openclose.snapshot()}
 
     def restore(self, chunks: Chunks) -> None:
         """Remember what the snapshot remembers."""
-        self._rows = chunks["progress"]["rows"][0].as_py()
+        self.rows = chunks["progress"]["rows"][0].as_py()
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
 

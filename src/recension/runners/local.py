@@ -12,14 +12,16 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti
+from recension.core import wall_clock
+from recension.core.batch import EXTERNAL_CTI, EventBatch, cti
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
+from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Flow, Metrics, elements, split
+from recension.runners.engine import Engine, Flow, Metrics, elements, left_out, split
 from recension.runners.intake import Data, Intake
 from recension.runners.merging import MergePorts
 from recension.runners.result import Result
@@ -29,22 +31,28 @@ BATCH_SIZE = 1 << 16
 Queries: TypeAlias = Mapping[str, Node]
 # A stream of the API, which holds its plan, or a plan.
 Joining: TypeAlias = Any
+Dropped: TypeAlias = dict[str, list[tuple[str, EventBatch]]]
 
 
 class Session:
-    """Queries that run as their inputs are pushed."""
+    """Queries that run as their inputs are pushed.
 
-    def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
+    Where a query counts by the wall clock, ``clock`` is looked at whenever something is pushed or read.
+    """
+
+    def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE, clock: Clock = wall_clock.now) -> None:
         if batch_size < 1:
             raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size}")
         self._batch_size = batch_size
         self._written = dict(queries)
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices, self._plan.query_vertices.values())
+        self._clock = clock
         self._merges: dict[str, MergePorts] = {}
         self._intakes: dict[str, Intake] = {}
         self._open_intakes()
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
+        self._aside: dict[str, Dropped] = {name: {} for name in queries}
 
     @property
     def sources(self) -> list[str]:
@@ -53,7 +61,7 @@ class Session:
 
     def _open_intakes(self) -> None:
         """An intake for every source; those of sources that are no longer read go."""
-        self.unchecked = self._plan.unchecked
+        self.unchecked, self._without_external = self._plan.unchecked, self._plan.without_external
         self._intakes = {
             name: self._intakes.get(name)
             or Intake(source, self._batch_size, check_orphans=name not in self.unchecked)
@@ -88,6 +96,7 @@ class Session:
         return self._merges[name]
 
     def _rewired(self, ports: MergePorts, answer: Output) -> None:
+        self._set_aside()
         self._engine.rewire(self._plan.vertices)
         ports.forget(self._engine.running)
         self._open_intakes()
@@ -98,12 +107,12 @@ class Session:
     def push(self, source: str, data: Data) -> None:
         """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
         for batch in self._intake(source).take(data):
-            self._feed(source, batch)
+            self.feed(source, batch)
 
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""
         self._intake(source).adopt(reader)
-        self._feed(source, batch)
+        self.feed(source, batch)
 
     def advance(self, source: str, t: TimeLike) -> None:
         """Promise that nothing before ``t`` changes any more at this source."""
@@ -114,22 +123,32 @@ class Session:
         for source in self._intakes:
             self.advance(source, FOREVER)
 
+    def tick(self) -> None:
+        """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
+        if self._engine.is_clocked:
+            self._collect(self._engine.tick(self._clock()))
+
     def read(self, query: str | None = None) -> Result:
-        """What a query gave since the last reading; its name may be left out if it is the only one."""
+        """What a query gave since the last reading; its name may be left out if it is the only one.
+
+        So it is with the elements left out: a result has those since the last reading of its query. The
+        counts are of all.
+        """
         name = self._query(query)
+        self.tick()
+        self._set_aside()
         batches, self._output[name] = self._output[name], []
         node = self._plan.queries[name]
         kinds = [intake.time_type for intake in self._intakes.values() if intake.time_type is not None]
         stamped = next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
-        dropped = {source: intake.dropped for source, intake in self._intakes.items() if intake.dropped}
-        dropped |= self._engine.rejected()
+        dropped, self._aside[name] = self._aside[name], {}
         return Result(batches, node.schema, node.properties, stamped, self.metrics(), dropped)
 
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far."""
         metrics = self._engine.metrics()
         for name, intake in self._intakes.items():
-            metrics[self._plan.source_vertices[name]].dropped = sum(len(b) for _, b in intake.dropped)
+            metrics[self._plan.source_vertices[name]].dropped = left_out(intake.counts)
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -139,6 +158,10 @@ class Session:
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
         return self._intake(source).is_table
+
+    def rows_seen(self, source: str) -> int:
+        """How many rows were pushed to this source: messages count from the first."""
+        return self._intake(source).rows
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables. Read the output first: it is not part of it."""
@@ -153,9 +176,23 @@ class Session:
         for source, intake in self._intakes.items():
             intake.restore(_below(f"sources/{source}/", chunks))
 
-    def _feed(self, source: str, batch: EventBatch) -> None:
+    def feed(self, source: str, batch: EventBatch) -> None:
+        """Feed a source with elements that are known to be valid."""
+        self.tick()
+        if source in self._without_external and bool((batch.kind == EXTERNAL_CTI).any()):
+            raise RecensionError(
+                f"{source}: an external cti came, but a step above the source cannot take it in: declare "
+                f"rc.source({source!r}, ..., external_ctis=True), or put .finalize() onto the source itself"
+            )
         changes, t = split(batch)
         self._collect(self._engine.step(self._plan.source_vertices[source], changes, t))
+
+    def _set_aside(self) -> None:
+        """Elements left out are kept for every query until it is read."""
+        dropped = {source: intake.take_dropped() for source, intake in self._intakes.items()}
+        for where, elements_out in (dropped | self._engine.take_rejected()).items():
+            for aside in self._aside.values() if elements_out else ():
+                aside.setdefault(where, []).extend(elements_out)
 
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         for name, vertex in self._plan.query_vertices.items():
@@ -186,10 +223,15 @@ def _plan(stream: Joining) -> Node:
 
 
 def run(
-    query: Node, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
+    query: Node,
+    inputs: Mapping[str, Data],
+    *,
+    batch_size: int = BATCH_SIZE,
+    close: bool = False,
+    clock: Clock = wall_clock.now,
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": query}, batch_size)
+    session = Session({"query": query}, batch_size, clock)
     for _ in steps(session, inputs, batch_size=batch_size, close=close):
         pass
     return session.read()

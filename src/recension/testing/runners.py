@@ -84,16 +84,20 @@ def cases(transcripts: Iterable[Transcript], runners: Sequence[Runner]) -> list[
 
 
 def _compare(transcript: Transcript, runner: Runner) -> None:
-    outcomes = list(runner.run(transcript))
-    story = _Story(runner.is_exact)
+    check_outcomes(transcript, list(runner.run(transcript)), runner.name, is_exact=runner.is_exact)
+
+
+def check_outcomes(transcript: Transcript, outcomes: Sequence[Outcome], name: str, *, is_exact: bool) -> None:
+    """Fail unless what a runner of that name showed is what the transcript says."""
+    story = _Story(is_exact)
     for step, outcome in zip(transcript.steps, outcomes, strict=False):
         try:
             story.turn(step, outcome)
         except AssertionError as why:
-            place = f"{transcript.file}:{step.line}: {transcript.name} [{runner.name}]"
+            place = f"{transcript.file}:{step.line}: {transcript.name} [{name}]"
             raise AssertionError(f"{place}\n{why}") from None
     if len(outcomes) != len(transcript.steps):
-        raise AssertionError(f"{runner.name} ended after {len(outcomes)} of {len(transcript.steps)} steps")
+        raise AssertionError(f"{name} ended after {len(outcomes)} of {len(transcript.steps)} steps")
 
 
 class _Story:

@@ -20,7 +20,7 @@ from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_
 from recension.core.formats.csv_read import CsvRows
 from recension.core.formats.decode import Decoder
 from recension.core.formats.json_read import JsonRows
-from recension.core.formats.listing import files_of, format_of
+from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.parquet import ParquetRows
 from recension.core.formats.rows import Rows
 from recension.core.openclose import OpenClose
@@ -50,21 +50,23 @@ def open_stream(
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [_stream_file(file, times, schema) for file in files_of(Path(path))]
+    files = [stream_file(file, times, schema) for file in stored_files(Path(path))]
     return StreamReader(
         files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
     )
 
 
-def _stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
-    rows = _rows(path, times, declared)
-    return StreamFile(str(path), rows, layout_of(rows.schema, times, str(path)))
+def stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+    """One file of a stream, opened."""
+    rows, name = _rows(file, times, declared), str(file.path)
+    return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
 
-def _rows(path: Path, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+def _rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+    path = file.path
     match format_of(path):
         case "parquet":
-            return ParquetRows(path)
+            return ParquetRows(path, file.without)
         case "json":
             return JsonRows(path, times, declared)
         case "csv":
@@ -116,6 +118,11 @@ class StreamReader:
     def dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out, with the reason."""
         return [*self._pass.openclose.rejected, *self._pass.checker.rejected]
+
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking; forgets them, and unreadable rows."""
+        self._pass.decoder.rejected.clear()
+        return [*self._pass.openclose.take_rejected(), *self._pass.checker.take_rejected()]
 
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:

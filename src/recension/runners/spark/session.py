@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -42,6 +45,28 @@ def session(master: str = "local[2,4]", name: str = "recension", **settings: str
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def quiet_session(log: Path) -> SparkSession:
+    """A session of a command's own: Spark and its workers talk to a file, the command to the user."""
+    with _standard_error_in(log):
+        return session("local[*,4]", "recension run", spark__ui__showConsoleProgress="false")
+
+
+@contextmanager
+def _standard_error_in(file: Path) -> Iterator[None]:
+    """What is started meanwhile inherits the file as its standard error, and keeps it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    mine = os.dup(2)
+    try:
+        with file.open("ab") as target:
+            os.dup2(target.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(mine, 2)
+        os.close(mine)
 
 
 def check(spark: Any) -> None:

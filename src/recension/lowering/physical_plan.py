@@ -1,0 +1,125 @@
+"""The physical plan of queries: a graph of operators.
+
+Each logical node becomes one physical operator; equal nodes are the same object, so a stream that is used
+twice becomes one vertex with two readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from recension.core.errors import RecensionError
+from recension.lowering.operators import operator_of
+from recension.operators.base import Operator
+from recension.operators.lmerge.merge import LogicalMerge
+from recension.plan import nodes
+from recension.plan.node import Node, walk
+from recension.plan.rewrites import optimize
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """An operator and the vertices it reads, in the order of its ports; a source reads none."""
+
+    name: str
+    schema: pa.Schema
+    operator: Operator | None
+    inputs: tuple[int, ...] = ()
+    is_shrink_only: bool = False
+    """Does no retraction lengthen? Then an event that ends before some time will not outlast it."""
+    sends_feedback: bool = False
+    """Does it tell its inputs what it no longer wants?"""
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """Vertices with inputs before their readers, and where sources and queries are among them."""
+
+    vertices: list[Vertex]
+    sources: dict[str, nodes.Source]
+    source_vertices: dict[str, int]
+    queries: dict[str, Node]
+    query_vertices: dict[str, int]
+    numbers: dict[Node, int]
+
+    @property
+    def unchecked(self) -> set[str]:
+        """Sources in which a retraction may name an unknown event: Finalize and merges cope with that."""
+        return {
+            name
+            for name, number in self.source_vertices.items()
+            if self.sources[name].external_ctis or self._is_coped_with(number)
+        }
+
+    @property
+    def without_external(self) -> set[str]:
+        """Sources whose external CTIs, if any come, would meet a step that cannot make sense of them."""
+        return {
+            name
+            for name, number in self.source_vertices.items()
+            if not all(_takes(reader) or self._passes(at) for at, reader in self._readers(number))
+        }
+
+    def _readers(self, number: int) -> list[tuple[int, Vertex]]:
+        return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
+
+    def _is_coped_with(self, number: int) -> bool:
+        """Is this read by nothing but Finalize and merges?"""
+        readers = self._readers(number)
+        is_answer = number in self.query_vertices.values()
+        return not is_answer and bool(readers) and all(_copes(reader) for _, reader in readers)
+
+    def _passes(self, number: int) -> bool:
+        """Do external CTIs get from here to the answers without meeting anything but steps they pass?"""
+        operator = self.vertices[number].operator
+        is_passing = operator is not None and operator.external_ctis == "pass"
+        return is_passing and all(self._passes(at) for at, _ in self._readers(number))
+
+
+def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
+    """The physical plan of several queries, what they share counted once."""
+    roots = dict(zip(queries, optimize(list(queries.values())), strict=True))
+    plan = PhysicalPlan([], {}, {}, roots, {}, {})
+    for name, root in roots.items():
+        plan.query_vertices[name] = _add(plan, root)
+    return plan
+
+
+def extend(plan: PhysicalPlan, query: Node) -> int:
+    """Add what a query needs to a plan that runs already; the number of its vertex."""
+    return _add(plan, optimize([query])[0])
+
+
+def _add(plan: PhysicalPlan, root: Node) -> int:
+    for node in walk(root):
+        if node not in plan.numbers:
+            plan.numbers[node] = len(plan.vertices)
+            plan.vertices.append(_vertex(node, tuple(plan.numbers[i] for i in node.inputs)))
+            if isinstance(node, nodes.Source):
+                _add_source(plan.sources, node)
+                plan.source_vertices[node.name] = plan.numbers[node]
+    return plan.numbers[root]
+
+
+def _takes(vertex: Vertex) -> bool:
+    return vertex.operator is not None and vertex.operator.external_ctis == "take"
+
+
+def _copes(vertex: Vertex) -> bool:
+    return _takes(vertex) or isinstance(vertex.operator, LogicalMerge)
+
+
+def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
+    is_shrink_only = node.properties.is_shrink_only
+    if isinstance(node, nodes.Source):
+        return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only)
+    sends_feedback = isinstance(node, nodes.Merge) and node.feedback
+    return Vertex(node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback)
+
+
+def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
+    if sources.setdefault(node.name, node) is not node:
+        raise RecensionError(f"two different sources are named {node.name!r}")

@@ -1,0 +1,263 @@
+"""A query cut into fragments: the parts between which events change place.
+
+Fragments stand in levels. A fragment of a level runs in every shard (or in one), on the events that were
+sent there; what it gives goes to fragments of later levels, each event to the shard that its route names.
+A fragment is a query like any other: its sources are the edges over which events reach it.
+
+    level 2    total by country                      one exchange, by country
+                     │
+    level 1    per-site count ── join on site        both read what was sent by site
+                     │                │
+    level 0      leases            sites             steps below the first exchange move with its reader
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from recension.plan.expressions import column
+from recension.plan.node import Node
+from recension.plan.nodes import Outputs, Source
+from recension.plan.partitioning import Needs, carried, needs, traced
+from recension.plan.properties import Properties
+from recension.plan.rewrites.sharing import each_once
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where an event goes: by the values of ``keys`` after the steps of ``path``.
+
+    No keys at all send every event to one shard; None spreads them by their whole payload.
+    """
+
+    path: tuple[Node, ...]
+    keys: Outputs | None
+
+    @property
+    def is_single(self) -> bool:
+        """Does everything go to one shard?"""
+        return self.keys == ()
+
+    def __str__(self) -> str:
+        if self.keys is None:
+            return "by their whole payload"
+        return "by " + ", ".join(name for name, _ in self.keys) if self.keys else "to one shard"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one fragment reads: a source, or what a fragment of an earlier level gives."""
+
+    source: Source
+    """Stands for the edge in the plan of its reader."""
+    origin: Node
+    """The node of the whole query that gives the events."""
+    route: Route
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The part of a query that runs at one level, in every shard or in one."""
+
+    level: int
+    is_single: bool
+    edges: tuple[Edge, ...]
+    outputs: tuple[tuple[Node, Node], ...]
+    """Nodes of the whole query that others need, each as a plan over the edges' sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node runs. Level 0: wherever its reader does."""
+
+    level: int = 0
+    is_single: bool = False
+    keys: tuple[str, ...] = ()
+    """Output columns by whose values events are apart; none known: they may be anywhere."""
+
+
+_LOOSE = Place()
+
+
+def cut(roots: Sequence[Node]) -> list[Fragment]:
+    """The fragments of some queries, by level; what the queries share is there once."""
+    nodes = list(each_once(roots))
+    places: dict[Node, Place] = {}
+    for node in nodes:
+        places[node] = _place(node, [places[child] for child in node.inputs])
+        if node in roots and not places[node].level:
+            places[node] = Place(1)
+    return _Cutter(roots, nodes, places).fragments()
+
+
+def _place(node: Node, inputs: list[Place]) -> Place:
+    need = needs(node)
+    if need is None:
+        return _anywhere(node, inputs)
+    level = max(place.level for place in inputs)
+    if level and (positions := _common_positions(need, inputs, level)) is not None:
+        is_single = not need[0]
+        return Place(level, is_single, () if is_single else _delivered(need, positions))
+    keys = need[0]
+    return Place(level + 1, not keys, _delivered(need, tuple(range(len(keys)))))
+
+
+def _anywhere(node: Node, inputs: list[Place]) -> Place:
+    placed = [place for place in inputs if place.level]
+    if not placed:
+        return _LOOSE
+    if len(inputs) == 1:
+        return replace(placed[0], keys=carried(node, placed[0].keys) or ())
+    if len({(place.level, place.is_single) for place in placed}) > 1:
+        return Place(max(place.level for place in placed) + 1)
+    keys = {place.keys for place in inputs}
+    return replace(placed[0], keys=keys.pop() if len(keys) == 1 else ())
+
+
+def _common_positions(need: Needs, inputs: list[Place], level: int) -> tuple[int, ...] | None:
+    """The keys by whose values events of that level are together already; None if they must move.
+
+    What comes from an earlier level, or straight from sources, can be sent by the same keys.
+    """
+    found: set[tuple[int, ...] | None] = set()
+    for keys, place in zip(need, inputs, strict=True):
+        if place.level == level:
+            found.add(() if not keys and place.is_single else _positions(keys, place))
+    return found.pop() if len(found) == 1 else None
+
+
+def _positions(keys: Outputs, place: Place) -> tuple[int, ...] | None:
+    """Where the columns that keep events apart stand among the keys."""
+    columns = [computed.column for _, computed in keys]
+    if place.is_single or not place.keys or any(name not in columns for name in place.keys):
+        return None
+    return tuple(columns.index(name) for name in place.keys)
+
+
+def _delivered(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
+    """The names that the keys at these positions have in the output."""
+    return tuple(need[0][position][0] for position in positions)
+
+
+class _Cutter:
+    """Builds the fragments once every node has its place."""
+
+    def __init__(self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, Place]) -> None:
+        self._nodes, self._places = nodes, places
+        self._edges: dict[tuple[int, bool, Node, Route], Edge] = {}
+        self._plans: dict[Node, Node] = {}
+        self._given: dict[Node, None] = dict.fromkeys(roots)
+        self._names: set[str] = set()
+
+    def fragments(self) -> list[Fragment]:
+        for node in self._nodes:
+            if self._places[node].level:
+                self._plans[node] = self._plan(node)
+        homes = dict.fromkeys(
+            (place.level, place.is_single) for place in (self._places[node] for node in self._given)
+        )
+        return [self._fragment(*home) for home in sorted(homes)]
+
+    def _fragment(self, level: int, is_single: bool) -> Fragment:
+        here = [n for n in self._given if self._is_at(self._places[n], level, is_single)]
+        edges = tuple(edge for key, edge in self._edges.items() if key[:2] == (level, is_single))
+        return Fragment(level, is_single, edges, tuple((node, self._plans[node]) for node in here))
+
+    def _is_at(self, place: Place, level: int, is_single: bool) -> bool:
+        return (place.level, place.is_single) == (level, is_single)
+
+    def _plan(self, node: Node) -> Node:
+        """A placed node over the edges of its fragment."""
+        place = self._places[node]
+        if isinstance(node, Source):
+            return self._edge(node, Route((), None), place).source
+        return node.with_inputs(
+            [
+                self._read(child, keys, place)
+                for child, keys in zip(node.inputs, self._keys(node), strict=True)
+            ]
+        )
+
+    def _keys(self, node: Node) -> list[Outputs | None]:
+        """By what the events of each input have to come, if they come over an edge."""
+        need, place = needs(node), self._places[node]
+        if place.is_single:
+            return [()] * len(node.inputs)
+        if need is None:
+            return [None] * len(node.inputs)
+        names = place.keys
+        positions = [i for i, (name, _) in enumerate(need[0]) if name in names]
+        return [tuple(keys[i] for i in positions) for keys in need]
+
+    def _read(self, child: Node, keys: Outputs | None, place: Place) -> Node:
+        at = self._places[child]
+        if not at.level:
+            return self._loose(child, (), keys, place)
+        if self._is_at(at, place.level, place.is_single):
+            return self._plans[child]
+        self._given[child] = None
+        return self._edge(child, Route((), keys), place).source
+
+    def _loose(self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: Place) -> Node:
+        """Steps below an exchange move into the fragment; the keys are computed along the way to them."""
+        if isinstance(node, Source):
+            return self._edge(node, _route(above, keys), place).source
+        path = (node, *above)
+        return node.with_inputs([self._loose(child, path, keys, place) for child in node.inputs])
+
+    def _edge(self, origin: Node, route: Route, place: Place) -> Edge:
+        key = (place.level, place.is_single, origin, route)
+        if key not in self._edges:
+            source = self._standing_for(origin)
+            self._edges[key] = Edge(source, origin, route, place.level)
+        return self._edges[key]
+
+    def _standing_for(self, origin: Node) -> Source:
+        if isinstance(origin, Source):
+            return replace(origin, name=self._unlike(origin.name))
+        known = origin.properties if self._places[origin].is_single else _scattered(origin.properties)
+        return Source(self._unlike(origin.label), origin.schema, declared=known)
+
+    def _unlike(self, name: str) -> str:
+        fresh, number = name, 1
+        while fresh in self._names:
+            number += 1
+            fresh = f"{name} ({number})"
+        self._names.add(fresh)
+        return fresh
+
+
+def _route(path: tuple[Node, ...], keys: Outputs | None) -> Route:
+    """Keys that are columns of the source need no steps to compute them, and can share an edge."""
+    if not keys:
+        return Route((), keys)
+    names = [computed.column for _, computed in keys]
+    back: tuple[str, ...] | None = tuple(n for n in names if n) if all(names) else None
+    for node in reversed(path):
+        back = None if back is None else traced(node, back)
+    if back is None:
+        return Route(path, keys)
+    return Route((), tuple((name, column(name)) for name in back))
+
+
+def _scattered(known: Properties) -> Properties:
+    """What still holds when the outputs of several shards come together in any order."""
+    return Properties(
+        is_insert_only=known.is_insert_only,
+        has_key=known.has_key,
+        is_shrink_only=known.is_shrink_only,
+        constant_duration=known.constant_duration,
+    )
+
+
+def in_words(fragments: Iterable[Fragment]) -> str:
+    """The fragments and what moves between them, for people."""
+    lines = []
+    for fragment in fragments:
+        where = "in one shard" if fragment.is_single else "in every shard"
+        lines.append(f"fragment {fragment.level}, {where}")
+        lines += [f"   reads {edge.source.name} {edge.route}" for edge in fragment.edges]
+        lines += [f"   gives {node.label}" for node, _ in fragment.outputs]
+    return "\n".join(lines) + "\n"

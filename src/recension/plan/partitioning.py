@@ -1,0 +1,108 @@
+"""Which events a step must see together: what decides how a query can be spread over shards.
+
+A step that looks at each event by itself can run anywhere. A grouped step needs the events of a group in
+one place; which columns tell groups apart in its output decides whether the step above it needs them moved.
+A step that looks at all events, or promises an order among all of them, needs them in one place.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TypeAlias
+
+from recension.core.errors import RecensionError
+from recension.plan.expressions import column
+from recension.plan.nodes import (
+    AdvanceTime,
+    Align,
+    AlterLifetime,
+    Cleanse,
+    Clip,
+    Distinct,
+    Finalize,
+    ImportTime,
+    Join,
+    Map,
+    Node,
+    Outputs,
+    Project,
+    SnapshotAggregate,
+    Source,
+    Span,
+    Union,
+    Where,
+)
+
+# For each input, the values by which events are brought together; no values at all mean one place.
+Needs: TypeAlias = tuple[Outputs, ...]
+
+
+@singledispatch
+def needs(node: Node) -> Needs | None:
+    """What a step needs of each input; None if it can run anywhere."""
+    raise RecensionError(f"{node.label!r} cannot be spread over shards")
+
+
+@needs.register(Source)
+@needs.register(Where)
+@needs.register(Project)
+@needs.register(Span)
+@needs.register(Map)
+@needs.register(AlterLifetime)
+@needs.register(Union)
+def _anywhere(node: Node) -> None:
+    return None
+
+
+@needs.register(Cleanse)
+@needs.register(Finalize)
+@needs.register(AdvanceTime)
+@needs.register(ImportTime)
+def _one_place(node: Node) -> Needs:
+    """They speak of, or put in order, all events: shards do not wait for each other."""
+    return tuple(() for _ in node.inputs)
+
+
+@needs.register
+def _align(node: Align) -> Needs | None:
+    return ((),) if node.block else None
+
+
+@needs.register
+def _distinct(node: Distinct) -> Needs:
+    return (tuple((name, column(name)) for name in node.schema.names),)
+
+
+@needs.register
+def _aggregate(node: SnapshotAggregate) -> Needs:
+    return (node.keys,)
+
+
+@needs.register(Join)
+@needs.register(Clip)
+def _matched(node: Join | Clip) -> Needs:
+    keys = tuple((name, column(name)) for name in node.on)
+    return (keys, keys)
+
+
+def carried(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The output columns that hold these input columns as they are; None if one is lost."""
+    match node:
+        case Where() | AlterLifetime() | Union() | Align() | Cleanse() | Finalize() | AdvanceTime():
+            return names
+        case Project() | Span():
+            new = {computed.column: name for name, computed in reversed(node.outputs) if computed.column}
+            return tuple(new[name] for name in names) if all(name in new for name in names) else None
+    return None
+
+
+def traced(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The input columns that these output columns are, if they are passed on as they are."""
+    match node:
+        case Where() | AlterLifetime() | Union():
+            return names
+        case Project() | Span():
+            old = {name: computed.column for name, computed in node.outputs}
+            found = [old[name] for name in names]
+            return tuple(name for name in found if name) if all(found) else None
+    return None

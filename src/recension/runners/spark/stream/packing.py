@@ -1,0 +1,173 @@
+"""Rows of an input into packets: decoded, each event to the shard its route names, promises to all.
+
+Every task sends every shard a packet, if only to say that it had nothing for it: so every shard takes part
+in every micro-batch, and knows the latest start that any task has seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import CTI, EventBatch
+from recension.core.errors import FormatError
+from recension.core.formats.columns import KIND, TimeColumns, layout_of
+from recension.core.formats.decode import Decoder
+from recension.core.formats.listing import StoredFile
+from recension.core.formats.reader import stream_file
+from recension.core.ticks import BEGINNING
+from recension.plan.nodes import Source
+from recension.runners.spark.stream.blobs import to_blob
+from recension.runners.spark.stream.host import ORDER, ROW
+from recension.runners.spark.stream.packets import Packet
+from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.topology import Topology
+
+# The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
+CLOSING: Final = "closing.jsonl"
+_AFTER_ALL: Final = "\U0010ffff"
+FILE: Final = "_file"
+_ROWS: Final = 1 << 19
+PACKETS: Final = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("edge", pa.int32()),
+        ("place", pa.string()),
+        ("first", pa.int64()),
+        ("blob", pa.binary()),
+        ("cti", pa.int64()),
+        ("previous", pa.int64()),
+        ("info", pa.string()),
+    ]
+)
+
+
+class SourcePacker:
+    """For ``mapInArrow``: the rows of one source into packets for the edges of one level that read it."""
+
+    def __init__(self, topology: Topology, source: str, level: int, keys: list[int]) -> None:
+        self._topology, self._source, self._level, self._keys = topology, source, level, keys
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packing = Packing(self._topology, self._source, self._level)
+        for packet in chain(self.packets(packing, batches), packing.farewell()):
+            # A batch a packet: they are large.
+            row = packet._replace(shard=self._keys[packet.shard])._asdict()
+            yield pa.RecordBatch.from_pylist([row], PACKETS)
+
+    def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
+        """What one task sends for its rows."""
+        for rows in _gathered(batches):
+            for run in _runs(rows):
+                yield from packing.packets(run)
+
+
+class FilePacker(SourcePacker):
+    """The same for files that the task reads itself, given their paths."""
+
+    def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
+        for path in (path for batch in batches for path in batch.column("path").to_pylist()):
+            yield from packing.read(Path(unquote(urlparse(path).path)))
+
+
+class Packing:
+    """One task's work."""
+
+    def __init__(self, topology: Topology, source: str, level: int) -> None:
+        self._origin: Source = topology.sources()[source]
+        self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
+        self._latest, self._sent = BEGINNING, 0
+        self._routers = {
+            number: Router(edge.route, self._origin.schema, topology.shards)
+            for number, edge in enumerate(topology.edges)
+            if edge.level == level and edge.origin is self._origin
+        }
+
+    def read(self, path: Path) -> Iterator[Packet]:
+        """The packets of a file."""
+        times = TimeColumns() if path.name == CLOSING else self._times
+        file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
+        for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
+            decoded = self._decoder.decode(rows, file.layout, file.name, row)
+            numbers = {} if file.layout.is_table else {ROW: pa.array(np.flatnonzero(decoded.kept) + row)}
+            yield from self._packed(decoded.batch, numbers, _place(path))
+            row += rows.num_rows
+
+    def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
+        """The packets of a run of rows from one place."""
+        names = rows.schema.names
+        file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
+        beside = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
+        rows = rows.select([n for n in names if n != FILE and n not in beside])
+        times = TimeColumns() if KIND in names else self._times
+        try:
+            layout = layout_of(rows.schema, times, self._origin.name)
+            decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
+        except FormatError as why:
+            raise _placed(why, beside) from None
+        kept = pa.array(decoded.kept)
+        yield from self._packed(decoded.batch, {n: c.filter(kept) for n, c in beside.items()}, file)
+
+    @property
+    def _times(self) -> TimeColumns:
+        return TimeColumns(self._origin.start, self._origin.end)
+
+    def _packed(self, events: EventBatch, beside: Mapping[str, pa.Array], place: str) -> Iterator[Packet]:
+        if not len(events):
+            return
+        starts = events.vs[events.kind != CTI]
+        self._latest = max(self._latest, int(starts.max(initial=BEGINNING)))
+        first = beside[ROW][0].as_py() if ROW in beside else self._sent
+        self._sent += 1
+        for number, router in self._routers.items():
+            for shard, at in router.split(events):
+                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
+                yield Packet(shard, number, place, first, to_blob(events.take(at), own), self._latest)
+
+    def farewell(self) -> Iterator[Packet]:
+        """To every shard: this task is done, and what it has seen."""
+        counts = json.dumps({self._origin.name: dict(self._decoder.counts)}) if self._decoder.counts else ""
+        for number, router in self._routers.items():
+            for shard in range(router.shards):
+                yield Packet(shard, number, cti=self._latest, info=counts if shard == 0 else "")
+
+
+def _place(path: Path) -> str:
+    """A file's place in its stream; the word that a stream is closed comes after all its files."""
+    return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark's small batches as large ones."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _ROWS:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _runs(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Runs of rows from one file, where rows have one."""
+    if FILE not in rows.schema.names or not rows.num_rows:
+        yield rows
+        return
+    codes = rows.column(FILE).dictionary_encode().indices.to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), rows.num_rows]
+    for start, stop in pairwise(edges):
+        yield rows.slice(start, stop - start)
+
+
+def _placed(why: FormatError, beside: dict[str, pa.Array]) -> FormatError:
+    """The error with the row's number in its file."""
+    row = beside[ROW][why.row - 1].as_py() if ROW in beside and why.row else None
+    return FormatError(why.reason, file=why.file, row=row)

@@ -1,0 +1,101 @@
+"""A query as one streaming DataFrame: packed exchanges, a stateful operator a level, rows at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from recension.core.errors import RecensionError
+from recension.plan.node import Node, walk
+from recension.plan.nodes import Source
+from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.inputs import Input, read_folder, read_input
+from recension.runners.spark.stream.metrics import METRICS_NAME
+from recension.runners.spark.stream.packets import DDL, METRICS
+from recension.runners.spark.stream.partitions import partition_keys
+from recension.runners.spark.stream.processor import FragmentProcessor
+from recension.runners.spark.stream.topology import Topology, topology
+from recension.runners.spark.stream.unpacking import Unpacker, output_schema
+
+
+def stream(
+    spark: SparkSession,
+    query: Node,
+    inputs: Mapping[str, DataFrame | str | Path],
+    *,
+    shards: int | None = None,
+    order_by: Mapping[str, Sequence[str]] | None = None,
+    files_per_batch: int | None = None,
+    closing: Path | None = None,
+) -> DataFrame:
+    """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
+    prepare_streaming(spark)
+    shards = shards or spark.sparkContext.defaultParallelism
+    sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
+    _require_inputs(sources, inputs)
+    ready: dict[str, Input] = {}
+    for name, source in sources.items():
+        match inputs[name]:
+            case str() | Path() as folder:
+                end = None if closing is None else closing / name
+                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, end)
+            case frame:
+                ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
+    plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
+    # The number of partitions of a stateful operator is that of the session when its query starts.
+    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+    flowing = through_levels(plan, lambda level: _packed(plan, ready, level))
+    return _unpacked(flowing, plan, _time_type(ready))
+
+
+def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, Any]) -> None:
+    named = ", ".join(sources)
+    if missing := [name for name in sources if name not in inputs]:
+        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
+    if unknown := [name for name in inputs if name not in sources]:
+        raise RecensionError(f"no source {unknown[0]!r}; the query reads {named}")
+
+
+def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
+    """The packets of the sources that a level reads."""
+    keys = partition_keys(plan.shards)
+    edges = [edge for edge in plan.edges if edge.level == level]
+    names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
+    return [
+        inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
+        for name in names
+    ]
+
+
+def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -> DataFrame:
+    """Packets through one stateful operator after the other; sources join at the level that reads them."""
+    flowing: list[DataFrame] = []
+    for level in range(1, plan.levels + 1):
+        packets = reduce(DataFrame.union, [*flowing, *arriving(level)])
+        processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
+        flowing = [packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")]
+    return flowing[0]
+
+
+def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
+    reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
+    observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
+    if plan.outlets > 1:
+        observed = observed.repartition(plan.shards, "shard")
+    schema = plan.roots[0].schema
+    unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
+    columns = from_arrow_schema(output_schema(schema, time_type))
+    return observed.mapInArrow(unpacker.__call__, columns)
+
+
+def _time_type(inputs: Mapping[str, Input]) -> pa.DataType:
+    """Timestamps if any input has them."""
+    kinds = [given.time_type for given in inputs.values()]
+    return next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())

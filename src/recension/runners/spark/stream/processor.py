@@ -1,0 +1,71 @@
+"""One level of the pipeline as Spark's stateful operator: a shard a key, packets as rows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from recension.runners.spark.stream.batch_id import batch_id
+from recension.runners.spark.stream.live import visit
+from recension.runners.spark.stream.packets import METRICS, Packet
+from recension.runners.spark.stream.topology import Topology
+
+
+class MapStore:
+    """Spark's map state as named bytes."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        value = self._state.getValue((name,))
+        return None if value is None else bytes(value[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        self._state.updateValue((name,), (value,))
+
+    def remove(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+
+class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs the fragments of a level; Spark calls it once a micro-batch for every shard."""
+
+    def __init__(self, topology: Topology, level: int, keys: list[int]) -> None:
+        self._topology, self._level, self._keys = topology, level, keys
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark."""
+        self._store = MapStore(handle.getMapState("pieces", "name string", "piece binary"))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Called by Spark."""
+        batch = batch_id()
+        packets = [Packet(self._keys.index(shard), *rest) for shard, *rest in rows]
+        seen = visit(self._topology, self._level, self._keys.index(key[0]), self._store)
+        began = time.perf_counter()
+        answers = seen.host.turn(packets)
+        worked = time.perf_counter()
+        written = seen.leave(self._store, batch)
+        times = {
+            "load_seconds": seen.seconds,
+            "kernel_seconds": worked - began,
+            "save_seconds": time.perf_counter() - worked,
+            "bytes_written": written,
+            "was_live": seen.was_live,
+        }
+        for packet in answers:
+            if packet.edge == METRICS and not packet.first:
+                info = json.loads(packet.info)
+                packet = packet._replace(info=json.dumps(info | times), first=1)
+            # Python numbers the shards; Spark sends rows by a value that falls into the shard's partition.
+            yield Row(**packet._replace(shard=self._keys[packet.shard])._asdict())
+        seen.park()
+
+    def close(self) -> None:
+        """Called by Spark."""

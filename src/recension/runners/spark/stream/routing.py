@@ -1,0 +1,71 @@
+"""Which shard each event goes to. Promises go to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts
+from recension.core.rowhash import row_hash
+from recension.lowering import operator_of
+from recension.operators.base import Operator
+from recension.plan.evaluation import Projection
+from recension.plan.fragments import Route
+from recension.plan.nodes import AlterLifetime, Union
+from recension.plan.span import projected_schema
+
+Shards: TypeAlias = npt.NDArray[np.int64]
+
+_EVERY: Final = -1
+
+
+class Router:
+    """A route over a number of shards, for events with the payload of its origin."""
+
+    def __init__(self, route: Route, schema: pa.Schema, shards: int) -> None:
+        self.shards = 1 if route.is_single else shards
+        # Steps that change lifetimes only do not matter here.
+        steps = [node for node in route.path if not isinstance(node, AlterLifetime | Union)]
+        self._steps: list[Operator] = [operator_of(node) for node in steps]
+        self._keys: Projection | None = None
+        if route.keys:
+            below = route.path[-1].schema if route.path else schema
+            self._keys = Projection(route.keys, projected_schema(route.keys, below, "exchange"))
+
+    def split(self, batch: EventBatch) -> Iterator[tuple[int, Index]]:
+        """For each shard that gets any of it, the rows it gets, in order."""
+        if self.shards == 1:
+            yield 0, np.arange(len(batch))
+            return
+        shard = self._shard_of(batch)
+        everywhere = shard == _EVERY
+        for number in range(self.shards):
+            rows = np.flatnonzero((shard == number) | everywhere)
+            if len(rows):
+                yield number, rows
+
+    def _shard_of(self, batch: EventBatch) -> Shards:
+        """The shard of each row; rows that the steps drop may go anywhere, and go to the first.
+
+        So does an external CTI: whoever takes it in stands alone.
+        """
+        shard = np.zeros(len(batch), np.int64)
+        shard[batch.kind == CTI] = _EVERY
+        rows, payload = self._survivors(
+            batch, np.flatnonzero((batch.kind != CTI) & (batch.kind != EXTERNAL_CTI))
+        )
+        keys = payload if self._keys is None else self._keys(payload, len(rows))
+        hashes = row_hash(keys, len(rows))
+        shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int64)
+        return shard
+
+    def _survivors(self, batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
+        """Rows that get through all steps, with what the steps make of them. A row's start is its number."""
+        passing = inserts(rows, rows + 1, batch.take(rows).payload)
+        for step in self._steps:
+            passing = step.on_batch(0, passing)
+        return passing.vs, passing.payload

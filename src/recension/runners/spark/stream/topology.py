@@ -1,0 +1,83 @@
+"""The whole pipeline as plain data: what every stage and every shard needs to know of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from recension.plan.explain import describe
+from recension.plan.fragments import Edge, Fragment, cut
+from recension.plan.node import Node
+from recension.plan.nodes import Source
+from recension.plan.rewrites import optimize
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """How the rows of one input come."""
+
+    order: tuple[str, ...] = ()
+    """Columns that put them in order; none: they come with their place in a file, or need no order."""
+    delay: int | None = None
+    """With a watermark: how far promises lag behind the latest start seen."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Fragments, edges numbered throughout, and how many shards there are."""
+
+    roots: tuple[Node, ...]
+    shards: int
+    inlets: dict[str, Inlet]
+
+    @cached_property
+    def fragments(self) -> list[Fragment]:
+        """The fragments, by level."""
+        return cut(self.roots)
+
+    @cached_property
+    def edges(self) -> list[Edge]:
+        """All edges, in the order of their numbers."""
+        return [edge for fragment in self.fragments for edge in fragment.edges]
+
+    @property
+    def levels(self) -> int:
+        """The number of stateful stages."""
+        return self.fragments[-1].level
+
+    def shards_at(self, level: int) -> int:
+        """How many shards have anything to do at a level."""
+        return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
+
+    @property
+    def in_order(self) -> bool:
+        """Does an output have an order to keep?"""
+        return any(root.properties.is_ordered for root in self.roots)
+
+    @property
+    def outlets(self) -> int:
+        """How many tasks write the output."""
+        return 1 if self.in_order else self.shards_at(self.levels)
+
+    @cached_property
+    def owner(self) -> str:
+        """The query and the number of shards, as state made by it remembers them."""
+        plan = [[node["label"], node["inputs"], node["schema"]] for node in describe(self.roots)["nodes"]]
+        return json.dumps({"shards": self.shards, "plan": plan}, ensure_ascii=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for this query on this number of shards."""
+        return hashlib.blake2b(self.owner.encode(), digest_size=12).hexdigest()
+
+    def sources(self) -> dict[str, Source]:
+        """The query's own sources, by name."""
+        return {edge.origin.name: edge.origin for edge in self.edges if isinstance(edge.origin, Source)}
+
+
+def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
+    """The pipeline of some queries."""
+    return Topology(tuple(optimize(queries)), shards, dict(inlets))

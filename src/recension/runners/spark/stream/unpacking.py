@@ -1,0 +1,66 @@
+"""Packets at the end of the pipeline into rows of the output stream.
+
+Read in the order of (_batch, _seq) the rows are a valid stream: what each shard gave, in its order; then, if
+it advanced, the one promise that all shards have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, concat, cti
+from recension.core.formats.columns import BATCH, SEQ
+from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.spark.stream.batch_id import batch_id
+from recension.runners.spark.stream.blobs import events_of, rows_of
+from recension.runners.spark.stream.packets import OUTPUT, Packet
+
+LAST: Final = 2**62
+_SHARD: Final = 2**40
+
+
+def output_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
+    """The columns of the output stream."""
+    return pa.schema([*stream_schema(payload, time_type), (BATCH, pa.int64()), (SEQ, pa.int64())])
+
+
+class Unpacker:
+    """For ``mapInArrow``: packets of the output into rows. It sees all shards' promises.
+
+    ``in_order`` says that the output has an order to keep: it is then put together here, in one task.
+    """
+
+    def __init__(self, schema: pa.Schema, time_type: pa.DataType, *, first_key: int, in_order: bool) -> None:
+        self._schema, self._time_type = schema, time_type
+        self._first_key, self._in_order = first_key, in_order
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packets = [Packet(**row) for batch in batches for row in batch.to_pylist()]
+        mine = [packet for packet in packets if packet.edge == OUTPUT]
+        if not mine:
+            return
+        batch = batch_id()
+        full = sorted((p for p in mine if p.blob is not None), key=lambda p: int(p.place))
+        parts = [(int(p.place), events_of(rows_of(p.blob), self._schema)) for p in full if p.blob is not None]
+        for shard, events in self._ordered(parts):
+            yield self._rows(events, batch, shard * _SHARD)
+        now, before = (min(p.cti for p in mine), min(p.previous for p in mine))
+        if now > before and mine[0].shard == self._first_key:
+            yield self._rows(cti(now, self._schema), batch, LAST)
+
+    def _ordered(self, parts: list[tuple[int, EventBatch]]) -> list[tuple[int, EventBatch]]:
+        if not self._in_order or len(parts) < 2:
+            return parts
+        events = concat([events for _, events in parts])
+        return [(0, events.take(np.argsort(events.sync(), kind="stable")))]
+
+    def _rows(self, events: EventBatch, batch: int, first: int) -> pa.RecordBatch:
+        rows = stream_rows(events, stream_schema(self._schema, self._time_type))
+        size = len(events)
+        order = [pa.array(np.full(size, batch)), pa.array(np.arange(first, first + size))]
+        schema = output_schema(self._schema, self._time_type)
+        return pa.RecordBatch.from_arrays([*rows.columns, *order], schema=schema)

@@ -1,0 +1,64 @@
+"""Many queries in one real Spark pipeline: a query alone costs seconds to start, a hundred hardly more.
+
+Packets of all sources are written as a file a micro-batch; from there on everything is as in any pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tests.runners.spark.stream.rehearsal import Rehearsal, packed
+
+from recension.core.batch import EventBatch
+from recension.plan.node import Node
+from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.packets import DDL, Packet
+from recension.runners.spark.stream.packing import PACKETS
+from recension.runners.spark.stream.partitions import partition_keys
+from recension.runners.spark.stream.pipeline import through_levels
+
+Turn = Mapping[str, list[EventBatch]]
+
+
+def run_together(
+    spark: Any, queries: list[Node], turns: Sequence[Turn], shards: int, folder: Path
+) -> list[list[EventBatch]]:
+    """For each query what it put out in each micro-batch."""
+    rehearsal = Rehearsal(queries, shards)
+    _write(rehearsal, turns, folder / "packets")
+    prepare_streaming(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+    arriving = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(folder / "packets"))
+    collected: dict[int, list[Packet]] = {}
+
+    def collect(batch: Any, number: int) -> None:
+        collected[number] = [Packet(**row.asDict()) for row in batch.collect()]
+
+    flowing = through_levels(rehearsal.plan, lambda level: [arriving] if level == 1 else [])
+    writer = flowing.writeStream.foreachBatch(collect).option(
+        "checkpointLocation", str(folder / "checkpoint")
+    )
+    writer.trigger(availableNow=True).start().awaitTermination()
+    packets = [collected[number] for number in range(len(turns))]
+    return [[rehearsal.output(p, query) for p in packets] for query in range(len(queries))]
+
+
+def _write(rehearsal: Rehearsal, turns: Sequence[Turn], folder: Path) -> None:
+    folder.mkdir(parents=True)
+    keys = partition_keys(rehearsal.plan.shards)
+    for number, turn in enumerate(turns):
+        packets = [
+            packet
+            for source in rehearsal.plan.sources()
+            for level in range(1, rehearsal.plan.levels + 1)
+            for packet in packed(rehearsal.plan, source, level, turn.get(source, []))
+        ]
+        rows = [packet._replace(shard=keys[packet.shard])._asdict() for packet in packets]
+        file = folder / f"{number:04}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, PACKETS), file)
+        os.utime(file, (number, number))

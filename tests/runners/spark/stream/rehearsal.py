@@ -1,0 +1,91 @@
+"""A pipeline played in this process: packets handed from stage to stage by hand, state in dictionaries.
+
+Everything is the pipeline's own but Spark: so thousands of restarts, failed attempts and strange workers
+cost seconds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, concat, cti, empty
+from recension.core.formats.encode import stream_rows, stream_schema
+from recension.plan.node import Node
+from recension.runners.spark.stream import live
+from recension.runners.spark.stream.blobs import events_of, rows_of
+from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.packing import Packing
+from recension.runners.spark.stream.topology import Inlet, Topology, topology
+
+
+class Memory(dict[str, bytes]):
+    """A store."""
+
+    def put(self, name: str, value: bytes) -> None:
+        self[name] = value
+
+    def remove(self, name: str) -> None:
+        del self[name]
+
+
+def packed(plan: Topology, source: str, level: int, batches: Iterable[EventBatch]) -> list[Packet]:
+    """What a task sends for a source."""
+    packing = Packing(plan, source, level)
+    rows = [stream_rows(batch, stream_schema(batch.schema, pa.int64())) for batch in batches]
+    return [packet for run in rows for packet in packing.packets(run)] + list(packing.farewell())
+
+
+class Rehearsal:
+    """One or more queries on some shards, a micro-batch at a time."""
+
+    def __init__(self, queries: list[Node], shards: int, inlets: Mapping[str, Inlet] | None = None) -> None:
+        plan = topology(queries, shards, {})
+        self.plan = Topology(plan.roots, shards, {n: Inlet() for n in plan.sources()} | dict(inlets or {}))
+        self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
+        self._batch = 0
+
+    def turn(self, inputs: Mapping[str, list[EventBatch]], *, fails: bool = False) -> list[Packet]:
+        """A micro-batch; one that fails leaves engines in the worker and the stores as they were."""
+        before = {key: Memory(store) for key, store in self.stores.items()}
+        flowing: list[Packet] = []
+        for level in range(1, self.plan.levels + 1):
+            for source in self.plan.sources():
+                flowing += packed(self.plan, source, level, inputs.get(source, []))
+            flowing = self._level(level, flowing)
+        self._batch += 1
+        if fails:
+            self.stores.clear()
+            self.stores.update(before)
+        return flowing
+
+    def _level(self, level: int, packets: list[Packet]) -> list[Packet]:
+        by_shard: defaultdict[int, list[Packet]] = defaultdict(list)
+        for packet in packets:
+            by_shard[packet.shard].append(packet)
+        answers: list[Packet] = []
+        for shard, own in sorted(by_shard.items()):
+            store = self.stores[level, shard]
+            seen = live.visit(self.plan, level, shard, store)
+            answers += seen.host.turn(own)
+            seen.leave(store, self._batch)
+            seen.park()
+        return answers
+
+    def output(self, packets: list[Packet], query: int = 0) -> EventBatch:
+        """What a query put out in a micro-batch, promise last."""
+        schema = self.plan.roots[query].schema
+        mine = [p for p in packets if p.edge == OUTPUT and p.first == query]
+        parts = [events_of(rows_of(p.blob), schema) for p in mine if p.blob is not None]
+        now, before = min(p.cti for p in mine), min(p.previous for p in mine)
+        promise = [cti(now, schema)] if now > before else []
+        return concat([*parts, *promise]) if parts or promise else empty(schema)
+
+    def state_rows(self, packets: list[Packet]) -> int:
+        """Rows of state that all operators of all shards hold, as their reports say."""
+        import json
+
+        reports = [json.loads(p.info) for p in packets if p.edge == METRICS]
+        return sum(operator["state_rows"] for report in reports for operator in report["operators"])

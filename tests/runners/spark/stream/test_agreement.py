@@ -1,0 +1,123 @@
+"""Transcripts and random plans on real Spark, in one and in three shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from tests.properties.plans import Plan, plans
+from tests.properties.test_random_plans import KNOWN, interleavings
+from tests.runners.spark.stream.many import Turn, run_together
+
+import recension as rc
+from recension.core.batch import EventBatch, from_elements
+from recension.core.events import Element
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+from recension.testing.assertions import assert_equivalent
+from recension.testing.runners import Outcome, check_outcomes
+from recension.testing.strategies import SCHEMA
+from recension.testing.transcripts import OUTPUT, Transcript, load_transcripts
+from recension.testing.walk import Walk
+
+TRANSCRIPTS = [
+    transcript
+    for transcript in load_transcripts([Path(__file__).parents[3] / "transcripts"])
+    # A refusal would end the query for all of them; see test_bad_input.py.
+    if transcript.query is not None and not any(step.refused for step in transcript.steps)
+]
+PLANS = 24
+
+
+class Written:
+    """A transcript as a query of its own among others: its sources have names of their own."""
+
+    def __init__(self, number: int, transcript: Transcript) -> None:
+        self.transcript = transcript
+        self._names = {name: f"{number}/{name}" for name in transcript.inputs}
+        sources = {n: rc.source(self._names[n], schema) for n, schema in transcript.inputs.items()}
+        self.query: Node = transcript.build({"rc": rc, "col": rc.col, **sources}).plan
+
+    def turns(self) -> list[Turn]:
+        schemas = {name: rc.source(name, of).schema for name, of in self.transcript.inputs.items()}
+        turns: list[Turn] = []
+        for step in self.transcript.steps:
+            given: dict[str, list[Element]] = {}
+            for name, element in step.input:
+                given.setdefault(name, []).append(element)  # type: ignore[arg-type]
+            turns.append(
+                {self._names[name]: [from_elements(own, schemas[name])] for name, own in given.items()}
+            )
+        return turns
+
+    def check(self, answers: list[EventBatch]) -> None:
+        shown, outcomes = Walk(), []
+        for answer in answers[: len(self.transcript.steps)]:
+            elements = answer.to_elements()
+            for element in elements:
+                shown.take(element)
+            outcomes.append(Outcome({OUTPUT: elements}, {OUTPUT: shown.events()}))
+        check_outcomes(self.transcript, outcomes, "spark stream", is_exact=False)
+
+
+class Drawn:
+    """A random plan over its own two sources, with what arrives there."""
+
+    def __init__(self, number: int, plan: Plan, known: Properties, arriving: Any) -> None:
+        self._plan, self._arriving = plan, arriving
+        self._names = {name: f"plan {number}/{name}" for name in ("s", "t")}
+        s, t = (rc.source(name, SCHEMA, properties=known) for name in self._names.values())
+        self.query: Node = plan.build(s, t).plan
+
+    def turns(self) -> list[Turn]:
+        return [{self._names[source]: [from_elements(own, SCHEMA)]} for source, own in self._arriving]
+
+    def check(self, answers: list[EventBatch]) -> None:
+        inputs, shown = {"s": Walk(), "t": Walk()}, Walk()
+        for source, own in self._arriving:
+            for element in own:
+                inputs[source].take(element)
+        for answer in answers:
+            for element in answer.to_elements():
+                assert (fault := shown.fault(element)) is None, f"{self._plan}: {element} {fault}"
+                shown.take(element)
+        meaning = self._plan.meaning(inputs["s"].events(), inputs["t"].events())
+        assert_equivalent(shown.events(), meaning)
+
+
+def _drawn() -> list[Drawn]:
+    """The same sample every time."""
+    found: list[Drawn] = []
+
+    @seed(20)
+    @given(st.data())
+    @settings(
+        max_examples=PLANS,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+    )
+    def draw(data: st.DataObject) -> None:
+        known = data.draw(st.sampled_from(KNOWN))
+        found.append(Drawn(len(found), data.draw(plans()), known, data.draw(interleavings(known))))
+
+    draw()
+    return found
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_transcripts_and_random_plans(spark: Any, tmp_path: Path, shards: int) -> None:
+    cases: list[Written | Drawn] = [Written(i, transcript) for i, transcript in enumerate(TRANSCRIPTS)]
+    cases += _drawn()
+    steps = [case.turns() for case in cases]
+    turns = [
+        {name: own for turn in steps if number < len(turn) for name, own in turn[number].items()}
+        for number in range(max(map(len, steps)))
+    ]
+    answers = run_together(spark, [case.query for case in cases], turns, shards, tmp_path)
+    for case, answer in zip(cases, answers, strict=True):
+        case.check(answer)

@@ -1,0 +1,89 @@
+"""Random plans as pipelines of fragments, rehearsed without Spark, against the oracle.
+
+Any number of shards, any worker for any micro-batch, attempts that fail half way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.test_random_plans import KNOWN, interleavings
+from tests.runners.spark.stream.rehearsal import Rehearsal
+
+import recension as rc
+from recension.core.batch import from_elements
+from recension.core.events import Element
+from recension.plan.fragments import in_words
+from recension.plan.properties import Properties
+from recension.runners.spark.stream import live
+from recension.testing.assertions import assert_equivalent
+from recension.testing.strategies import SCHEMA
+from recension.testing.walk import Walk
+
+
+@pytest.fixture(autouse=True)
+def _no_engines_of_others() -> Iterator[None]:
+    live._parked.clear()
+    yield
+    live._parked.clear()
+
+
+class Play:
+    """A rehearsal fed step by step from two sources, its output followed in plain Python."""
+
+    def __init__(self, plan: Plan, known: Properties, shards: int) -> None:
+        self.plan = plan
+        s, t = (rc.source(name, SCHEMA, properties=known) for name in ("s", "t"))
+        self.rehearsal = Rehearsal([plan.build(s, t).plan, s.plan, t.plan], shards)
+        self.inputs = {"s": Walk(), "t": Walk()}
+        self.shown = Walk()
+        self.state_rows = 0
+
+    def feed(self, source: str, elements: list[Element], *, fails: bool) -> None:
+        batches = [from_elements(elements, SCHEMA)]
+        if fails:
+            self.rehearsal.turn({source: batches}, fails=True)
+        packets = self.rehearsal.turn({source: batches})
+        self.state_rows = self.rehearsal.state_rows(packets)
+        for element in elements:
+            self.inputs[source].take(element)
+        for element in self.rehearsal.output(packets).to_elements():
+            assert (fault := self.shown.fault(element)) is None, f"{element} {fault}"
+            self.shown.take(element)
+
+
+def _check(plan: Plan, known: Properties, data: st.DataObject) -> None:
+    play = Play(plan, known, data.draw(st.integers(1, 3), label="shards"))
+    note(in_words(play.rehearsal.plan.fragments))
+    workers: list[dict[tuple[str, int, int], live.Live]] = [{}, {}]
+    for source, elements in data.draw(interleavings(known)):
+        # Another worker may hold the engines of an earlier micro-batch, or none.
+        worker = workers[data.draw(st.integers(0, 1))]
+        live._parked.clear()
+        live._parked.update(worker)
+        play.feed(source, elements, fails=data.draw(st.booleans()))
+        worker.clear()
+        worker.update(live._parked)
+        if plan.is_immediate:
+            meaning = plan.meaning(play.inputs["s"].events(), play.inputs["t"].events())
+            assert_equivalent(play.shown.events(), meaning)
+    meaning = plan.meaning(play.inputs["s"].events(), play.inputs["t"].events())
+    assert_equivalent(play.shown.events(), meaning)
+    assert play.state_rows == 0
+
+
+@given(st.data())
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+def test_random_plans(data: st.DataObject) -> None:
+    _check(data.draw(plans()), data.draw(st.sampled_from(KNOWN)), data)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+@given(st.data())
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
+def test_each_operator(step: object, data: st.DataObject) -> None:
+    _check(Plan((step,)), data.draw(st.sampled_from(KNOWN)), data)  # type: ignore[arg-type]
