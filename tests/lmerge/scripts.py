@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -19,6 +20,11 @@ SHAPES: dict[str, dict[str, bool]] = {
     "R3-": {"keyed": True},
     "R4": {},
 }
+
+
+def examples(usual: int) -> int:
+    """How many examples to try: in proportion to what the profile asks for, which is usually 60."""
+    return max(1, usual * settings().max_examples // 60)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.play import Play
-from tests.lmerge.scripts import Script, scripts
+from tests.lmerge.scripts import Script, examples, scripts
 
 from recension.core.events import Cti
 from recension.core.ticks import FOREVER
@@ -19,7 +19,6 @@ from recension.operators.lmerge.policies import policy_of
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
 
-EXAMPLES = 25
 Make = Callable[[int], LogicalMerge]
 
 
@@ -82,7 +81,7 @@ def play_out(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_merge_is_compatible_with_its_inputs(kind: str, data: st.DataObject) -> None:
     case, make, is_bounded = KINDS[kind]
     script = data.draw(scripts(case))
@@ -99,7 +98,7 @@ def test_the_merge_is_compatible_with_its_inputs(kind: str, data: st.DataObject)
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "fall" not in kind])
 @given(st.data())
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 def test_inputs_that_lose_elements_leave_a_valid_stream(kind: str, data: st.DataObject) -> None:
     """§V-C: whatever is missing, nothing that was settled is taken back, and the end is reached."""
     case, make, _ = KINDS[kind]

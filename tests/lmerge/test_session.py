@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 
 import recension as rc
 from recension.core.events import Element
@@ -213,7 +214,7 @@ PLANS: dict[str, Callable[[rc.Stream, rc.Stream], rc.Stream]] = {
 
 @pytest.mark.parametrize("plan", PLANS)
 @given(st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 def test_with_feedback_the_merge_is_what_it_would_be(plan: str, data: st.DataObject) -> None:
     """Two replicas of a plan, each over its own telling of the same two histories."""
     known = data.draw(
@@ -250,7 +251,7 @@ def test_with_feedback_the_merge_is_what_it_would_be(plan: str, data: st.DataObj
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_merge_of_merges_is_a_merge(data: st.DataObject) -> None:
     history = data.draw(histories())
     names = ["a", "b", "c", "d"]

@@ -23,6 +23,7 @@ from recension.plan.nodes import (
     ImportTime,
     Join,
     Map,
+    Merge,
     Node,
     Outputs,
     Project,
@@ -74,6 +75,18 @@ def _distinct(node: Distinct) -> Needs:
 
 
 @needs.register
+def _merge(node: Merge) -> Needs:
+    """What R3 and R4 decide of an event they decide from its payload and the inputs' stables, which all know.
+
+    The other cases promise an order, to follow a leader is to look at all that the inputs have sent, and a
+    merge that falls falls as a whole.
+    """
+    is_by_payload = node.chosen().case in ("R3", "R3-", "R4") and node.policy != "lead"
+    names = node.schema.names if is_by_payload and node.on_mismatch == "raise" else []
+    return (tuple((name, column(name)) for name in names),) * len(node.streams)
+
+
+@needs.register
 def _aggregate(node: SnapshotAggregate) -> Needs:
     return (node.keys,)
 
@@ -88,7 +101,7 @@ def _matched(node: Join | Clip) -> Needs:
 def carried(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """The output columns that hold these input columns as they are; None if one is lost."""
     match node:
-        case Where() | AlterLifetime() | Union() | Align() | Cleanse() | Finalize() | AdvanceTime():
+        case Where() | AlterLifetime() | Union() | Merge() | Align() | Cleanse() | Finalize() | AdvanceTime():
             return names
         case Project() | Span():
             new = {computed.column: name for name, computed in reversed(node.outputs) if computed.column}

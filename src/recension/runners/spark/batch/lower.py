@@ -8,7 +8,7 @@ from recension.core.errors import RecensionError
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
-from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, span
+from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, merging, span
 from recension.runners.spark.batch.frame import Frame
 
 _LOWERED: dict[type[Node], Callable[..., Frame]] = {
@@ -17,6 +17,7 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.Span: span.span,
     nodes.Map: span.mapped,
     nodes.Union: span.union,
+    nodes.Merge: merging.merge,
     nodes.Distinct: coverage.distinct,
     nodes.AlterLifetime: lifetimes.alter_lifetime,
     nodes.Clip: lifetimes.clip,

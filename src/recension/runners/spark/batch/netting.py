@@ -37,10 +37,15 @@ def reconstituted(table: Table, payload: dict[str, Column]) -> DataFrame:
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(walked)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
     net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
-    orphan = f.concat(f.lit(f"{table.name}: no such event to retract: "), _event(list(payload), names))
+    orphan = f.concat(f.lit(f"{table.name}: no such event to retract: "), in_words(list(payload), names))
     kept = net.where(unless(f.col("n") < 0, orphan) & (f.col("n") > 0))
-    copies = f.explode(f.array_repeat(f.lit(0), f.col("n").cast("int")))
-    return kept.select(VS, VE, *names, copies.alias("copy")).drop("copy")
+    return as_often(kept, "n").select(VS, VE, *names)
+
+
+def as_often(rows: DataFrame, count: str) -> DataFrame:
+    """Every row as often as a column says."""
+    copies = f.explode(f.array_repeat(f.lit(0), f.col(count).cast("int")))
+    return rows.select("*", copies.alias("copy")).drop("copy")
 
 
 def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
@@ -74,11 +79,11 @@ def _checked(rows: DataFrame, source: str, shown: Sequence[str], names: Sequence
         ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end: "),
     ):
         reason = reason.when(bad, f.lit(words))
-    message = f.concat(f.lit(f"{source}: "), reason, _event(shown, names))
+    message = f.concat(f.lit(f"{source}: "), reason, in_words(shown, names))
     return rows.where(unless(reason.isNotNull(), message))
 
 
-def _event(shown: Sequence[str], names: Sequence[str]) -> Column:
+def in_words(shown: Sequence[str], names: Sequence[str]) -> Column:
     """An event in words."""
     payload = f.to_json(
         f.struct(*(f.col(name).alias(label) for name, label in zip(names, shown, strict=True)))
@@ -115,6 +120,6 @@ def _walked(rows: DataFrame, shown: Sequence[str], names: Sequence[str]) -> Data
     opened, end = f.col("opened"), f.col(VE)
     what = f.when(opened.isNull(), f.lit("closes an event that is not open: "))
     what = what.when(end < opened, f.lit("closes an event before its start: "))
-    faults = unless(~is_open & what.isNotNull(), f.concat(what, _event(shown, names)))
+    faults = unless(~is_open & what.isNotNull(), f.concat(what, in_words(shown, names)))
     steps = f.when(is_open, f.array(_step(opened, end, 1))).otherwise(_moved(opened, f.col("before"), end))
     return found.where(faults).select(*names, f.explode(steps).alias(_STEPS))

@@ -34,6 +34,10 @@ from recension.runners.spark.stream.topology import Topology
 ROW = "_row"
 ORDER = "_order"
 _WHOLE = 1 << 62
+_COUNTED = (
+    *("events_in", "retractions_in", "events_out", "retractions_out"),
+    *("seconds", "dropped", "skipped", "anomalies"),
+)
 
 
 @dataclass(slots=True)
@@ -278,6 +282,6 @@ class _Report:
 def _change(old: dict[str, int], new: Metrics) -> dict[str, object]:
     """What an operator did in one micro-batch, and what it holds now."""
     now = asdict(new)
-    for name in ("events_in", "retractions_in", "events_out", "retractions_out", "seconds", "dropped"):
+    for name in _COUNTED:
         now[name] -= old[name]
     return now

@@ -11,7 +11,7 @@ from typing import Any, Final
 from recension.runners.engine import Metrics
 
 METRICS_NAME: Final = "recension"
-_NOW: Final = ("cti", "state_rows", "state_bytes")
+_NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
 _STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
 
 
@@ -72,7 +72,7 @@ def _count(operator: Metrics, values: Mapping[str, Any]) -> None:
 
 
 def _hold(latest: dict[tuple[int, int], Metrics], key: tuple[int, int], values: Mapping[str, Any]) -> None:
-    """State adds up over shards; a promise is made when all have made it."""
+    """State adds up over shards; a promise is made when all have made it; all shards have the same inputs."""
     if key not in latest:
         latest[key] = Metrics(values["name"], **{name: values[name] for name in _NOW})
         return
@@ -80,3 +80,4 @@ def _hold(latest: dict[tuple[int, int], Metrics], key: tuple[int, int], values: 
     now.cti = min(now.cti, values["cti"])
     now.state_rows += values["state_rows"]
     now.state_bytes += values["state_bytes"]
+    now.is_halted |= values["is_halted"]
