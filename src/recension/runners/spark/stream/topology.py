@@ -12,6 +12,7 @@ from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node
 from recension.plan.nodes import Source
+from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
 
 
@@ -80,4 +81,5 @@ class Topology:
 
 def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
     """The pipeline of some queries."""
-    return Topology(tuple(optimize(queries)), shards, dict(inlets))
+    roots = optimize(queries)
+    return Topology(tuple(preaggregate(roots) if shards > 1 else roots), shards, dict(inlets))
