@@ -13,7 +13,16 @@ from rich.console import Console
 from benchmarks.harness import Suite, measure
 from benchmarks.report import machine, save, show
 
-_SUITES = ("history", "formats", "generate", "moving_window", "interval_join", "windows", "spectrum")
+_SUITES = (
+    "history",
+    "formats",
+    "generate",
+    "moving_window",
+    "interval_join",
+    "windows",
+    "spectrum",
+    "history_sink",
+)
 _FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 

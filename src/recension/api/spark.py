@@ -7,9 +7,10 @@ from typing import Any
 
 from recension.api.base import StreamBase, plan_of
 from recension.runners.spark.session import session
+from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.stream.pipeline import stream as stream_plan
 
-__all__ = ["session", "stream"]
+__all__ = ["read_changelog", "read_history", "session", "stream", "write", "write_changelog", "write_history"]
 
 
 def stream(

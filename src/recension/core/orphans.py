@@ -9,6 +9,7 @@ changes. Taking orphans away only ever makes more of them, so the least fixpoint
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +18,13 @@ from recension.core.batch import RETRACT, EventBatch, Index, Mask
 from recension.core.netting import group_sizes, maybe_in
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
+
+
+class Counts(Protocol):
+    """Whoever knows which events are there."""
+
+    def count(self, keys: Hashes) -> Index:
+        """How often each of the events is present now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ def steps_of(batch: EventBatch, considered: Mask) -> Steps:
     return Steps(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
 
 
-def find_orphans(steps: Steps, live: EventBag, size: int) -> Mask:
+def find_orphans(steps: Steps, live: Counts, size: int) -> Mask:
     """Which of a batch's ``size`` rows retract an event that is not there."""
     orphan = np.zeros(size, np.bool_)
     named = steps.key[steps.step < 0]
@@ -71,7 +79,7 @@ def note_changes(steps: Steps, live: EventBag, rejected: Mask) -> None:
         live.change(steps.key, steps.step, steps.end)
 
 
-def _blocked(walk: Steps, live: EventBag) -> Index:
+def _blocked(walk: Steps, live: Counts) -> Index:
     """The rows whose step down would go below zero; steps are by key, then by arrival."""
     group, sizes = group_sizes(walk.key)
     first = np.cumsum(sizes) - sizes

@@ -2,17 +2,21 @@
 
 A directory is its data files in name order; names that start with ``_`` or ``.`` are not data. Where
 Spark's file sink has left its log, the log decides: it knows which files belong to failed attempts, and
-lists the others in the order in which they were committed.
+lists the others in the order in which they were committed. In a history table its manifest decides, down to
+the rows.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
+from recension.core.batch import Index
 from recension.core.errors import FormatError
+from recension.core.formats.manifest import FOLDER, current_manifest, deleted_rows, is_table
 from recension.core.formats.place import reading
 
 FORMATS: Final = {
@@ -41,8 +45,31 @@ def format_of(path: Path) -> str:
     return found
 
 
-def files_of(path: Path) -> list[Path]:
-    """The data files of a stream."""
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file, and the rows of it (from 0, ascending) that do not count."""
+
+    path: Path
+    without: Index | None = None
+
+
+def stored_files(path: Path) -> list[StoredFile]:
+    """What a stream or a history is made of."""
+    with reading(str(path)):
+        has_manifest = is_table(path)
+    return _table_files(path) if has_manifest else [StoredFile(file) for file in _files_of(path)]
+
+
+def _table_files(path: Path) -> list[StoredFile]:
+    manifest = current_manifest(path)
+    if manifest is None:
+        raise FormatError("a history table to which nothing was committed yet", file=str(path))
+    without = deleted_rows(path, manifest)
+    names = [manifest.schema, *(file.name for file in manifest.files)]
+    return [StoredFile(path / FOLDER / name, without.get(name)) for name in names]
+
+
+def _files_of(path: Path) -> list[Path]:
     with reading(str(path)):
         size, is_directory = path.stat().st_size, path.is_dir()
     if not is_directory:

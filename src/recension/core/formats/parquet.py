@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recension.core.batch import Index
 from recension.core.formats.columns import KIND, TIMES
 from recension.core.formats.place import reading
 
@@ -16,13 +18,13 @@ _ROW_GROUP: Final = 1 << 18
 
 
 class ParquetRows:
-    """The rows of one Parquet file."""
+    """The rows of one Parquet file, but for those (numbered from 0, ascending) that do not count."""
 
     is_typed = True
     may_lack_columns = False
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, without: Index | None = None) -> None:
+        self._path, self._without = path, without
         with reading(str(path)), self._opened([]) as file:
             self.schema: pa.Schema = file.schema_arrow
 
@@ -31,7 +33,8 @@ class ParquetRows:
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
         few = [KIND] if KIND in wanted.names else []
         with reading(str(self._path)), self._opened(few) as file:
-            yield from file.iter_batches(size, columns=wanted.names, use_threads=False)
+            batches = file.iter_batches(size, columns=wanted.names, use_threads=False)
+            yield from batches if self._without is None else _remaining(batches, self._without)
 
     def _opened(self, dictionaries: list[str]) -> Any:
         # Spark's old timestamps (INT96) would else become nanoseconds, which end in the year 2262.
@@ -42,6 +45,16 @@ class ParquetRows:
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
         )
+
+
+def _remaining(batches: Iterator[pa.RecordBatch], without: Index) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in batches:
+        keep = np.ones(len(batch), np.bool_)
+        low, high = np.searchsorted(without, (first, first + len(batch)))
+        keep[without[low:high] - first] = False
+        first += len(batch)
+        yield batch.filter(pa.array(keep))
 
 
 class ParquetSink:

@@ -20,7 +20,7 @@ from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_
 from recension.core.formats.csv_read import CsvRows
 from recension.core.formats.decode import Decoder
 from recension.core.formats.json_read import JsonRows
-from recension.core.formats.listing import files_of, format_of
+from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.parquet import ParquetRows
 from recension.core.formats.rows import Rows
 from recension.core.openclose import OpenClose
@@ -50,21 +50,22 @@ def open_stream(
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [_stream_file(file, times, schema) for file in files_of(Path(path))]
+    files = [_stream_file(file, times, schema) for file in stored_files(Path(path))]
     return StreamReader(
         files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
     )
 
 
-def _stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
-    rows = _rows(path, times, declared)
-    return StreamFile(str(path), rows, layout_of(rows.schema, times, str(path)))
+def _stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+    rows, name = _rows(file, times, declared), str(file.path)
+    return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
 
-def _rows(path: Path, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+def _rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+    path = file.path
     match format_of(path):
         case "parquet":
-            return ParquetRows(path)
+            return ParquetRows(path, file.without)
         case "json":
             return JsonRows(path, times, declared)
         case "csv":

@@ -1,0 +1,51 @@
+"""What the sinks wrote, as DataFrames."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from recension.core.errors import FormatError
+from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
+from recension.runners.spark.session import check
+from recension.runners.spark.sinks.changelog import MARK
+from recension.runners.spark.sinks.place import local_path
+
+_FILE, _ROW = "_file", "_row"
+
+
+def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+    """The history in a table as it is now: ``_vs``, ``_ve`` and the payload.
+
+    The DataFrame stays at that version, whatever is committed later, for as long as the writer keeps files
+    that fell out of use (15 minutes if nothing else was said).
+    """
+    check(spark)
+    table = local_path(path)
+    manifest = current_manifest(table) if is_table(table) else None
+    if manifest is None:
+        raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
+    folder = (table / FOLDER).as_uri()
+    whole = [file.name for file in manifest.files if not file.deleted]
+    torn = [file.name for file in manifest.files if file.deleted]
+    schema = spark.read.parquet(f"{folder}/{manifest.schema}").schema
+    reader = spark.read.schema(schema)
+    events = reader.parquet(*(f"{folder}/{name}" for name in (manifest.schema, *whole)))
+    if not torn:
+        return events
+    deletions = spark.read.parquet(*(f"{folder}/{file.name}" for file in manifest.deletions))
+    place = [F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)]
+    rows = reader.parquet(*(f"{folder}/{name}" for name in torn)).select("*", *place)
+    is_deleted = (F.col(_FILE) == deletions[FILE]) & (F.col(_ROW) == deletions[ROW])
+    return events.unionByName(rows.join(deletions, is_deleted, "left_anti").select(*events.columns))
+
+
+def read_changelog(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+    """The elements in a changelog so far; ``_batch`` and ``_seq`` tell their order."""
+    check(spark)
+    directory = local_path(path)
+    if not (directory / MARK).is_file():
+        raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
+    return spark.read.parquet(directory.as_uri())

@@ -1,0 +1,97 @@
+"""Sinks for the output of a query: computed once, written as a changelog, a history table, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from recension.core.errors import RecensionError
+from recension.core.ticks import DurationLike, duration
+from recension.runners.spark.session import check
+from recension.runners.spark.sinks.changelog import Changelog
+from recension.runners.spark.sinks.history_table import HistoryTable
+from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
+from recension.runners.spark.sinks.place import address, local_path
+
+Place: TypeAlias = str | PathLike[str]
+
+KEEP: Final = "15m"
+_QUERY_ID: Final = "sql.streaming.queryId"
+_TICKS_A_SECOND: Final = 1_000_000
+
+
+def write(
+    sdf: DataFrame,
+    *,
+    changelog: Place | None = None,
+    history: Place | None = None,
+    checkpoint: Place,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    keep: DurationLike = KEEP,
+) -> StreamingQuery:
+    """Start a query that writes the stream to ``changelog``, its current history to ``history``, or both.
+
+    ``sdf`` is the output of `rc.spark.stream`. ``trigger`` is what Spark's own ``.trigger(...)`` takes, such
+    as ``{"availableNow": True}``. Files that the history table no longer uses stay for ``keep``, so that
+    whoever began to read an earlier version can finish.
+    """
+    check_streaming(sdf)
+    if changelog is None and history is None:
+        raise RecensionError("nothing to write: name a changelog, a history, or both")
+    if changelog is not None and history is not None and local_path(changelog) == local_path(history):
+        raise RecensionError(f"{changelog}: the changelog and the history need a directory each")
+    sinks: list[Changelog | HistoryTable] = []
+    # The history first: it looks at every element, and what it refuses should not be in the changelog.
+    if history is not None:
+        sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND))
+    if changelog is not None:
+        sinks.append(Changelog(local_path(changelog)))
+
+    def commit(frame: DataFrame, number: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        batch = micro_batch(str(query), number, frame.toArrow())
+        for sink in sinks:
+            sink.apply(batch)
+
+    writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
+    writer = writer.queryName(query_name) if query_name is not None else writer
+    return (writer.trigger(**trigger) if trigger is not None else writer).start()
+
+
+def write_changelog(
+    sdf: DataFrame,
+    path: Place,
+    *,
+    checkpoint: Place,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that appends the stream to a directory, one Parquet file per micro-batch."""
+    return write(sdf, changelog=path, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
+
+
+def write_history(
+    sdf: DataFrame,
+    path: Place,
+    *,
+    checkpoint: Place,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    keep: DurationLike = KEEP,
+) -> StreamingQuery:
+    """Start a query that keeps the stream's current history as a table, consistent at any time."""
+    return write(sdf, history=path, checkpoint=checkpoint, trigger=trigger, query_name=query_name, keep=keep)
+
+
+def check_streaming(sdf: DataFrame) -> None:
+    """Refuse, before anything runs, what no sink can take."""
+    check(sdf.sparkSession)
+    if not sdf.isStreaming:
+        raise RecensionError("a streaming DataFrame is needed; write a batch result with .write as usual")
+    check_columns(to_arrow_schema(sdf.schema, timezone="UTC"))
