@@ -56,6 +56,11 @@ def open_stream(
     )
 
 
+def stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+    """One file of a stream, opened."""
+    return _stream_file(StoredFile(path), times, declared)
+
+
 def _stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
     rows, name = _rows(file, times, declared), str(file.path)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))

@@ -9,9 +9,10 @@ State       that of the engines, the promises fed and given, the latest start se
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,13 +89,15 @@ class Host:
         mine = {self._numbers[edge.source.name] for f in self._fragments for edge in f.edges}
         answers = [p for number, passing in by_edge.items() if number not in mine for p in passing]
         for place, (fragment, session) in enumerate(zip(self._fragments, self._sessions, strict=True)):
-            before = [asdict(m) for m in session.metrics()]
+            report = _Report(session)
             for edge in fragment.edges:
-                self._feed(session, edge, by_edge[self._numbers[edge.source.name]])
+                arrived = by_edge[self._numbers[edge.source.name]]
+                self._feed(session, edge, arrived)
+                report.add(packet.info for packet in arrived)
             for number, (node, _) in enumerate(fragment.outputs):
                 changes, t = split(_joined(session.read(str(number)).batches, node))
                 answers += self._give(f"{place}/{number}", node, changes, t)
-            answers.append(self._report(session, before))
+            answers.append(self._told(report))
         return answers
 
     def _feed(self, session: Session, edge: Edge, packets: list[Packet]) -> None:
@@ -187,13 +190,8 @@ class Host:
             for shard in range(router.shards)
         ]
 
-    def _report(self, session: Session, before: list[dict[str, int]]) -> Packet:
-        info = {
-            "level": self._level,
-            "shard": self._shard,
-            "operators": [_change(old, new) for old, new in zip(before, session.metrics(), strict=True)],
-            "counts": {name: dict(counts) for name, counts in session.counts().items() if counts},
-        }
+    def _told(self, report: _Report) -> Packet:
+        info = {"level": self._level, "shard": self._shard, **report.changes()}
         return Packet(self._shard, METRICS, info=json.dumps(info))
 
     def snapshot(self) -> dict[str, pa.Table]:
@@ -243,6 +241,33 @@ def _placed(why: StreamError, source: str, rows_before: int, inflow: _Inflow) ->
         return why
     file, row = inflow.place(why.row - rows_before - 1)
     return StreamError(why.reason, file=file or source, row=row)
+
+
+class _Report:
+    """What the operators of a session do in one micro-batch."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._before = [asdict(metrics) for metrics in session.metrics()]
+        self._counted = session.counts()
+        self._unreadable: dict[str, Counter[str]] = {}
+
+    def add(self, infos: Iterable[str]) -> None:
+        """Count what tasks that read a source could not read."""
+        for info in filter(None, infos):
+            for name, counts in json.loads(info).items():
+                self._unreadable[name] = self._unreadable.get(name, Counter()) + Counter(counts)
+
+    def changes(self) -> dict[str, Any]:
+        """As plain values."""
+        counts = {n: c - self._counted.get(n, Counter()) for n, c in self._session.counts().items()}
+        for name, unreadable in self._unreadable.items():
+            counts[name] = counts.get(name, Counter()) + unreadable
+        pairs = zip(self._before, self._session.metrics(), strict=True)
+        return {
+            "operators": [_change(old, new) for old, new in pairs],
+            "counts": {name: dict(counted) for name, counted in counts.items() if counted},
+        }
 
 
 def _change(old: dict[str, int], new: Metrics) -> dict[str, object]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.host import ORDER, ROW
-from recension.runners.spark.stream.packing import FILE
+from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet
 
 _WATERMARK = "spark.watermarkDelayMs"
@@ -27,6 +29,35 @@ class Input:
     frame: DataFrame
     inlet: Inlet
     time_type: pa.DataType
+    packer: type[SourcePacker] = SourcePacker
+
+
+def read_files(spark: SparkSession, source: Source, folder: Path, files: int | None, closing: Path) -> Input:
+    """A folder of stream files as an input: the tasks read them, by the same rules as everyone.
+
+    The word that nothing more will come is a file as well, in the folder ``closing``.
+    """
+    _require_local(folder)
+    reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
+    closing.mkdir(parents=True, exist_ok=True)
+    frames = [
+        spark.readStream.format("binaryFile")
+        .options(**({} if files is None else {"maxFilesPerTrigger": files}))
+        .load(_escaped(path))
+        .select("path")
+        for path in (folder, closing)
+    ]
+    return Input(frames[0].union(frames[1]), Inlet(), reader.time_type, FilePacker)
+
+
+def _escaped(path: Path) -> str:
+    """Spark takes a path for a pattern."""
+    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
+
+
+def _require_local(path: Path) -> None:
+    if "://" in str(path) or str(path).startswith(("s3:", "hdfs:", "abfss:", "gs:")):
+        raise RecensionError(f"{path}: tasks read folders of the file system; give a streaming DataFrame")
 
 
 def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:

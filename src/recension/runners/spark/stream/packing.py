@@ -6,18 +6,21 @@ in every micro-batch, and knows the latest start that any task has seen.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EventBatch
 from recension.core.errors import FormatError
-from recension.core.formats.columns import Layout, TimeColumns, layout_of
+from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
+from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.blobs import to_blob
@@ -26,6 +29,9 @@ from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.topology import Topology
 
+# The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
+CLOSING: Final = "closing.jsonl"
+_AFTER_ALL: Final = "\U0010ffff"
 FILE: Final = "_file"
 _ROWS: Final = 1 << 19
 PACKETS: Final = pa.schema(
@@ -50,16 +56,24 @@ class SourcePacker:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packing = Packing(self._topology, self._source, self._level)
-        for rows in _gathered(batches):
-            for run in _runs(rows):
-                yield from self._sent(packing.packets(run))
-        yield from self._sent(packing.farewell())
-
-    def _sent(self, packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
-        for packet in packets:
+        for packet in chain(self.packets(packing, batches), packing.farewell()):
             # A batch a packet: they are large.
             row = packet._replace(shard=self._keys[packet.shard])._asdict()
             yield pa.RecordBatch.from_pylist([row], PACKETS)
+
+    def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
+        """What one task sends for its rows."""
+        for rows in _gathered(batches):
+            for run in _runs(rows):
+                yield from packing.packets(run)
+
+
+class FilePacker(SourcePacker):
+    """The same for files that the task reads itself, given their paths."""
+
+    def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
+        for path in (path for batch in batches for path in batch.column("path").to_pylist()):
+            yield from packing.read(Path(unquote(urlparse(path).path)))
 
 
 class Packing:
@@ -67,7 +81,6 @@ class Packing:
 
     def __init__(self, topology: Topology, source: str, level: int) -> None:
         self._origin: Source = topology.sources()[source]
-        self._inlet = topology.inlets[source]
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, 0
         self._routers = {
@@ -76,46 +89,57 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
 
+    def read(self, path: Path) -> Iterator[Packet]:
+        """The packets of a file."""
+        file, row = stream_file(path, self._times, self._origin.columns), 1
+        for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
+            decoded = self._decoder.decode(rows, file.layout, file.name, row)
+            numbers = {} if file.layout.is_table else {ROW: pa.array(np.flatnonzero(decoded.kept) + row)}
+            yield from self._packed(decoded.batch, numbers, _place(path))
+            row += rows.num_rows
+
     def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
         """The packets of a run of rows from one place."""
-        events, beside, file = self._decoded(rows)
-        data = events.vs[events.kind != CTI]
-        self._latest = max(self._latest, int(data.max(initial=BEGINNING)))
-        first = beside[ROW][0].as_py() if ROW in beside and len(events) else self._sent
-        self._sent += 1
-        for number, router in self._routers.items():
-            for shard, at in router.split(events) if len(events) else ():
-                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
-                blob = to_blob(events.take(at), own)
-                yield Packet(shard, number, file, first, blob, self._latest)
-
-    def _decoded(self, rows: pa.RecordBatch) -> tuple[EventBatch, dict[str, pa.Array], str]:
-        """Events, the columns that travel beside them, and the file they are from."""
         names = rows.schema.names
         file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
         beside = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
         rows = rows.select([n for n in names if n != FILE and n not in beside])
+        times = TimeColumns() if KIND in names else self._times
         try:
-            decoded = self._decoder.decode(rows, self._layout(rows.schema), file or self._origin.name, 1)
+            layout = layout_of(rows.schema, times, self._origin.name)
+            decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
         except FormatError as why:
             raise _placed(why, beside) from None
-        if not decoded.kept.all():
-            kept = pa.array(decoded.kept)
-            beside = {name: column.filter(kept) for name, column in beside.items()}
-        return decoded.batch, beside, file
+        kept = pa.array(decoded.kept)
+        yield from self._packed(decoded.batch, {n: c.filter(kept) for n, c in beside.items()}, file)
 
-    def _layout(self, schema: pa.Schema) -> Layout:
-        is_stream = "_kind" in schema.names
-        times = TimeColumns() if is_stream else TimeColumns(self._origin.start, self._origin.end)
-        return layout_of(schema, times, self._origin.name)
+    @property
+    def _times(self) -> TimeColumns:
+        return TimeColumns(self._origin.start, self._origin.end)
+
+    def _packed(self, events: EventBatch, beside: Mapping[str, pa.Array], place: str) -> Iterator[Packet]:
+        if not len(events):
+            return
+        starts = events.vs[events.kind != CTI]
+        self._latest = max(self._latest, int(starts.max(initial=BEGINNING)))
+        first = beside[ROW][0].as_py() if ROW in beside else self._sent
+        self._sent += 1
+        for number, router in self._routers.items():
+            for shard, at in router.split(events):
+                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
+                yield Packet(shard, number, place, first, to_blob(events.take(at), own), self._latest)
 
     def farewell(self) -> Iterator[Packet]:
         """To every shard: this task is done, and what it has seen."""
         counts = json.dumps({self._origin.name: dict(self._decoder.counts)}) if self._decoder.counts else ""
         for number, router in self._routers.items():
             for shard in range(router.shards):
-                info = counts if shard == 0 else ""
-                yield Packet(shard, number, cti=self._latest, info=info)
+                yield Packet(shard, number, cti=self._latest, info=counts if shard == 0 else "")
+
+
+def _place(path: Path) -> str:
+    """A file's place in its stream; the word that a stream is closed comes after all its files."""
+    return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -137,7 +161,7 @@ def _runs(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     codes = rows.column(FILE).dictionary_encode().indices.to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), rows.num_rows]
-    for start, stop in itertools.pairwise(edges):
+    for start, stop in pairwise(edges):
         yield rows.slice(start, stop - start)
 
 

@@ -15,14 +15,12 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.inputs import Input, read_input
+from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS
-from recension.runners.spark.stream.packing import SourcePacker
 from recension.runners.spark.stream.partitions import partition_keys
 from recension.runners.spark.stream.processor import FragmentProcessor
 from recension.runners.spark.stream.topology import Topology, topology
 from recension.runners.spark.stream.unpacking import Unpacker, output_schema
-
-METRICS_NAME = "recension"
 
 
 def stream(
@@ -63,7 +61,8 @@ def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[Dat
     edges = [edge for edge in plan.edges if edge.level == level]
     names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
     return [
-        inputs[name].frame.mapInArrow(SourcePacker(plan, name, level, keys).__call__, DDL) for name in names
+        inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
+        for name in names
     ]
 
 

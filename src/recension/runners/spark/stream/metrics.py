@@ -1,0 +1,77 @@
+"""What the operators of a running pipeline do, out of Spark's own progress reports."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from recension.runners.engine import Metrics
+
+METRICS_NAME: Final = "recension"
+_NOW: Final = ("cti", "state_rows", "state_bytes")
+_STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
+
+
+@dataclass
+class PipelineMetrics:
+    """Totals over shards and micro-batches; state and promises as of the last one."""
+
+    operators: list[Metrics] = field(default_factory=list)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
+    turns: int = 0
+    live_turns: int = 0
+    """Micro-batches of a shard that found their engine in the worker."""
+
+
+def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
+    """The metrics of the micro-batches of these progress reports."""
+    total = PipelineMetrics()
+    operators: dict[tuple[int, int], Metrics] = {}
+    for report in progress:
+        latest: dict[tuple[int, int], Metrics] = {}
+        for told in reports(report):
+            _add(total, told)
+            for number, values in enumerate(told["operators"]):
+                key = (told["level"], number)
+                _count(operators.setdefault(key, Metrics(values["name"])), values)
+                _hold(latest, key, values)
+        for key, now in latest.items():
+            for name in _NOW:
+                setattr(operators[key], name, getattr(now, name))
+    total.operators = [operators[key] for key in sorted(operators)]
+    return total
+
+
+def reports(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What every shard told of one micro-batch."""
+    observed = progress["observedMetrics"].get(METRICS_NAME)
+    return [] if observed is None else [json.loads(text) for text in observed["reports"]]
+
+
+def _add(total: PipelineMetrics, told: Mapping[str, Any]) -> None:
+    total.turns += 1
+    total.live_turns += bool(told["was_live"])
+    for stage in _STAGES:
+        total.stages[stage] += told[stage]
+    for name, counts in told["counts"].items():
+        total.counts[name] = total.counts.get(name, Counter()) + Counter(counts)
+
+
+def _count(operator: Metrics, values: Mapping[str, Any]) -> None:
+    for name in (f.name for f in fields(Metrics) if f.name not in ("name", *_NOW)):
+        setattr(operator, name, getattr(operator, name) + values[name])
+
+
+def _hold(latest: dict[tuple[int, int], Metrics], key: tuple[int, int], values: Mapping[str, Any]) -> None:
+    """State adds up over shards; a promise is made when all have made it."""
+    if key not in latest:
+        latest[key] = Metrics(values["name"], **{name: values[name] for name in _NOW})
+        return
+    now = latest[key]
+    now.cti = min(now.cti, values["cti"])
+    now.state_rows += values["state_rows"]
+    now.state_bytes += values["state_bytes"]
