@@ -83,6 +83,7 @@ class Packing:
         self._origin: Source = topology.sources()[source]
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, 0
+        self._called = topology.called_from(level)
         self._routers = {
             number: Router(edge.route, self._origin.schema, topology.shards)
             for number, edge in enumerate(topology.edges)
@@ -130,10 +131,10 @@ class Packing:
                 yield Packet(shard, number, place, first, to_blob(events.take(at), own), self._latest)
 
     def farewell(self) -> Iterator[Packet]:
-        """To every shard: this task is done, and what it has seen."""
+        """To every shard: this task is done, and what it has seen; also to those that only pass it on."""
         counts = json.dumps({self._origin.name: dict(self._decoder.counts)}) if self._decoder.counts else ""
         for number, router in self._routers.items():
-            for shard in range(router.shards):
+            for shard in range(max(router.shards, self._called)):
                 yield Packet(shard, number, cti=self._latest, info=counts if shard == 0 else "")
 
 
