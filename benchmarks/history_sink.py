@@ -3,7 +3,8 @@
 `python -m benchmarks.history_sink [EVENTS_A_BATCH]` runs the queries: one stream (20 % disorder, 20 % of the
 events revised) in files of one micro-batch each, through the same source, in one session. Spark's sink only
 appends; ours puts rows in order (changelog) or keeps the current history. Times are the wall clock's, per
-micro-batch, as Spark reports them; the first is left out (warm-up).
+micro-batch, as Spark reports them, without the first (warm-up); processor time is that of the driver's two
+processes per micro-batch.
 """
 
 from __future__ import annotations
@@ -37,9 +38,20 @@ from recension.runners.spark.sinks.durable import write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import micro_batch
 
-BATCHES = 24
+BATCHES = 12
 SIZE = 50_000
 NOW = {"availableNow": True}
+COLUMNS = (
+    "sink",
+    "micro-batches",
+    "events/s",
+    "median s",
+    "first third",
+    "last third",
+    "slowest",
+    "CPU s",
+    "read s",
+)
 Start = Callable[[Any, Path], Any]
 
 
@@ -47,9 +59,7 @@ def main() -> None:
     """Measure, print a table, and check what was written."""
     size = int(sys.argv[1]) if len(sys.argv) > 1 else SIZE
     out = Console(width=120)
-    table = Table(
-        "sink", "micro-batches", "events/s", "median s", "first third", "last third", "slowest", "read s"
-    )
+    table = Table(*COLUMNS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = rc.spark.session("local[2,4]", "benchmark", spark__driver__memory="3g")
@@ -58,10 +68,9 @@ def main() -> None:
             history = _feed(source, size, batches)
             for sink, start in SINKS.items():
                 target = folder / f"{sink}-{batches}"
-                seconds = _run(spark, source, target, start)
-                table.add_row(
-                    sink, str(batches), *_figures(seconds, size), _checked(spark, sink, target, history)
-                )
+                seconds, cpu = _run(spark, source, target, start)
+                figures = [*_figures(seconds, size), f"{cpu / batches:.2f}"]
+                table.add_row(sink, str(batches), *figures, _checked(spark, sink, target, history))
         spark.stop()
     out.print(table, f"{size:,} events a micro-batch; every history read back was right", sep="\n")
 
@@ -86,15 +95,23 @@ def _feed(folder: Path, size: int, batches: int) -> History:
     return reconstitute([stream], stream.schema)
 
 
-def _run(spark: Any, source: Path, target: Path, start: Start) -> list[float]:
+def _run(spark: Any, source: Path, target: Path, start: Start) -> tuple[list[float], float]:
     schema = spark.read.parquet(str(source)).schema
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
+    began = _cpu_seconds(spark)
     query = start(frame, target)
     query.awaitTermination()
+    cpu = _cpu_seconds(spark) - began
     if query.exception() is not None:
         raise query.exception()
     progress = [p for p in query.recentProgress if p["numInputRows"]]
-    return [p["durationMs"]["triggerExecution"] / 1000 for p in progress][1:]
+    return [p["durationMs"]["triggerExecution"] / 1000 for p in progress][1:], cpu
+
+
+def _cpu_seconds(spark: Any) -> float:
+    """Processor time of this process and of Spark's, which a busy machine disturbs less than the clock."""
+    handle = spark._jvm.java.lang.ProcessHandle.current()
+    return float(handle.info().totalCpuDuration().get().toMillis()) / 1000 + time.process_time()
 
 
 def _spark_parquet(frame: Any, target: Path) -> Any:

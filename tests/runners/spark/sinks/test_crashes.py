@@ -51,7 +51,7 @@ def fuse(monkeypatch: pytest.MonkeyPatch) -> Fuse:
 
 
 def test_a_history_table_survives_a_crash_at_every_step(tmp_path: Path, fuse: Fuse) -> None:
-    batches = revised(2, 12, size=200)
+    batches = revised(2, 9, size=200)
     expected, crashes = prefixes(batches), 0
     for number, batch in enumerate(batches):
         for steps in range(1000):
@@ -112,7 +112,7 @@ def test_the_writer_itself_goes_on_after_a_failure(tmp_path: Path, fuse: Fuse) -
 
 
 def test_a_reader_sees_whole_micro_batches_while_they_are_written(tmp_path: Path) -> None:
-    batches = revised(5, 40)
+    batches = revised(5, 25)
     expected = prefixes(batches)
     table = HistoryTable(tmp_path, keep=60)
     table.apply(fed(batches[0], 0))

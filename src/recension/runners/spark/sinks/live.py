@@ -53,9 +53,9 @@ class LiveEvents:
 
     def add(self, name: str, events: History | None = None) -> None:
         """Take in a file, of which the events may be at hand."""
-        is_asked = any(run is not None for run in self._runs.values())
-        at_hand = events is not None and is_asked
-        self._runs[name] = _run(events.identity(), self._deleted(name)) if at_hand and events else None
+        self._runs[name] = None
+        if events is not None and any(run is not None for run in self._runs.values()):
+            self._runs[name] = _run(events.identity(), self._deleted(name))
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all files but these."""
