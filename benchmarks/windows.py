@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from recension.core.batch import EventBatch
 if TYPE_CHECKING:
     from recension.runners.local import Session
 
-SIZE, HOP = 10 * SECOND, 2 * SECOND
+SIZE, HOP, COUNT = 10 * SECOND, 2 * SECOND, 10
 _MILLION = 1_000_000
 
 _SQL = """
@@ -46,6 +47,14 @@ def _tumbling() -> Session:
 
     feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True, is_ordered=True))
     return rc.session(feed.group_by("key").tumbling(SIZE).agg(n=rc.count()))
+
+
+def _counted() -> Session:
+    import recension as rc
+
+    feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True))
+    windows = feed.group_by("key").count_window(COUNT)
+    return rc.session(windows.agg(n=rc.count(), s=rc.sum("value")))
 
 
 def _run(make: Any, batches: list[EventBatch]) -> int:
@@ -92,6 +101,23 @@ def _in_duckdb(hop: int, table: pa.Table) -> int:
         return int(connection.sql(_SQL.format(hop=hop, panes=SIZE // hop)).to_arrow_table().num_rows)
 
 
+def _counted_in_python(rows: list[tuple[int, int, int]]) -> int:
+    """Count windows of all the events, known beforehand: a deque per key over sorted starts."""
+    starts: dict[int, dict[int, list[int]]] = {}
+    for ts, key, value in rows:
+        state = starts.setdefault(key, {}).setdefault(ts, [0, 0])
+        state[0] += 1
+        state[1] += value
+    answers: list[tuple[int, int]] = []
+    for moments in starts.values():
+        last: deque[list[int]] = deque(maxlen=COUNT)
+        for ts in sorted(moments):
+            last.append(moments[ts])
+            if len(last) == COUNT:
+                answers.append((sum(n for n, _ in last), sum(v for _, v in last)))
+    return len(answers)
+
+
 def notes() -> list[str]:
     """Does a row, in or out, cost the same however many windows overlap?"""
 
@@ -123,6 +149,17 @@ SUITE = Suite(
         Measurement("W1, plain Python, an event at a time", _rows, _in_python, sizes=(200_000,), repeats=1),
         Measurement(
             "W1, DuckDB, one shot", _table, partial(_in_duckdb, HOP), sizes=(200_000, 2 * _MILLION), repeats=3
+        ),
+        Measurement(
+            "count windows of 10 starts",
+            _batches,
+            partial(_run, _counted),
+            sizes=(200_000, 400_000),
+            against=("count windows, plain Python, one shot",),
+            repeats=3,
+        ),
+        Measurement(
+            "count windows, plain Python, one shot", _rows, _counted_in_python, sizes=(200_000,), repeats=1
         ),
         Measurement(
             "W3, tumbling",

@@ -26,6 +26,7 @@ from recension.core.errors import FormatError, RecensionError, SchemaError, Stre
 from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.wall_clock import wall_clock
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
@@ -73,6 +74,7 @@ __all__ = [
     "stddev",
     "sum",
     "top_k",
+    "wall_clock",
     "when",
 ]
 

@@ -164,3 +164,38 @@ def test_functions_of_the_users_own() -> None:
     broken = events.map(lambda row: {"m": row["x"]}, {"m": "int64"}, per_row=True)
     with pytest.raises(rc.RecensionError, match="KeyError: 'x'"):
         rc.run(broken, {"events": FEED[:1]})
+
+
+SOURCE = rc.source("s", {"x": "int64"})
+
+
+@pytest.mark.parametrize("late", ["finalize", "advance_time", "source"])
+def test_what_is_left_out_is_kept_until_it_is_read(late: str) -> None:
+    """Counted for ever; each of two queries gets all of it once."""
+    s = rc.source("s", {"x": "int64"}, on_violation="drop")
+    left = {
+        "finalize": s.finalize(0),
+        "advance_time": s.advance_time(0, late="aside"),
+        "source": s.where(rc.col("x") > 0),
+    }[late]
+    session = rc.session(a=left, b=left.distinct())
+    where = "s" if late == "source" else session.metrics()[1].name
+    for _ in range(3):
+        promised = [rc.Cti(9)] if late == "source" else []
+        session.push("s", [rc.Insert({"x": 1}, 9, 20), *promised, rc.Insert({"x": 2}, 2, 20)])
+        [(_, batch)] = session.read("a").dropped[where]
+        assert len(batch) == 1
+        assert session.read("a").dropped == {}
+    assert [len(batch) for _, batch in session.read("b").dropped[where]] == [1, 1, 1]
+    assert sum(m.dropped for m in session.metrics()) == 3
+
+
+@pytest.mark.parametrize("query", [SOURCE.finalize(), SOURCE.advance_time(100)], ids=["finalize", "advance"])
+def test_state_that_only_remembers_is_measured(query: rc.Stream) -> None:
+    session = rc.session(query)
+    session.push("s", [rc.Insert({"x": x}, x, x + 1000) for x in range(50)])
+    held = session.metrics()[-1]
+    assert held.state_rows >= 50
+    assert held.state_bytes >= 50 * 16
+    session.close()
+    assert session.metrics()[-1].state_rows == 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.errors import TimeError
 from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
+from recension.core.wall_clock import Length, WallClock
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
 from recension.plan.levels import MIDDLE, Level, at_level
+
+LengthLike: TypeAlias = DurationLike | WallClock
 
 
 class ConsistencyMethods(StreamBase):
@@ -37,48 +40,55 @@ class ConsistencyMethods(StreamBase):
         self,
         level: Level = MIDDLE,
         *,
-        block: DurationLike | None = None,
-        remember: DurationLike | None = None,
+        block: LengthLike | None = None,
+        remember: LengthLike | None = None,
     ) -> Self:
         """The query so far at a level of consistency; parts that were given one before keep it.
 
         Parameters
         ----------
         level
-            ``rc.STRONG`` waits for CTIs, so that the inputs come in order; ``rc.MIDDLE`` waits for nothing,
-            forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at once.
+            ``rc.STRONG`` waits for CTIs, so that inputs and answers come in order; ``rc.MIDDLE`` waits for
+            nothing, forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at
+            once.
         block
-            Instead of the level's: how long changes wait for their order, FOREVER until a CTI.
+            Instead of the level's: how long changes wait for their order, FOREVER until a CTI; in
+            application time, or as ``rc.wall_clock("5s")``.
         remember
-            Instead of the level's: how long the past may change before it is closed, FOREVER until a CTI.
+            Instead of the level's: how long the past may change before it is closed, likewise.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
-        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1s")
+        >>> query = s.agg(n=rc.count()).consistency(rc.STRONG, remember="1ms")
         >>> for line in query.explain().splitlines():
         ...     if "columns" not in line:
         ...         print(line)
-        aggregate n = count(), speculate perfect
-        │  known: (vs, payload) is a key, shrink-only
-        │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
-        └─ align, block forever
-           │  known: ordered, a CTI at most 1000000 behind
-           │  chosen: shows what a cti has passed, in order
-           └─ finalize, remember 1000000
-              │  known: a CTI at most 1000000 behind
-              │  chosen: ctis where the past is proven complete, or 1000000 behind: what comes later is lost
-              └─ source s
-                    known: nothing
+        align, block forever
+        │  known: ordered, (vs, payload) is a key
+        │  chosen: shows what a cti has passed, in order
+        └─ aggregate n = count(), speculate perfect
+           │  known: (vs, payload) is a key, shrink-only
+           │  chosen: perfect: shows what has ended, holds its cti at the open snapshot; n by differences
+           └─ align, block forever
+              │  known: ordered, a CTI at most 1000 behind
+              │  chosen: shows what a cti has passed, in order
+              └─ finalize, remember 1000
+                 │  known: a CTI at most 1000 behind
+                 │  chosen: ctis where the past is proven complete, or 1000 behind: what comes later is lost
+                 └─ source s
+                       known: nothing
         """
-        block = level.block if block is None else duration(block)
-        remember = level.remember if remember is None else duration(remember)
-        return self._then(at_level(self.plan, replace(level, block=block, remember=remember)))
+        waits = level.block if block is None else length_of(block)
+        remembers = level.remember if remember is None else length_of(remember)
+        return self._then(at_level(self.plan, replace(level, block=waits, remember=remembers)))
 
-    def align(self, block: DurationLike | None = None) -> Self:
-        """The same events, with changes held back for ``block`` of application time to come in order.
+    def align(self, block: LengthLike | None = None) -> Self:
+        """The same events, with changes held back for ``block`` to come in order.
 
-        Changes that undo each other while they wait are never shown. ``0`` holds back nothing; ``None``, or
-        FOREVER, everything until a CTI has passed it, which makes the output ordered.
+        A change is shown once the stream has got ``block`` beyond the start of its event; with
+        ``rc.wall_clock(...)``, once it had got to that start so long ago. Changes that undo each other while
+        they wait are never shown. ``0`` holds back nothing; ``None``, or FOREVER, everything until a CTI has
+        passed it, which makes the output ordered.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -89,9 +99,9 @@ class ConsistencyMethods(StreamBase):
         insert [5, 9) {'x': 1}
         cti 8
         """
-        return self._then(Align(self.plan, ticks_of(block)))
+        return self._then(Align(self.plan, length_of(block)))
 
-    def finalize(self, remember: DurationLike | None = None, *, since: TimeLike = 0) -> Self:
+    def finalize(self, remember: LengthLike | None = None, *, since: TimeLike = 0) -> Self:
         """Retractions that came before what they retract put in order, and the past closed.
 
         Put it directly on a source: this then need not be a valid stream, and its external CTIs become CTIs.
@@ -99,8 +109,9 @@ class ConsistencyMethods(StreamBase):
         Parameters
         ----------
         remember
-            How far behind the latest time seen the past is closed, proven complete or not. What comes later
-            is left out, counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
+            How far behind the latest time seen the past is closed, proven complete or not; with
+            ``rc.wall_clock(...)``, what was the latest time that long ago. What comes later is left out,
+            counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
         since
             Where external CTIs begin.
 
@@ -112,7 +123,7 @@ class ConsistencyMethods(StreamBase):
         insert [0, 4) {'x': 1}
         cti 8
         """
-        return self._then(Finalize(self.plan, ticks_of(remember), instant(since)))
+        return self._then(Finalize(self.plan, length_of(remember), instant(since)))
 
     def advance_time(
         self,
@@ -155,6 +166,8 @@ class ConsistencyMethods(StreamBase):
         return self._then(AdvanceTime(self.plan, duration(delay), events, interval, late))
 
 
-def ticks_of(length: DurationLike | None) -> int:
-    """Ticks in a length of time, where ``None`` has no end."""
+def length_of(length: LengthLike | None) -> Length:
+    """Ticks in a length of time, where ``None`` has no end; by the wall clock if it says so."""
+    if isinstance(length, WallClock):
+        return length
     return FOREVER if length is None else duration(length)

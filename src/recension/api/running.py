@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.core.wall_clock import Clock, now
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.local import run as run_plan
 from recension.runners.result import Result
 
 
 def run(
-    query: StreamBase, inputs: Mapping[str, Any], *, batch_size: int = BATCH_SIZE, close: bool = False
+    query: StreamBase,
+    inputs: Mapping[str, Any],
+    *,
+    batch_size: int = BATCH_SIZE,
+    close: bool = False,
+    clock: Clock = now,
 ) -> Result:
     """Run a query over finite inputs on the local engine.
 
@@ -27,6 +33,8 @@ def run(
     close
         Close every input at its end. An input that just stops is otherwise one that may go on; only a plain
         table (without a ``_kind`` column) is always closed.
+    clock
+        Gives microseconds since 1970, for queries that count by the wall clock.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -35,13 +43,16 @@ def run(
     _vs  _ve  n
     1    5    1
     """
-    return run_plan(plan_of(query, "run"), inputs, batch_size=batch_size, close=close)
+    return run_plan(plan_of(query, "run"), inputs, batch_size=batch_size, close=close, clock=clock)
 
 
-def session(*queries: StreamBase, batch_size: int = BATCH_SIZE, **named: StreamBase) -> Session:
+def session(
+    *queries: StreamBase, batch_size: int = BATCH_SIZE, clock: Clock = now, **named: StreamBase
+) -> Session:
     """A session that runs one query, or several by name, as their sources are fed.
 
-    What the queries have in common is computed once.
+    What the queries have in common is computed once. ``clock`` gives microseconds since 1970; queries that
+    count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -51,4 +62,4 @@ def session(*queries: StreamBase, batch_size: int = BATCH_SIZE, **named: StreamB
     ["insert [1, 5) {'n': 1}"]
     """
     plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
-    return Session(plans | {name: plan_of(q, "session") for name, q in named.items()}, batch_size)
+    return Session(plans | {name: plan_of(q, "session") for name, q in named.items()}, batch_size, clock)

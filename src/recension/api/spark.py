@@ -6,11 +6,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.runners.spark.batch.run import batch as run_batch
+from recension.runners.spark.batch.run import history
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.stream.pipeline import stream as stream_plan
 
-__all__ = ["read_changelog", "read_history", "session", "stream", "write", "write_changelog", "write_history"]
+__all__ = [
+    "batch",
+    "history",
+    "read_changelog",
+    "read_history",
+    "session",
+    "stream",
+    "write",
+    "write_changelog",
+    "write_history",
+]
+
+
+def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any]) -> Any:
+    """Run a query over history DataFrames as a batch job; the result is a DataFrame like any other.
+
+    Parameters
+    ----------
+    spark
+        A session, such as ``rc.spark.session()`` gives.
+    query
+        A stream built with the API.
+    inputs
+        For each source by name: a history (``_vs``, ``_ve`` and the payload), a plain table with the
+        source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
+        reconstituted first.
+
+    What depends on the order of arrival is refused: finite memories, and policies for late elements.
+    """
+    return run_batch(spark, plan_of(query, "batch"), inputs)
 
 
 def stream(
@@ -20,6 +51,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    files_per_batch: int | None = None,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
 
@@ -31,12 +63,22 @@ def stream(
         A stream built with the API.
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
-        columns of times. A watermark on the column of starts makes promises.
+        columns of times, on which a watermark makes promises; or a folder of stream files, which the tasks
+        read themselves.
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
     order_by
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
+    files_per_batch
+        How many files of a folder a micro-batch takes at most.
     """
-    return stream_plan(spark, plan_of(query, "stream"), inputs, shards=shards, order_by=order_by)
+    return stream_plan(
+        spark,
+        plan_of(query, "stream"),
+        inputs,
+        shards=shards,
+        order_by=order_by,
+        files_per_batch=files_per_batch,
+    )

@@ -27,6 +27,8 @@ def source(
     end: str | None = None,
     properties: Properties | None = None,
     on_violation: Policy = "raise",
+    *,
+    external_ctis: bool = False,
 ) -> Stream:
     """A named input of a query.
 
@@ -43,9 +45,14 @@ def source(
         checked.
     on_violation
         What happens to elements that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
+    external_ctis
+        The feed carries external CTIs, and retractions may come before what they retract. Where a step above
+        has state, a ``finalize`` is put onto the source, unless the query says one itself.
 
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>
     """
     declared = NOTHING_KNOWN if properties is None else properties
-    return Stream(Source(name, schema_of(schema, "source"), start, end, declared, on_violation))
+    return Stream(
+        Source(name, schema_of(schema, "source"), start, end, declared, on_violation, external_ctis)
+    )

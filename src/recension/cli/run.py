@@ -8,23 +8,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from recension.cli.inputs import readers_of, time_type_of
+from recension.cli.profile import show_profile, tell_counts
 from recension.cli.query_file import load_query
 from recension.cli.root import app
+from recension.cli.run_batch import run_batch
+from recension.cli.run_spark import run_spark
 from recension.cli.show import in_order, show_history
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, open_stream, write_history, write_stream
+from recension.core.formats import StreamReader, write_history, write_stream
 from recension.core.reconstitution import HistoryBuilder
-from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.validity import STALE_CTI
-from recension.plan.nodes import Source, walk
-from recension.runners.engine import Metrics
 from recension.runners.local import BATCH_SIZE, Session, steps
 
 
@@ -32,6 +30,8 @@ class EngineName(StrEnum):
     """Where a query can run."""
 
     LOCAL = "local"
+    SPARK = "spark"
+    BATCH = "batch"
 
 
 @app.command()
@@ -45,69 +45,48 @@ def run(
     engine: Annotated[EngineName, typer.Option(help="Where to run.")] = EngineName.LOCAL,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Elements taken at a time.")] = BATCH_SIZE,
+    shards: Annotated[int | None, typer.Option(min=1, help="Spark: the number of parts it runs in.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Spark: where to go on from, and to keep.")] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.
 
     Several inputs are read in turn, a batch from each. The end of a file closes its input only with
-    --close, or if it is a plain table: a stream that just stops may have died.
+    --close, or if it is a plain table: a stream that just stops may have died. With --engine spark the
+    query runs as a streaming pipeline, which goes on from --checkpoint if there is one; with --engine batch
+    it runs on Spark over the inputs' whole histories, every input closed.
     """
     plan = load_query(query).plan
+    if engine is not EngineName.SPARK and (shards is not None or checkpoint is not None):
+        raise RecensionError("--shards and --checkpoint are for --engine spark")
+    if engine is EngineName.SPARK:
+        run_spark(
+            plan, inputs, output, history, close=close, shards=shards, checkpoint=checkpoint, profile=profile
+        )
+        return
+    if engine is EngineName.BATCH:
+        if profile:
+            raise RecensionError(
+                "--profile shows the operators of other engines; a batch job has Spark's own UI"
+            )
+        run_batch(plan, inputs, output, history, batch_size)
+        return
     session = Session({"query": plan}, batch_size)
-    sources = [node for node in walk(plan) if isinstance(node, Source)]
-    readers = _readers(inputs, sources, session.unchecked, batch_size)
+    readers = readers_of(inputs, plan, session.unchecked, batch_size)
     builder = HistoryBuilder(plan.schema)
     results = _results(session, readers, builder, batch_size, close=close)
     if output is None:
         for _ in results:
             pass
     else:
-        write_stream(output, results, plan.schema, _time_type(readers))
+        write_stream(output, results, plan.schema, time_type_of(readers))
     if history is not None:
-        write_history(history, in_order(builder.build()), _time_type(readers))
+        write_history(history, in_order(builder.build()), time_type_of(readers))
     elif output is None:
-        show_history(in_order(builder.build()), _time_type(readers))
-    _tell_what_is_missing(session)
+        show_history(in_order(builder.build()), time_type_of(readers))
+    tell_counts(session.counts())
     if profile:
-        console = Console(stderr=True)
-        console.width = console.width if console.is_terminal else 160
-        console.print(_profile(session.metrics()))
-
-
-def _readers(
-    given: list[str], sources: list[Source], unchecked: set[str], batch_size: int
-) -> dict[str, StreamReader]:
-    known = {source.name: source for source in sources}
-    readers: dict[str, StreamReader] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or not path:
-            raise RecensionError(f"--input {text}: write NAME=PATH")
-        if name in readers:
-            raise RecensionError(f"--input {text}: {name} was given already")
-        if name not in known:
-            raise RecensionError(f"--input {text}: no source {name!r}; the query reads {', '.join(known)}")
-        readers[name] = _reader(path, known[name], batch_size, check_orphans=name not in unchecked)
-    if missing := [name for name in known if name not in readers]:
-        raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
-    return readers
-
-
-def _reader(path: str, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
-    return open_stream(
-        path,
-        schema=source.columns,
-        start=source.start,
-        end=source.end,
-        on_violation=source.on_violation,
-        check_orphans=check_orphans,
-        batch_size=batch_size,
-    )
-
-
-def _time_type(readers: dict[str, StreamReader]) -> pa.DataType:
-    kinds = [reader.time_type for reader in readers.values()]
-    return next((kind for kind in kinds if pa.types.is_timestamp(kind)), kinds[0])
+        show_profile(session.metrics())
 
 
 def _results(
@@ -123,22 +102,3 @@ def _results(
                 builder.add(batch)
                 progress.update(task, advance=len(batch))
                 yield batch
-
-
-def _tell_what_is_missing(session: Session) -> None:
-    for source, counts in session.counts().items():
-        told = [f"{n} × {reason}" for reason, n in sorted(counts.items()) if n and reason != STALE_CTI]
-        if told:
-            print(f"recension: {source}: left out or moved: {', '.join(told)}", file=sys.stderr)
-
-
-def _profile(metrics: list[Metrics]) -> Table:
-    table = Table("operator")
-    for column in ("in", "retracted", "out", "retracted", "cti", "state rows", "state", "dropped", "time"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for m in metrics:
-        cti = "∞" if m.cti == FOREVER else "" if m.cti == BEGINNING else str(m.cti)
-        counts = [f"{x:,}" for x in (m.events_in, m.retractions_in, m.events_out, m.retractions_out)]
-        state = [f"{m.state_rows:,}", f"{m.state_bytes / 2**20:.1f} MiB"]
-        table.add_row(m.name, *counts, cti, *state, f"{m.dropped:,}", f"{m.seconds:.3f} s")
-    return table

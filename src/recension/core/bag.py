@@ -15,7 +15,7 @@ import pyarrow as pa
 from recension.core.batch import Index
 from recension.core.netting import group_sizes
 from recension.core.rowhash import Hashes
-from recension.core.ticks import BEGINNING, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class EventBag:
     def __len__(self) -> int:
         return sum(len(run.keys) for run in self._runs)
 
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return 24 * len(self)
+
     def count(self, keys: Hashes) -> Index:
         """How often each of the keys is present now."""
         total = np.zeros(len(keys), np.int64)
@@ -53,9 +57,14 @@ class EventBag:
             self._runs.pop()
 
     def forget_before(self, t: int) -> None:
-        """No event that ends before ``t`` will be asked for again; the space is freed by later merges."""
+        """No event that ends before ``t`` will be asked for again, at the end of time none at all.
+
+        The space is freed by later merges.
+        """
         self._frontier = t
-        if self._runs and bool((self._runs[0].ends < t).mean() > 0.5):
+        if t == FOREVER:
+            self._runs = []
+        elif self._runs and bool((self._runs[0].ends < t).mean() > 0.5):
             self._runs = [run for run in (self._live(run) for run in self._runs) if len(run.keys)]
 
     def latest_end(self) -> int:

@@ -102,6 +102,11 @@ class OpenClose:
         self.counts[ADJUSTED] += int((late & ~walk.is_final()).sum())
         return walk
 
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking; forgets them."""
+        rejected, self.rejected = self.rejected, []
+        return rejected
+
     def _report(self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None) -> None:
         if faults.found and self._policy == "raise":
             reason, rows = min(faults.found, key=lambda fault: int(fault[1].min()))

@@ -20,13 +20,6 @@ from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 
 
-class Counts(Protocol):
-    """Whoever knows which events are there."""
-
-    def count(self, keys: Hashes) -> Index:
-        """How often each of the events is present now."""
-
-
 @dataclass(frozen=True, slots=True)
 class Steps:
     """Every step of the walk: row, event identity, +1 or -1, and the end that identity carries."""
@@ -41,6 +34,13 @@ class Steps:
         return Steps(self.row[at], self.key[at], self.step[at], self.end[at])
 
 
+class Known(Protocol):
+    """Knows what is there."""
+
+    def count(self, keys: Hashes) -> Index:
+        """How often each of the keys is present now."""
+
+
 def steps_of(batch: EventBatch, considered: Mask) -> Steps:
     """What the considered inserts and retractions take away and announce."""
     retract = batch.kind == RETRACT
@@ -53,7 +53,7 @@ def steps_of(batch: EventBatch, considered: Mask) -> Steps:
     return Steps(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
 
 
-def find_orphans(steps: Steps, live: Counts, size: int) -> Mask:
+def find_orphans(steps: Steps, live: Known, size: int) -> Mask:
     """Which of a batch's ``size`` rows retract an event that is not there."""
     orphan = np.zeros(size, np.bool_)
     named = steps.key[steps.step < 0]
@@ -79,7 +79,7 @@ def note_changes(steps: Steps, live: EventBag, rejected: Mask) -> None:
         live.change(steps.key, steps.step, steps.end)
 
 
-def _blocked(walk: Steps, live: Counts) -> Index:
+def _blocked(walk: Steps, live: Known) -> Index:
     """The rows whose step down would go below zero; steps are by key, then by arrival."""
     group, sizes = group_sizes(walk.key)
     first = np.cumsum(sizes) - sizes

@@ -67,6 +67,19 @@ class Checker:
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
 
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking; forgets them."""
+        rejected, self.rejected = self.rejected, []
+        return rejected
+
+    def state_rows(self) -> int:
+        """How many events are remembered."""
+        return 0 if self._live is None else len(self._live)
+
+    def state_bytes(self) -> int:
+        """How much memory they take."""
+        return 0 if self._live is None else self._live.nbytes()
+
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and rejected elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.to_arrow()}

@@ -62,7 +62,7 @@ class AdvanceTime(Operator):
             return empty(self.schema)
         checked = self._checker.check(batch if self._pace is None else self._paced(batch, self._pace))
         if self._late != "aside":
-            self._checker.rejected.clear()
+            self._checker.take_rejected()
         made = checked.vs[checked.kind == CTI]
         self.out_cti = max(self.out_cti, int(made.max(initial=BEGINNING)))
         return checked
@@ -88,8 +88,14 @@ class AdvanceTime(Operator):
     def counts(self) -> Counter[str]:
         return self._checker.counts
 
-    def rejected(self) -> list[tuple[str, EventBatch]]:
-        return self._checker.rejected
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        return self._checker.take_rejected()
+
+    def state_rows(self) -> int:
+        return self._checker.state_rows()
+
+    def state_bytes(self) -> int:
+        return self._checker.state_bytes()
 
     def state_chunks(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "events": [self._events]})

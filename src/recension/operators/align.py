@@ -3,7 +3,8 @@
 Assumes     a valid physical stream.
 Guarantees  the output history is the input history once everything waiting has come out. At a CTI all changes
             before it come out, by (sync time, arrival); before that, changes of events that start ``block``
-            or more before the latest time seen. CTIs pass unchanged. With an endless block the output is
+            or more before the latest time seen, or before where the stream was ``block`` ago on the
+            wall clock. CTIs pass unchanged. With an endless block the output is
             ordered.
 State       the changes that wait, one for each event that changes.
 Cost        O(n log n) in the batch and in what comes out.
@@ -20,14 +21,17 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output, changes
 from recension.operators.state.live_events import LiveEvents
 from recension.operators.state.net_changes import NetChanges, identity, net_changes
+from recension.operators.state.passage import Passage
 
 
 class Align(Operator):
-    """Blocks for ``block`` ticks of application time: FOREVER waits for CTIs, 0 for nothing."""
+    """Blocks for ``block`` ticks, of application time or of the wall clock; FOREVER: until a CTI."""
 
-    def __init__(self, schema: pa.Schema, block: int) -> None:
+    def __init__(self, schema: pa.Schema, block: int, *, by_clock: bool = False) -> None:
         super().__init__(schema)
         self._block = block
+        self._passage = Passage(block) if by_clock else None
+        self.is_clocked = by_clock
         # A change lies in the index from the start of its event to just after its sync time.
         self._waiting = LiveEvents(schema, ("old", "new", "arrival"))
         self._latest = BEGINNING
@@ -36,13 +40,20 @@ class Align(Operator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self._block:
             return batch
-        self._latest = max(self._latest, int(batch.sync().max()))
+        self._see(int(batch.sync().max()))
         self._buffer(net_changes(batch), batch.payload)
         return self._release(self._starting_until(self._output_time()))
 
     def _output_time(self) -> int:
         """Events that start until then wait no longer."""
+        if self._passage is not None:
+            return self._passage.reached
         return BEGINNING if self._block == FOREVER else max(BEGINNING, self._latest - self._block)
+
+    def _see(self, t: int) -> None:
+        self._latest = max(self._latest, t)
+        if self._passage is not None:
+            self._passage.note(self._latest)
 
     def _buffer(self, change: NetChanges, payload: pa.RecordBatch) -> None:
         """A change of what another change has made, and waits, becomes one with it (E1)."""
@@ -88,12 +99,16 @@ class Align(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         if not self._block:
             return self.promise(t)
-        self._latest = max(self._latest, t)
+        self._see(t)
         at = self._starting_until(t)
         is_due = self._waiting.column("ve", at) <= t
         is_due |= self._waiting.column("vs", at) <= self._output_time()
         is_due |= t == FOREVER
         return self.promise(t, self._release(at[is_due]))
+
+    def on_clock(self, now: int) -> Output:
+        assert self._passage is not None
+        return self.promise(self.out_cti, self._release(self._starting_until(self._passage.tick(now))))
 
     def state_rows(self) -> int:
         return self._waiting.live()
@@ -103,12 +118,15 @@ class Align(Operator):
 
     def state_chunks(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "arrivals": [self._arrivals]})
-        return {"seen": seen, **self._waiting.chunks("waiting")}
+        passage = {} if self._passage is None else {"passage": self._passage.to_arrow()}
+        return {"seen": seen, **passage, **self._waiting.chunks("waiting")}
 
     def load_chunks(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._arrivals = seen["latest"], seen["arrivals"]
         self._waiting.load("waiting", chunks)
+        if self._passage is not None:
+            self._passage.load(chunks["passage"])
 
 
 def _sync(vs: Ticks, old: Ticks, new: Ticks) -> Ticks:

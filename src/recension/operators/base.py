@@ -39,6 +39,9 @@ class Operator(ABC):
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
     """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
+    is_clocked: bool = False
+    """Does it count by the wall clock, so that it must be told the time?"""
+
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.out_cti = BEGINNING
@@ -51,6 +54,10 @@ class Operator(ABC):
     @abstractmethod
     def on_cti(self, port: int, t: int) -> Output:
         """Nothing before ``t`` changes any more on this port."""
+
+    def on_clock(self, now: int) -> Output:
+        """The wall clock shows ``now``, in microseconds; what comes next comes at that time."""
+        return self.promise(self.out_cti)
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
@@ -72,8 +79,8 @@ class Operator(ABC):
         """The elements left out or moved so far, by reason."""
         return Counter()
 
-    def rejected(self) -> list[tuple[str, EventBatch]]:
-        """Elements left out that were kept aside, with the reason."""
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        """Elements left out and kept aside since the last time of asking, with the reason; forgets them."""
         return []
 
     def state_rows(self) -> int:

@@ -5,181 +5,179 @@ Guarantees  a valid stream. A CTI comes out where external CTIs prove the input 
             a CTI, and ``remember`` behind the latest time seen; elements before the last CTI, and
             retractions of what was left out, are left out and counted. With an endless memory the output
             history is the input's.
-State       the events that may still be retracted, the retractions that wait, the elements not yet counted.
-Cost        O(log n) an element, in a loop over elements.
+State       the ends of events that may still be retracted, the retractions that wait, the sync times of
+            elements that are not yet proven complete.
+Cost        O(n log n) in the batch; a loop over the elements of events whose chains are broken, and over
+            those that wait.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.6, as corrected by rulings F1 to F10.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, concat, empty
-from recension.core.rowhash import row_hash
+from recension.core.batch import INSERT, EventBatch, Index, concat, cti, empty, take_rows
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, UNKNOWN
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.arrival import Arrival, Past, ends_of
+from recension.operators.base import Chunks, Operator, Output, changes
 from recension.operators.state.external_ctis import ExternalCtis
-from recension.operators.state.retraction_chains import Broken, Key, RetractionChains
+from recension.operators.state.live_ends import LiveEnds
+from recension.operators.state.passage import Passage
+from recension.operators.state.retraction_chains import Broken, RetractionChains
 
-
-@dataclass(slots=True)
-class _Answer:
-    """Rows to put out: the row of the batch that has the payload (-1: none), and the control columns."""
-
-    rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-
-    def batch(self, of: EventBatch) -> EventBatch:
-        if not self.rows:
-            return empty(of.schema)
-        columns = zip(*self.rows, strict=True)
-        row, kind, vs, ve, new_ve = (np.array(column, np.int64) for column in columns)
-        indices = pa.array(np.maximum(row, 0), mask=row < 0)
-        payload = of.payload.take(indices) if of.payload.num_columns else of.payload
-        return EventBatch(kind.astype(np.uint8), vs, ve, new_ve, np.zeros(len(row), np.int64), payload)
+_CAUTIOUS = 256
 
 
 class Finalize(Operator):
-    """Remembers for ``remember`` ticks of application time, FOREVER until a CTI; see `ExternalCtis`."""
+    """Remembers for ``remember`` ticks of application time, or of the wall clock; FOREVER until a CTI."""
 
     makes_ctis: ClassVar[bool] = True
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "take"
 
-    def __init__(self, schema: pa.Schema, remember: int, since: int = 0) -> None:
+    def __init__(self, schema: pa.Schema, remember: int, since: int = 0, *, by_clock: bool = False) -> None:
         super().__init__(schema)
-        self._remember = remember
+        self._remember = FOREVER if by_clock else remember
+        self._passage = Passage(remember) if by_clock else None
+        self.is_clocked = by_clock
+        self._live = LiveEnds()
         self._chains = RetractionChains(schema)
         self._known = ExternalCtis(since)
-        self._latest = BEGINNING
+        self._latest = self._aged = BEGINNING
         self._counts: Counter[str] = Counter()
         self._rejected: list[tuple[str, EventBatch]] = []
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        answer = _Answer()
-        hashes = row_hash(batch.payload, len(batch)).tolist()
-        kinds, vss, ves, ends = (c.tolist() for c in (batch.kind, batch.vs, batch.ve, batch.new_ve))
-        for row, (kind, vs, ve, vn) in enumerate(zip(kinds, vss, ves, ends, strict=True)):
-            if kind == EXTERNAL_CTI:
-                if vs >= self.out_cti:
-                    self._known.add(vs, ve, int(batch.count[row]))
-            elif kind == INSERT:
-                self._insert(answer, batch, row, (hashes[row], vs), ve)
-            else:
-                self._retract(answer, batch, row, (hashes[row], vs), ve, vn)
-            self._progress(answer)
-        return answer.batch(batch)
+        given, size = [], len(batch)
+        while len(batch):
+            part = batch.slice(0, min(size, len(batch)))
+            out = self._take(part)
+            if isinstance(out, int):
+                part, size = part.slice(0, out), _CAUTIOUS
+                out = self._take(part)
+                assert not isinstance(out, int), "the rows before the first doubtful one hold no doubt"
+            given.append(out)
+            batch, size = batch.slice(len(part), len(batch)), 2 * size
+        if self._passage is not None:
+            self._passage.note(self._latest)
+        given = [out for out in given if len(out)]
+        return concat(given) if given else empty(self.schema)
 
-    def _insert(self, answer: _Answer, batch: EventBatch, row: int, key: Key, ve: int) -> None:
-        vs = key[1]
-        if not self._is_in_time(vs, batch, row):
-            return
-        if (broken := self._chains.take(key, ve=ve)) is not None:
-            ve = broken.vn
-        if ve > vs:
-            answer.rows.append((row, INSERT, vs, ve, FOREVER))
-            self._chains.add(key, ve)
+    def _take(self, batch: EventBatch) -> EventBatch | int:
+        """What the batch gives; or the row up to which it must be taken first, and nothing has changed."""
+        past = Past(self.out_cti, self._latest, self._aged)
+        arrival = Arrival(batch, past, self._remember, self._known)
+        is_broken = arrival.find_broken(batch, self._live, self._chains.keys())
+        if (len(self._chains) or bool(is_broken.any())) and (row := arrival.doubt()):
+            return row
+        self._latest, self._aged = arrival.latest, int(arrival.aged[-1])
+        self._known.adopt(arrival.proof)
+        self._reject(LATE, batch.filter(arrival.is_late))
+        passing = np.flatnonzero(arrival.is_in_time & ~is_broken)
+        out = batch.take(passing) if len(passing) < len(batch) else batch
+        self._live.change(*ends_of(out, arrival.start[passing]))
+        waiting = np.flatnonzero(arrival.is_in_time & is_broken)
+        if len(waiting):
+            rows, mended = self._mend(batch, arrival, waiting)
+            out = concat([out, mended]).take(np.argsort(np.concatenate([passing, rows]), kind="stable"))
+        t = self._time()
+        if t <= self.out_cti:
+            return out
+        self.out_cti = t
+        return concat([out, cti(t, self.schema)])
 
-    def _retract(self, answer: _Answer, batch: EventBatch, row: int, key: Key, ve: int, vn: int) -> None:
-        if not self._is_in_time(min(ve, vn), batch, row):
-            return
-        merged = Broken(ve, vn, batch.slice(row, row + 1))
-        if not self._chains.is_live(key, ve) and (before := self._chains.take(key, vn=ve)) is not None:
-            merged = Broken(before.ve, merged.vn, concat([before.elements, merged.elements]))
-        if (after := self._chains.take(key, ve=vn)) is not None:
-            merged = Broken(merged.ve, after.vn, concat([merged.elements, after.elements]))
-        if merged.ve == merged.vn:
-            return
-        if not self._chains.is_live(key, merged.ve):
-            self._wait(key, merged)
-            return
-        answer.rows.append((row, RETRACT, key[1], merged.ve, merged.vn))
-        self._chains.remove(key, merged.ve)
-        if merged.vn > key[1]:
-            self._chains.add(key, merged.vn)
-        else:
-            self._drop_orphans()
+    def _mend(self, batch: EventBatch, arrival: Arrival, rows: Index) -> tuple[Index, EventBatch]:
+        """The elements of broken chains, one at a time: the rows that give something, and what they give."""
+        live = self._live.ends_of(np.unique(arrival.start[rows]))
+        given: list[tuple[int, int, int]] = []
+        for row, key in zip(rows.tolist(), arrival.start[rows].tolist(), strict=True):
+            ends, vs = live[key], int(batch.vs[row])
+            self._drop_lost(key, ends, int(arrival.before[row]), int(arrival.aged_before[row]))
+            old, new = vs, vs
+            if batch.kind[row] == INSERT:
+                new = self._chains.insert(key, ends, vs, int(batch.ve[row]))
+            elif (moved := self._chains.retract(key, ends, batch.slice(row, row + 1))) is not None:
+                old, new = moved
+            if old != new:
+                given.append((row, old, new))
+        at, old_ends, new_ends = np.array(given, np.int64).reshape(-1, 3).T
+        mended = changes(batch.vs[at], old_ends, new_ends, take_rows(batch.payload, at))
+        self._live.change(*ends_of(mended, arrival.start[at]))
+        return at, mended
 
-    def _is_in_time(self, sync: int, batch: EventBatch, row: int) -> bool:
-        """Count the element (F7: a late one too); a late one is left out."""
-        self._known.count(sync)
-        self._latest = max(self._latest, sync)
-        if sync >= self.out_cti:
-            return True
-        self._reject(LATE, batch.slice(row, row + 1))
-        return False
+    def _drop_lost(self, key: int, ends: dict[int, int], frontier: int, aged: int) -> None:
+        """Leave out retractions whose predecessor cannot come any more, or which may not change the past.
 
-    def _wait(self, key: Key, broken: Broken) -> None:
-        self._chains.break_off(key, Broken(broken.ve, broken.vn, _copied(broken.elements)))
-        self._drop_orphans()
+        What comes changes no end before the frontier, so that only an event alive there can still lead on
+        to a retraction that waits (F7, whatever the CTI is that this retraction holds back).
+        """
 
-    def _reject(self, reason: str, elements: EventBatch) -> None:
-        self._counts[reason] += len(elements)
-        self._rejected.append((reason, _copied(elements)))
+        def is_lost(broken: Broken) -> bool:
+            is_orphan = broken.vs < frontier and all(end < frontier for end in ends)
+            return is_orphan or broken.ve < frontier or broken.sync < aged
 
-    def _drop_orphans(self, lost_before: int = BEGINNING) -> None:
-        """Leave out retractions whose predecessor cannot come any more, or which may not change the past."""
-        frontier = self._known.frontier
-
-        def is_lost(key: Key, broken: Broken) -> bool:
-            is_orphan = key[1] < frontier and not self._chains.has_live(key)
-            return is_orphan or broken.ve < frontier or broken.sync < lost_before
-
-        for broken in self._chains.take_all(is_lost):
+        for broken in self._chains.take_lost(key, is_lost):
             self._reject(UNKNOWN, broken.elements)
 
-    def _progress(self, answer: _Answer) -> None:
-        t = self._time()
-        if t > self.out_cti:
-            self.out_cti = t
-            answer.rows.append((-1, CTI, t, FOREVER, FOREVER))
+    def _reject(self, reason: str, elements: EventBatch) -> None:
+        if len(elements):
+            self._counts[reason] += len(elements)
+            self._rejected.append((reason, elements))
 
     def _time(self) -> int:
         """The CTI that can be put out now; forgets what it closes."""
-        if self._known.settle():
-            self._drop_orphans()
-        if self._remember < FOREVER and self._latest - self._remember > self.out_cti:
-            self._expire(self._latest - self._remember)
         frontier = self._known.frontier
-        if frontier <= self.out_cti:
-            return self.out_cti
-        t = min([frontier, *(broken.sync for broken in self._chains.broken())])
-        self._chains.forget_before(t)
+        keys = self._chains.keys()
+        for key, ends in self._live.ends_of(keys).items() if len(keys) else ():
+            self._drop_lost(key, ends, frontier, self._aged)
+        t = min([frontier, *(broken.sync for broken in self._chains)])
+        if t > self.out_cti:
+            self._live.forget_before(t)
         return t
 
-    def _expire(self, t: int) -> None:
-        """Forced ageing (F8)."""
-        self._known.advance(t)
-        self._drop_orphans(t)
-
     def on_cti(self, port: int, t: int) -> Output:
+        return self._close(t, t if t == FOREVER else BEGINNING)
+
+    def on_clock(self, now: int) -> Output:
+        assert self._passage is not None
+        t = self._passage.tick(now)
+        return self._close(t, t)
+
+    def _close(self, t: int, aged: int) -> Output:
+        """The past before ``t`` is complete; what waits and would change the time before ``aged`` is lost."""
+        self._aged = max(self._aged, aged)
         self._known.advance(t)
-        self._drop_orphans(t if t == FOREVER else BEGINNING)
         return self.promise(self._time())
 
     def counts(self) -> Counter[str]:
         return self._counts
 
-    def rejected(self) -> list[tuple[str, EventBatch]]:
-        return self._rejected
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        rejected, self._rejected = self._rejected, []
+        return rejected
 
     def state_rows(self) -> int:
-        return len(self._chains) + len(self._known)
+        return len(self._live) + len(self._chains) + len(self._known)
+
+    def state_bytes(self) -> int:
+        return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes()
 
     def state_chunks(self) -> Chunks:
-        latest = {"latest": pa.table({"latest": pa.array([self._latest], pa.int64())})}
-        return latest | self._chains.chunks() | self._known.chunks()
+        seen = {"latest": pa.array([self._latest], pa.int64()), "aged": pa.array([self._aged], pa.int64())}
+        own = {"seen": pa.table(seen), "live": self._live.to_arrow()}
+        if self._passage is not None:
+            own["passage"] = self._passage.to_arrow()
+        return own | self._chains.chunks() | self._known.chunks()
 
     def load_chunks(self, chunks: Chunks) -> None:
-        self._latest = chunks["latest"]["latest"][0].as_py()
+        seen = chunks["seen"].to_pylist()[0]
+        self._latest, self._aged = seen["latest"], seen["aged"]
+        self._live.load(chunks["live"], self.out_cti)
         self._chains.load(dict(chunks))
         self._known.load(dict(chunks))
-
-
-def _copied(elements: EventBatch) -> EventBatch:
-    """Rows of their own, so that they do not keep the batch they came in."""
-    return elements.take(np.arange(len(elements)))
+        if self._passage is not None:
+            self._passage.load(chunks["passage"])

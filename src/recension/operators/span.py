@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBa
 class Span(Operator):
     """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
 
-    external_ctis = "pass"
+    external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
 
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)

@@ -11,6 +11,7 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §3; rulings, sec
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,9 @@ from recension.operators.base import Chunks, Operator, Output
 
 
 class Union(Operator):
-    """Elements pass as they come."""
+    """Elements pass as they come; external CTIs too, each about the input it comes from."""
+
+    external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)

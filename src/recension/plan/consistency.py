@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
+from recension.core.wall_clock import Length, WallClock
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 
@@ -43,13 +44,13 @@ class Cleanse(Node):
 
 @dataclass(frozen=True, eq=False)
 class Align(Node):
-    """Changes wait for their order: ``block`` ticks of application time, FOREVER until a CTI."""
+    """Changes wait for their order: for ``block``, FOREVER until a CTI."""
 
     input: Node
-    block: int
+    block: Length
 
     def __post_init__(self) -> None:
-        if self.block < 0:
+        if isinstance(self.block, int) and self.block < 0:
             raise TimeError(f"align: a block of {self.block} ticks; it takes 0 or more, or FOREVER")
         super().__post_init__()
 
@@ -78,17 +79,17 @@ class Align(Node):
 
 @dataclass(frozen=True, eq=False)
 class Finalize(Node):
-    """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` ticks behind.
+    """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
     External CTIs are about the time from ``since`` on.
     """
 
     input: Node
-    remember: int
+    remember: Length
     since: int = 0
 
     def __post_init__(self) -> None:
-        if self.remember < 0:
+        if isinstance(self.remember, int) and self.remember < 0:
             raise TimeError(f"finalize: a memory of {self.remember} ticks; it takes 0 or more, or FOREVER")
         super().__post_init__()
 
@@ -111,7 +112,9 @@ class Finalize(Node):
                 is_shrink_only=of.is_shrink_only,
                 constant_duration=of.constant_duration,
             )
-        return known if self.remember == FOREVER else replace(known, cti_frequency=self.remember)
+        if self.remember == FOREVER or isinstance(self.remember, WallClock):
+            return known
+        return replace(known, cti_frequency=self.remember)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +192,10 @@ def require_late(late: str) -> None:
         raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
 
 
-def in_ticks(length: int) -> str:
+def in_ticks(length: Length) -> str:
     """A length of time for people.
 
-    >>> in_ticks(FOREVER), in_ticks(5)
-    ('forever', '5')
+    >>> in_ticks(FOREVER), in_ticks(5), in_ticks(WallClock(5))
+    ('forever', '5', '5 by the wall clock')
     """
     return "forever" if length == FOREVER else str(length)

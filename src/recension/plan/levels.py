@@ -4,7 +4,9 @@
     remember   how long the past may still change       Finalize
 
 Both go below the first stateful step of every input (CEDR operators, §3): what needs no state needs no
-order either.
+order either. Steps with state give their answers in an order of their own (a long snapshot of one group
+after later ones of another, ruling B15; two inputs as they come), so that where everything waits for its
+order, the answer does too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recension.core.ticks import FOREVER
+from recension.core.wall_clock import Length
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
 from recension.plan.node import Node
@@ -23,8 +26,8 @@ from recension.plan.span import Map, Project, Span, Where
 class Level:
     """A point of the triangle; ``speculate``, if given, is the variant of all aggregates."""
 
-    block: int
-    remember: int
+    block: Length
+    remember: Length
     speculate: Speculate | None = None
 
     def __str__(self) -> str:
@@ -53,7 +56,7 @@ def at_level(root: Node, level: Level) -> Node:
                 placed[node] = _speculating(node.with_inputs([place(child) for child in node.inputs]), level)
         return placed[node]
 
-    return place(root)
+    return _in_order(place(root), level)
 
 
 def _is_stateless(node: Node) -> bool:
@@ -74,6 +77,10 @@ def _finalized(node: Node, level: Level) -> Node:
 
 def _aligned(node: Node, level: Level) -> Node:
     return Align(node, level.block) if level.block else node
+
+
+def _in_order(root: Node, level: Level) -> Node:
+    return Align(root, FOREVER) if level.block == FOREVER and not root.properties.is_ordered else root
 
 
 def _speculating(node: Node, level: Level) -> Node:

@@ -15,7 +15,10 @@ from recension.plan.properties import NOTHING_KNOWN, Properties
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """A named input. ``start`` and ``end`` name the time columns of a plain table."""
+    """A named input. ``start`` and ``end`` name the time columns of a plain table.
+
+    ``external_ctis`` says that it carries such, and may hold retractions before what they retract.
+    """
 
     name: str
     columns: pa.Schema
@@ -23,6 +26,7 @@ class Source(Node):
     end: str | None = None
     declared: Properties = NOTHING_KNOWN
     on_violation: Policy = "raise"
+    external_ctis: bool = False
 
     ports: ClassVar[tuple[str, ...]] = ()
 
@@ -41,7 +45,8 @@ class Source(Node):
     def label(self) -> str:
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
-        return " ".join(["source", self.name, *times, *policy])
+        external = ["with external ctis"] if self.external_ctis else []
+        return " ".join(["source", self.name, *times, *policy, *external])
 
     def derive_schema(self) -> pa.Schema:
         return self.columns

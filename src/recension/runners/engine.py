@@ -20,7 +20,7 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator
+from recension.operators.base import Chunks, Operator, Output
 
 
 @dataclass(slots=True)
@@ -47,6 +47,11 @@ class Flow:
     cti: int | None = None
     has_external: bool = False
 
+    def add(self, answer: Output) -> None:
+        """What an operator emits in answer to a CTI or to the clock."""
+        self.batches.append(answer.batch)
+        self.cti = self.cti if answer.cti is None else answer.cti
+
 
 class Engine:
     """Runs a graph whose vertices are listed with inputs before their readers."""
@@ -55,32 +60,53 @@ class Engine:
         self._vertices = list(vertices)
         self._metrics = [Metrics(vertex.name) for vertex in vertices]
 
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the wall clock?"""
+        return any(vertex.operator is not None and vertex.operator.is_clocked for vertex in self._vertices)
+
     def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
         """Feed one source; what every vertex that gave anything gave."""
         has_external = bool((batch.kind == EXTERNAL_CTI).any())
         flows = {source: Flow([batch] if len(batch) else [], t, has_external)}
         self._note(source, flows[source])
-        for number in range(source + 1, len(self._vertices)):
+        return self._run(flows, first=source + 1)
+
+    def tick(self, now: int) -> dict[int, Flow]:
+        """The wall clock shows ``now``; what every vertex that gave anything gave."""
+        return self._run({}, first=0, now=now)
+
+    def _run(self, flows: dict[int, Flow], first: int, now: int | None = None) -> dict[int, Flow]:
+        for number in range(first, len(self._vertices)):
             vertex = self._vertices[number]
-            if vertex.operator is not None and any(i in flows for i in vertex.inputs):
-                flow = self._guarded(number, vertex, vertex.operator, flows)
+            if vertex.operator is None:
+                continue
+            at = now if vertex.operator.is_clocked else None
+            if at is not None or any(i in flows for i in vertex.inputs):
+                flow = self._guarded(number, vertex, vertex.operator, flows, at)
                 if flow.batches or flow.cti is not None:
                     flows[number] = flow
         return flows
 
-    def _guarded(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+    def _guarded(
+        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
+    ) -> Flow:
         """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
         try:
-            return self._drive(number, vertex, operator, flows)
+            return self._drive(number, vertex, operator, flows, now)
         except RecensionError:
             raise
         except Exception as why:
             reason = (str(why).splitlines() or [""])[0]
             raise RecensionError(f"{vertex.name}: {type(why).__name__}: {reason}") from why
 
-    def _drive(self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow]) -> Flow:
+    def _drive(
+        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
+    ) -> Flow:
         started = time.perf_counter()
         out = Flow()
+        if now is not None:
+            out.add(operator.on_clock(now))
         fed = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
         for port, flow in fed:
             for batch in flow.batches:
@@ -90,9 +116,7 @@ class Engine:
                 )
         for port, flow in fed:
             if flow.cti is not None:
-                answer = operator.on_cti(port, flow.cti)
-                out.batches.append(answer.batch)
-                out.cti = answer.cti if answer.cti is not None else out.cti
+                out.add(operator.on_cti(port, flow.cti))
         # One batch a step: readers must not see what holds only until the other half has come.
         given = [batch for batch in out.batches if len(batch)]
         out.batches = [concat(given)] if given else []
@@ -121,8 +145,7 @@ class Engine:
             if vertex.operator is not None:
                 metrics.state_rows = vertex.operator.state_rows()
                 metrics.state_bytes = vertex.operator.state_bytes()
-                counts = vertex.operator.counts()
-                metrics.dropped = sum(n for why, n in counts.items() if why not in (ADJUSTED, STALE_CTI))
+                metrics.dropped = left_out(vertex.operator.counts())
         return self._metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -133,11 +156,11 @@ class Engine:
                 found[vertex.name] = found.get(vertex.name, Counter()) + counts
         return found
 
-    def rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
-        """By operator, the elements left out that were kept aside."""
+    def take_rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
+        """By operator, the elements left out and kept aside since the last time of asking."""
         found: dict[str, list[tuple[str, EventBatch]]] = {}
         for vertex in self._vertices:
-            if vertex.operator is not None and (rejected := vertex.operator.rejected()):
+            if vertex.operator is not None and (rejected := vertex.operator.take_rejected()):
                 found.setdefault(vertex.name, []).extend(rejected)
         return found
 
@@ -173,6 +196,11 @@ def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
     is_cti = batch.kind == CTI
     t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
     return batch.filter(~is_cti), t
+
+
+def left_out(counts: Counter[str]) -> int:
+    """How many elements were left out, moved ones and idle CTIs aside."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
 
 
 def _without_ctis(flow: Flow) -> Flow:

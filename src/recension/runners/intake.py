@@ -49,11 +49,11 @@ class Intake:
         own = self._decoder.counts + self._openclose.counts + self._checker.counts
         return own if self._reader is None else own + self._reader.counts
 
-    @property
-    def dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out, with the reason."""
-        read = [] if self._reader is None else self._reader.dropped
-        return [*self._openclose.rejected, *self._checker.rejected, *read]
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking, with the reason; forgets them."""
+        self._decoder.rejected.clear()  # rows of which no element could be made: counted only
+        read = [] if self._reader is None else self._reader.take_dropped()
+        return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
 
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""

@@ -12,36 +12,44 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti
+from recension.core import wall_clock
+from recension.core.batch import EXTERNAL_CTI, EventBatch, cti
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER, TimeLike, instant
+from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Metrics, elements, split
+from recension.runners.engine import Engine, Flow, Metrics, elements, left_out, split
 from recension.runners.intake import Data, Intake
 from recension.runners.result import Result
 
 BATCH_SIZE = 1 << 16
 
 Queries: TypeAlias = Mapping[str, Node]
+Dropped: TypeAlias = dict[str, list[tuple[str, EventBatch]]]
 
 
 class Session:
-    """Queries that run as their inputs are pushed."""
+    """Queries that run as their inputs are pushed.
 
-    def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE) -> None:
+    Where a query counts by the wall clock, ``clock`` is looked at whenever something is pushed or read.
+    """
+
+    def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE, clock: Clock = wall_clock.now) -> None:
         if batch_size < 1:
             raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size}")
         self._plan: PhysicalPlan = lower(queries)
         self._engine = Engine(self._plan.vertices)
-        self.unchecked = self._plan.unchecked
+        self._clock = clock if self._engine.is_clocked else None
+        self.unchecked, self._without_external = self._plan.unchecked, self._plan.without_external
         self._intakes = {
             name: Intake(source, batch_size, check_orphans=name not in self.unchecked)
             for name, source in self._plan.sources.items()
         }
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
+        self._aside: dict[str, Dropped] = {name: {} for name in queries}
 
     @property
     def sources(self) -> list[str]:
@@ -67,22 +75,32 @@ class Session:
         for source in self._intakes:
             self.advance(source, FOREVER)
 
+    def tick(self) -> None:
+        """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
+        if self._clock is not None:
+            self._collect(self._engine.tick(self._clock()))
+
     def read(self, query: str | None = None) -> Result:
-        """What a query gave since the last reading; its name may be left out if it is the only one."""
+        """What a query gave since the last reading; its name may be left out if it is the only one.
+
+        So it is with the elements left out: a result has those since the last reading of its query. The
+        counts are of all.
+        """
         name = self._query(query)
+        self.tick()
+        self._set_aside()
         batches, self._output[name] = self._output[name], []
         node = self._plan.queries[name]
         kinds = [intake.time_type for intake in self._intakes.values() if intake.time_type is not None]
         stamped = next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())
-        dropped = {source: intake.dropped for source, intake in self._intakes.items() if intake.dropped}
-        dropped |= self._engine.rejected()
+        dropped, self._aside[name] = self._aside[name], {}
         return Result(batches, node.schema, node.properties, stamped, self.metrics(), dropped)
 
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far."""
         metrics = self._engine.metrics()
         for name, intake in self._intakes.items():
-            metrics[self._plan.source_vertices[name]].dropped = sum(len(b) for _, b in intake.dropped)
+            metrics[self._plan.source_vertices[name]].dropped = left_out(intake.counts)
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -112,8 +130,23 @@ class Session:
 
     def feed(self, source: str, batch: EventBatch) -> None:
         """Feed a source with elements that are known to be valid."""
+        self.tick()
+        if source in self._without_external and bool((batch.kind == EXTERNAL_CTI).any()):
+            raise RecensionError(
+                f"{source}: an external cti came, but a step above the source cannot take it in: declare "
+                f"rc.source({source!r}, ..., external_ctis=True), or put .finalize() onto the source itself"
+            )
         changes, t = split(batch)
-        flows = self._engine.step(self._plan.source_vertices[source], changes, t)
+        self._collect(self._engine.step(self._plan.source_vertices[source], changes, t))
+
+    def _set_aside(self) -> None:
+        """Elements left out are kept for every query until it is read."""
+        dropped = {source: intake.take_dropped() for source, intake in self._intakes.items()}
+        for where, elements_out in (dropped | self._engine.take_rejected()).items():
+            for aside in self._aside.values() if elements_out else ():
+                aside.setdefault(where, []).extend(elements_out)
+
+    def _collect(self, flows: dict[int, Flow]) -> None:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
                 self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
@@ -135,10 +168,15 @@ class Session:
 
 
 def run(
-    query: Node, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
+    query: Node,
+    inputs: Mapping[str, Data],
+    *,
+    batch_size: int = BATCH_SIZE,
+    close: bool = False,
+    clock: Clock = wall_clock.now,
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": query}, batch_size)
+    session = Session({"query": query}, batch_size, clock)
     for _ in steps(session, inputs, batch_size=batch_size, close=close):
         pass
     return session.read()

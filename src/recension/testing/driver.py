@@ -13,7 +13,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, cti, from_elements
 from recension.core.events import Cti, Element, Event
 from recension.core.ticks import BEGINNING
-from recension.operators.base import Chunks, Operator
+from recension.operators.base import Chunks, Operator, Output
 from recension.testing.walk import Walk
 
 
@@ -57,7 +57,13 @@ class Driver:
         for element in [*given.to_elements(), *ctis]:
             self._given[port].take(element)
         t = max((e.t for e in ctis), default=None)
-        answers = [_answer(operator, port, given, t) for operator in self._operators]
+        return self._checked([_answer(operator, port, given, t) for operator in self._operators])
+
+    def tick(self, now: int) -> list[Element]:
+        """The wall clock shows ``now``."""
+        return self._checked([_told(operator, operator.on_clock(now)) for operator in self._operators])
+
+    def _checked(self, answers: list[list[Element]]) -> list[Element]:
         for other in answers[1:]:
             assert list(map(str, other)) == list(map(str, answers[0])), "the restored operator goes astray"
         for element in answers[0]:
@@ -88,8 +94,11 @@ def _answer(operator: Operator, port: int, given: EventBatch, t: int | None) -> 
     elements = _elements(operator, operator.on_batch(port, given))
     if t is None:
         return elements
-    answer = operator.on_cti(port, t)
-    elements += _elements(operator, answer.batch)
+    return elements + _told(operator, operator.on_cti(port, t))
+
+
+def _told(operator: Operator, answer: Output) -> list[Element]:
+    elements = _elements(operator, answer.batch)
     return elements if answer.cti is None else elements + cti(answer.cti, operator.schema).to_elements()
 
 

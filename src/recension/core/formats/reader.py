@@ -50,18 +50,14 @@ def open_stream(
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [_stream_file(file, times, schema) for file in stored_files(Path(path))]
+    files = [stream_file(file, times, schema) for file in stored_files(Path(path))]
     return StreamReader(
         files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
     )
 
 
-def stream_file(path: Path, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+def stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
     """One file of a stream, opened."""
-    return _stream_file(StoredFile(path), times, declared)
-
-
-def _stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
     rows, name = _rows(file, times, declared), str(file.path)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
@@ -122,6 +118,11 @@ class StreamReader:
     def dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out, with the reason."""
         return [*self._pass.openclose.rejected, *self._pass.checker.rejected]
+
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements left out since the last time of asking; forgets them, and unreadable rows."""
+        self._pass.decoder.rejected.clear()
+        return [*self._pass.openclose.take_rejected(), *self._pass.checker.take_rejected()]
 
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from recension.operators.snapshot.steps import sort_keys
 from recension.operators.snapshot.working_set import Side, WorkingSet
 from recension.operators.state.live_events import LiveEvents
 from recension.operators.state.net_changes import identity, net_changes
+
+Place: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
+"""Puts lifetimes on another axis than that of time."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class EventsOfGroups:
     keep their own lifetimes, by which ties are settled.
     """
 
-    def __init__(self, schema: pa.Schema, place: Callable[[Ticks, Ticks], tuple[Index, Index]] | None = None):
+    def __init__(self, schema: pa.Schema, place: Place | None = None):
         self._place = place
         self._live = LiveEvents(schema, () if place is None else ("start", "end"))
         self._own = ("vs", "ve") if place is None else ("start", "end")

@@ -47,6 +47,11 @@ class WorkingSet:
     old: Side
     new: Side
 
+    @property
+    def born(self) -> Mask:
+        """The end points that were not there before."""
+        return self.is_new & self.new.is_point
+
     def columns(self, rows: Mask) -> Columns:
         """The new state of some end points, as the block table keeps it."""
         columns: Columns = {"group": self.group[rows], "time": self.time[rows], "refs": self.refs[rows]}

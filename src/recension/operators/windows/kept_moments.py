@@ -6,7 +6,11 @@ lies further back is final and forgotten (rulings G7, G8).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -16,6 +20,10 @@ from recension.operators.state.end_points import EndPoints
 
 class KeptMoments(EndPoints):
     """Rows (group, time, n, ...), ``n`` counting the events at that moment alone."""
+
+    def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
+        # What refers to a moment is what counts at it: there is nothing else to remember it for.
+        super().__init__({name: kind for name, kind in columns.items() if name != "refs"}, key_schema)
 
     def around(self, group: Index, time: Ticks, rows: int) -> Extract:
         """The moments about each (group, time), at least ``rows`` before and after it."""

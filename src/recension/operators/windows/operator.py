@@ -19,21 +19,21 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, new_end, old_end
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results
-from recension.operators.snapshot.events import EventsOfGroups
-from recension.operators.snapshot.measures import Aggregation, Measures
+from recension.operators.snapshot.grouped import StretchAggregate
+from recension.operators.snapshot.measures import Aggregation
 from recension.operators.snapshot.steps import Steps, steps_of
 from recension.operators.snapshot.views import Variant
-from recension.operators.snapshot.working_set import Side, WorkingSet, merge, state_columns
+from recension.operators.snapshot.working_set import Side, merge
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windows.emission import emit_windows
 from recension.operators.windows.grid import Grid
 
 
-class WindowAggregate(Operator):
-    """Grouped or not. ``breaks_ties`` as in the snapshot aggregate."""
+class WindowAggregate(StretchAggregate):
+    """Grouped or not."""
 
     def __init__(
         self,
@@ -47,14 +47,11 @@ class WindowAggregate(Operator):
         *,
         breaks_ties: bool = False,
     ) -> None:
-        super().__init__(schema)
-        self._grid, self._is_eager, self._keys = grid, variant == "eager", keys
-        self._measures = Measures(schema, aggregations)
-        columns = state_columns(self._measures.ints, self._measures.pairs)
-        self._points = EndPoints(columns, pa.schema([]) if key_schema is None else key_schema)
-        self._events = EventsOfGroups(input_schema, self._place) if self._measures.needs_events else None
-        self._breaks_ties = breaks_ties
-        self._watermark = BEGINNING
+        super().__init__(
+            schema, input_schema, EndPoints, aggregations, keys, key_schema,
+            breaks_ties=breaks_ties, place=self._place,
+        )  # fmt: skip
+        self._grid, self._is_eager = grid, variant == "eager"
 
     def _place(self, vs: Ticks, end: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""
@@ -64,10 +61,7 @@ class WindowAggregate(Operator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
-        keys = pa.record_batch([]) if self._keys is None else self._keys(batch.payload)
-        group = self._points.number(keys, len(batch))
-        starts = batch.vs[batch.kind == INSERT]
-        watermark = max(self._watermark, int(starts.max(initial=BEGINNING)))
+        group, watermark = self._groups(batch), self._watermark_after(batch)
         first, new = self._place(batch.vs, new_end(batch))
         old = first if bool((batch.kind == INSERT).all()) else self._place(batch.vs, old_end(batch))[1]
         amounts = self._measures.contributions(batch)
@@ -87,9 +81,7 @@ class WindowAggregate(Operator):
         if t == FOREVER:
             self._forget_all()
             return self.promise(t, shown)
-        settled = self._grid.settled(t)
-        if self._events is not None and self._breaks_ties:
-            settled = min(settled, self._events.earliest_tie(t))
+        settled = self._settled(t, self._grid.settled(t))
         self._forget_before(settled)
         return self.promise(int(self._grid.start(np.array([settled]))[0]), shown)
 
@@ -114,11 +106,7 @@ class WindowAggregate(Operator):
         before = partial(self._results, work, work.old)
         shown = self._shown(work.old, self._watermark), self._shown(work.new, watermark)
         out = emit_windows(work, self._grid, shown, before, after)
-        keep = work.new.is_point & ~work.is_context
-        born, gone = work.is_new & work.new.is_point, work.old.is_point & ~work.new.is_point
-        self._points.replace(
-            extract.blocks, work.columns(keep), (work.group[born], work.time[born]), work.group[gone]
-        )
+        self._write_back(work, extract.blocks)
         self._watermark = watermark
         return out
 
@@ -128,40 +116,3 @@ class WindowAggregate(Operator):
         if not self._is_eager:
             return view
         return np.where(side.following == FOREVER, view, np.int64(FOREVER))
-
-    def _results(self, work: WorkingSet, side: Side, rows: Index) -> Results:
-        events = None
-        if self._events is not None:
-            events = self._events.covering(self._points.group_hash, work, side, rows)
-        return self._measures.results(self._points.keys_of(work.group[rows]), side, rows, events)
-
-    def _remember(self, batch: EventBatch, group: Index) -> None:
-        if self._events is not None:
-            self._events.take(batch, self._points.group_hash(group))
-
-    def _forget_before(self, window: int) -> None:
-        self._points.forget_before(window)
-        if self._events is not None:
-            self._events.forget_before(window)
-        self._points.retire()
-
-    def _forget_all(self) -> None:
-        self._points.clear()
-        if self._events is not None:
-            self._events.forget_before(FOREVER)
-
-    def state_rows(self) -> int:
-        return len(self._points) + (0 if self._events is None else len(self._events))
-
-    def state_bytes(self) -> int:
-        return self._points.nbytes() + (0 if self._events is None else self._events.nbytes())
-
-    def state_chunks(self) -> Chunks:
-        events = {} if self._events is None else self._events.to_chunks()
-        return {**self._points.to_chunks(), "watermark": pa.table({"t": [self._watermark]}), **events}
-
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._points.load(chunks)
-        self._watermark = chunks["watermark"]["t"][0].as_py()
-        if self._events is not None:
-            self._events.load(chunks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recension.plan.node import Node
+from recension.plan.rewrites.finalize_sources import finalize_sources
 from recension.plan.rewrites.fuse_spans import fuse_spans
 from recension.plan.rewrites.narrow_joins import narrow_joins
 from recension.plan.rewrites.prune_columns import prune_columns
@@ -14,11 +15,12 @@ from recension.plan.rewrites.push_filters import push_filters
 def optimize(roots: Sequence[Node]) -> list[Node]:
     """The queries of one session, rewritten together so that what they share stays shared.
 
-    First filters go down (those inside joins, then the rest), so that columns only they need can be
-    dropped early; then unused columns go; then what has come to lie together becomes one pass.
+    First Finalize goes onto sources with external CTIs, where it must stand. Then filters go down (those
+    inside joins, then the rest), so that columns only they need can be dropped early; then unused columns
+    go; then what has come to lie together becomes one pass.
     """
     rewritten = list(roots)
-    for rewrite in (narrow_joins, push_filters, prune_columns, fuse_spans):
+    for rewrite in (finalize_sources, narrow_joins, push_filters, prune_columns, fuse_spans):
         rewritten = rewrite(rewritten)
     for before, after in zip(roots, rewritten, strict=True):
         assert after.schema.equals(before.schema), f"rewrites changed the columns of {before.label}"

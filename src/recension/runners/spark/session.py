@@ -44,6 +44,13 @@ def session(master: str = "local[2,4]", name: str = "recension", **settings: str
     return spark
 
 
+def quiet_session() -> SparkSession:
+    """A session of a command's own: what goes wrong is said once, by the command."""
+    spark = session("local[*,4]", "recension run", spark__ui__showConsoleProgress="false")
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
 def check(spark: Any) -> None:
     """Refuse, with the reason, a session on which no query can run."""
     if not isinstance(spark, SparkSession):

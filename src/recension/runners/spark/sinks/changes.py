@@ -11,7 +11,7 @@ from recension.core.batch import CTI, RETRACT, EventBatch, Index
 from recension.core.errors import StreamError
 from recension.core.history import History
 from recension.core.netting import group_sizes
-from recension.core.orphans import Counts, Steps, find_orphans, steps_of
+from recension.core.orphans import Known, Steps, find_orphans, steps_of
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING
 from recension.core.validity import UNKNOWN, Checker
@@ -28,7 +28,7 @@ class Changes:
     cti: int
 
 
-def changes_of(batch: MicroBatch, live: Counts, cti: int) -> Changes:
+def changes_of(batch: MicroBatch, live: Known, cti: int) -> Changes:
     """The net effect of a micro-batch on a history that was final up to ``cti``."""
     events = _valid(batch, cti)
     cti = max(cti, int(events.vs[events.kind == CTI].max(initial=BEGINNING)))

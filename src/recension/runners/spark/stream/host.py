@@ -92,18 +92,19 @@ class Host:
             report = _Report(session)
             for edge in fragment.edges:
                 arrived = by_edge[self._numbers[edge.source.name]]
-                self._feed(session, edge, arrived)
+                size = self._feed(session, edge, arrived)
                 report.add(packet.info for packet in arrived)
+                report.elements += size if isinstance(edge.origin, Source) else 0
             for number, (node, _) in enumerate(fragment.outputs):
                 changes, t = split(_joined(session.read(str(number)).batches, node))
                 answers += self._give(f"{place}/{number}", node, changes, t)
             answers.append(self._told(report))
         return answers
 
-    def _feed(self, session: Session, edge: Edge, packets: list[Packet]) -> None:
+    def _feed(self, session: Session, edge: Edge, packets: list[Packet]) -> int:
+        """Feed what came on an edge; gives the number of elements."""
         if isinstance(edge.origin, Source):
-            self._feed_source(session, edge, edge.origin, packets)
-            return
+            return self._feed_source(session, edge, edge.origin, packets)
         inflow = _inflow(edge, packets)
         t = min((packet.cti for packet in packets), default=BEGINNING)
         fed = self._memory.fed.get(edge.source.name, BEGINNING)
@@ -111,8 +112,9 @@ class Host:
         self._memory.fed[edge.source.name] = max(t, fed)
         if len(inflow.events) or promise:
             session.feed(edge.source.name, concat([inflow.events, *promise]))
+        return len(inflow.events)
 
-    def _feed_source(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> None:
+    def _feed_source(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> int:
         inlet = self._topology.inlets[source.name]
         self._require_order(edge, packets)
         inflow = _inflow(edge, packets, inlet.order)
@@ -124,6 +126,7 @@ class Host:
                 raise _placed(why, source.name, rows, inflow) from None
         if inlet.delay is not None:
             self._advance(session, edge.source.name, inlet.delay, packets)
+        return len(inflow.events)
 
     def _advance(self, session: Session, name: str, delay: int, packets: list[Packet]) -> None:
         """The watermark: a promise that lags behind the latest start any shard has seen."""
@@ -251,6 +254,7 @@ class _Report:
         self._before = [asdict(metrics) for metrics in session.metrics()]
         self._counted = session.counts()
         self._unreadable: dict[str, Counter[str]] = {}
+        self.elements = 0
 
     def add(self, infos: Iterable[str]) -> None:
         """Count what tasks that read a source could not read."""
@@ -265,6 +269,7 @@ class _Report:
             counts[name] = counts.get(name, Counter()) + unreadable
         pairs = zip(self._before, self._session.metrics(), strict=True)
         return {
+            "elements": self.elements,
             "operators": [_change(old, new) for old, new in pairs],
             "counts": {name: dict(counted) for name, counted in counts.items() if counted},
         }

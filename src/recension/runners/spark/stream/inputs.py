@@ -20,6 +20,9 @@ from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacke
 from recension.runners.spark.stream.topology import Inlet
 
 _WATERMARK = "spark.watermarkDelayMs"
+# Within a micro-batch files are in the order of their names, whenever they were written.
+_BYTES = str(256 << 20)
+_BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
 @dataclass(frozen=True)
@@ -32,32 +35,34 @@ class Input:
     packer: type[SourcePacker] = SourcePacker
 
 
-def read_files(spark: SparkSession, source: Source, folder: Path, files: int | None, closing: Path) -> Input:
+def read_folder(
+    spark: SparkSession, source: Source, folder: Path, files: int | None, closing: Path | None = None
+) -> Input:
     """A folder of stream files as an input: the tasks read them, by the same rules as everyone.
 
     The word that nothing more will come is a file as well, in the folder ``closing``.
     """
-    _require_local(folder)
+    if "://" in str(folder):
+        raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
-    closing.mkdir(parents=True, exist_ok=True)
-    frames = [
-        spark.readStream.format("binaryFile")
-        .options(**({} if files is None else {"maxFilesPerTrigger": files}))
-        .load(_escaped(path))
-        .select("path")
-        for path in (folder, closing)
-    ]
-    return Input(frames[0].union(frames[1]), Inlet(), reader.time_type, FilePacker)
+    frame = _paths(spark, folder, files)
+    if closing is not None:
+        closing.mkdir(parents=True, exist_ok=True)
+        frame = frame.union(_paths(spark, closing, None))
+    return Input(frame, Inlet(), reader.time_type, FilePacker)
+
+
+def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:
+    """The names of files as they come; nothing is read of them."""
+    reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
+    limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
+    reader = reader.options(**limit)
+    return reader.load(_escaped(folder)).select("path")
 
 
 def _escaped(path: Path) -> str:
     """Spark takes a path for a pattern."""
     return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
-
-
-def _require_local(path: Path) -> None:
-    if "://" in str(path) or str(path).startswith(("s3:", "hdfs:", "abfss:", "gs:")):
-        raise RecensionError(f"{path}: tasks read folders of the file system; give a streaming DataFrame")
 
 
 def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
@@ -71,7 +76,7 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     is_stream = KIND in names
     times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
-    schema = to_arrow_schema(frame.select(kept).schema)
+    schema = to_arrow_schema(frame.select(kept).schema, timezone="UTC")
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
     order, columns = _order(source, frame, order_by, is_stream)

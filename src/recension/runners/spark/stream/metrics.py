@@ -52,6 +52,11 @@ def reports(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [] if observed is None else [json.loads(text) for text in observed["reports"]]
 
 
+def events_of(progress: Mapping[str, Any]) -> int:
+    """How many elements came in with one micro-batch."""
+    return sum(told["elements"] for told in reports(progress))
+
+
 def _add(total: PipelineMetrics, told: Mapping[str, Any]) -> None:
     total.turns += 1
     total.live_turns += bool(told["was_live"])

@@ -20,6 +20,7 @@ from recension.core.batch import CTI, EventBatch
 from recension.core.errors import FormatError
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
+from recension.core.formats.listing import StoredFile
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
@@ -92,7 +93,7 @@ class Packing:
 
     def read(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        file, row = stream_file(path, self._times, self._origin.columns), 1
+        file, row = stream_file(StoredFile(path), self._times, self._origin.columns), 1
         for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             numbers = {} if file.layout.is_table else {ROW: pa.array(np.flatnonzero(decoded.kept) + row)}

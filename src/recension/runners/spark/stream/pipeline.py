@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +16,7 @@ from recension.core.errors import RecensionError
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
-from recension.runners.spark.stream.inputs import Input, read_input
+from recension.runners.spark.stream.inputs import Input, read_folder, read_input
 from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS
 from recension.runners.spark.stream.partitions import partition_keys
@@ -26,20 +28,26 @@ from recension.runners.spark.stream.unpacking import Unpacker, output_schema
 def stream(
     spark: SparkSession,
     query: Node,
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str | Path],
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    files_per_batch: int | None = None,
+    closing: Path | None = None,
 ) -> DataFrame:
-    """The output of a query over streaming DataFrames, as a streaming DataFrame."""
+    """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     prepare_streaming(spark)
     shards = shards or spark.sparkContext.defaultParallelism
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     _require_inputs(sources, inputs)
-    ready = {
-        name: read_input(source, inputs[name], tuple((order_by or {}).get(name, ())))
-        for name, source in sources.items()
-    }
+    ready: dict[str, Input] = {}
+    for name, source in sources.items():
+        match inputs[name]:
+            case str() | Path() as folder:
+                end = None if closing is None else closing / name
+                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, end)
+            case frame:
+                ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
     plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
     # The number of partitions of a stateful operator is that of the session when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
@@ -47,7 +55,7 @@ def stream(
     return _unpacked(flowing, plan, _time_type(ready))
 
 
-def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, DataFrame]) -> None:
+def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, Any]) -> None:
     named = ", ".join(sources)
     if missing := [name for name in sources if name not in inputs]:
         raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")

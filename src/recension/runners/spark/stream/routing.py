@@ -49,10 +49,15 @@ class Router:
                 yield number, rows
 
     def _shard_of(self, batch: EventBatch) -> Shards:
-        """The shard of each row; rows that the steps drop may go anywhere, and go to the first."""
+        """The shard of each row; rows that the steps drop may go anywhere, and go to the first.
+
+        So does an external CTI: whoever takes it in stands alone.
+        """
         shard = np.zeros(len(batch), np.int64)
-        shard[(batch.kind == CTI) | (batch.kind == EXTERNAL_CTI)] = _EVERY
-        rows, payload = self._survivors(batch, np.flatnonzero(shard != _EVERY))
+        shard[batch.kind == CTI] = _EVERY
+        rows, payload = self._survivors(
+            batch, np.flatnonzero((batch.kind != CTI) & (batch.kind != EXTERNAL_CTI))
+        )
         keys = payload if self._keys is None else self._keys(payload, len(rows))
         hashes = row_hash(keys, len(rows))
         shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int64)

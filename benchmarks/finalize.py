@@ -1,0 +1,106 @@
+"""Finalize on an R3 stream: 20 % disorder, 20 % of the events revised; and with 1 % of the chains broken.
+
+The broken stream has no CTIs but 200 external ones, each just after the last element it counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import Measurement, Suite
+from benchmarks.streams import disordered_and_revised
+from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, concat, null_payload
+from recension.core.ticks import FOREVER
+
+_MILLION = 1_000_000
+BATCH, BROKEN, INTERVALS = 50_000, 0.01, 200
+
+
+def _valid(size: int, _: Path) -> list[EventBatch]:
+    return list(disordered_and_revised(size))
+
+
+def _broken(size: int, _: Path) -> list[EventBatch]:
+    """The changes of the stream, some retractions a few hundred rows too early, with external CTIs."""
+    whole = concat(list(disordered_and_revised(size)))
+    changes = whole.filter(whole.is_data())
+    rng = np.random.default_rng(5)
+    early = (changes.kind == RETRACT) & (rng.random(len(changes)) < BROKEN / 0.2)
+    at = np.arange(len(changes)) - np.where(early, rng.integers(1, 2_000, len(changes)), 0)
+    external, row = _external(changes, at)
+    order = np.argsort(np.concatenate([at, row]), kind="stable")
+    feed = concat([changes, external]).take(order)
+    return [feed.slice(start, min(start + BATCH, len(feed))) for start in range(0, len(feed), BATCH)]
+
+
+def _external(changes: EventBatch, at: Index) -> tuple[EventBatch, Index]:
+    """External CTIs over the whole time, each just after the last element it counts."""
+    sync = changes.sync()
+    finite = sync[sync < FOREVER]
+    cuts = np.unique(np.linspace(0, int(finite.max()) + 1, INTERVALS + 1).astype(np.int64))
+    interval = np.searchsorted(cuts, sync, "right") - 1
+    last = np.zeros(len(cuts) - 1, np.int64)
+    np.maximum.at(last, interval, at)
+    counts = np.bincount(interval, minlength=len(last))
+    size = len(last)
+    kind, forever = np.full(size, EXTERNAL_CTI, np.uint8), np.full(size, FOREVER)
+    payload = null_payload(size, changes.schema)
+    return EventBatch(kind, cuts[:-1], cuts[1:], forever, counts, payload), last
+
+
+def _finalize(batches: list[EventBatch]) -> int:
+    import recension as rc
+
+    live = rc.session(rc.source("feed", batches[0].schema).finalize())
+    events = 0
+    for batch in batches:
+        live.push("feed", batch)
+        for out in live.read().batches:
+            gone = (out.kind == RETRACT) & (out.new_ve == out.vs)
+            events += int((out.kind == INSERT).sum()) - int(gone.sum())
+    return events
+
+
+def _by_element(batches: list[EventBatch]) -> int:
+    """Chains in dictionaries, for streams that are in order already."""
+    live: Counter[tuple[int, int, tuple[object, ...]]] = Counter()
+    for batch in batches:
+        payloads = zip(*(column.to_pylist() for column in batch.payload.columns), strict=True)
+        columns = (batch.kind.tolist(), batch.vs.tolist(), batch.ve.tolist(), batch.new_ve.tolist())
+        for kind, vs, ve, new_ve, payload in zip(*columns, payloads, strict=True):
+            if kind == INSERT:
+                live[vs, ve, payload] += 1
+            elif kind == RETRACT:
+                live[vs, ve, payload] -= 1
+                if new_ve > vs:
+                    live[vs, new_ve, payload] += 1
+    return live.total()
+
+
+SUITE = Suite(
+    "finalize",
+    "Finalize with an endless memory on an R3 stream, 20 % disorder, 20 % revised",
+    (
+        Measurement(
+            "a valid stream",
+            _valid,
+            _finalize,
+            sizes=(500_000, _MILLION, 2 * _MILLION),
+            against=("plain Python, an element at a time",),
+            target=_MILLION,
+            repeats=3,
+        ),
+        Measurement(
+            "1 % of the elements too early, external CTIs",
+            _broken,
+            _finalize,
+            sizes=(500_000, _MILLION),
+            against=("plain Python, an element at a time",),
+            repeats=3,
+        ),
+        Measurement("plain Python, an element at a time", _valid, _by_element, sizes=(500_000,), repeats=1),
+    ),
+)

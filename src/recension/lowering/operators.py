@@ -1,0 +1,180 @@
+"""The physical operator of each logical node."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from recension.core.errors import RecensionError
+from recension.core.wall_clock import WallClock
+from recension.lowering.aggregates import aggregate_parts
+from recension.lowering.spans import mapping, span
+from recension.operators import advance_time
+from recension.operators import lifetimes as physical
+from recension.operators.align import Align
+from recension.operators.alter_lifetime import AlterLifetime
+from recension.operators.base import Operator
+from recension.operators.cleanse import Cleanse
+from recension.operators.clip import Clip
+from recension.operators.deletes import Deletes
+from recension.operators.distinct import Distinct
+from recension.operators.finalize import Finalize
+from recension.operators.join import Join
+from recension.operators.left_join import LeftJoin
+from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.semijoin import AntiJoin, SemiJoin
+from recension.operators.snapshot.operator import SnapshotAggregate
+from recension.operators.union import Union
+from recension.operators.windows.count_operator import CountAggregate
+from recension.operators.windows.grid import Grid
+from recension.operators.windows.operator import WindowAggregate
+from recension.plan import lifetimes as logical
+from recension.plan import nodes
+from recension.plan.evaluation import Predicate, Projection
+from recension.plan.node import Node
+
+
+@singledispatch
+def operator_of(node: Node) -> Operator:
+    """The physical operator of a logical node."""
+    raise RecensionError(f"the local engine cannot run {node.label!r}")
+
+
+@operator_of.register
+def _where(node: nodes.Where) -> Operator:
+    return span(node.schema, [Predicate(node.predicate)], None)
+
+
+@operator_of.register
+def _project(node: nodes.Project) -> Operator:
+    return span(node.schema, [], Projection(node.outputs, node.schema))
+
+
+@operator_of.register
+def _fused(node: nodes.Span) -> Operator:
+    predicates = [Predicate(predicate) for predicate in node.predicates]
+    return span(node.schema, predicates, Projection(node.outputs, node.schema))
+
+
+@operator_of.register
+def _map(node: nodes.Map) -> Operator:
+    return mapping(node)
+
+
+@operator_of.register
+def _union(node: nodes.Union) -> Operator:
+    return Union(node.schema, len(node.streams))
+
+
+@operator_of.register
+def _distinct(node: nodes.Distinct) -> Operator:
+    return Distinct(node.schema)
+
+
+@operator_of.register
+def _cleanse(node: nodes.Cleanse) -> Operator:
+    return Cleanse(node.schema)
+
+
+@operator_of.register
+def _align(node: nodes.Align) -> Operator:
+    if isinstance(node.block, WallClock):
+        return Align(node.schema, node.block.microseconds, by_clock=True)
+    return Align(node.schema, node.block)
+
+
+@operator_of.register
+def _advance_time(node: nodes.AdvanceTime) -> Operator:
+    pace = advance_time.Pace(node.delay, node.events, node.interval)
+    return advance_time.AdvanceTime(node.schema, pace, node.late)
+
+
+@operator_of.register
+def _import_time(node: nodes.ImportTime) -> Operator:
+    return advance_time.AdvanceTime(node.schema, None, node.late)
+
+
+@operator_of.register
+def _finalize(node: nodes.Finalize) -> Operator:
+    if isinstance(node.remember, WallClock):
+        return Finalize(node.schema, node.remember.microseconds, node.since, by_clock=True)
+    return Finalize(node.schema, node.remember, node.since)
+
+
+@operator_of.register
+def _alter_lifetime(node: nodes.AlterLifetime) -> Operator:
+    if isinstance(node.lifetime, logical.Deletes):
+        return Deletes(node.schema)
+    return AlterLifetime(node.schema, _lifetime(node.lifetime))
+
+
+def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
+    match lifetime:
+        case logical.Shift(delta):
+            return physical.Shift(delta)
+        case logical.SetDuration(duration):
+            return physical.SetDuration(duration)
+        case logical.Extend(delta):
+            return physical.Extend(delta)
+        case logical.Hop(size, hop):
+            return physical.Hop(size, hop)
+        case logical.ToPoints():
+            return physical.ToPoints()
+        case logical.Inserts():
+            return physical.Inserts()
+        case logical.Custom(None, int(duration)):
+            return physical.SetDuration(duration)
+        case logical.Custom(start, int(duration)):
+            return physical.Custom(start, lambda vs, ve: duration)
+        case logical.Custom(start, duration):
+            return physical.Custom(start, duration)
+    raise RecensionError(f"the local engine cannot alter lifetimes by {lifetime}")
+
+
+@operator_of.register
+def _clip(node: nodes.Clip) -> Operator:
+    return Clip(*_sides(node, node.input, node.by))
+
+
+def _sides(node: nodes.Join | nodes.Clip, left: Node, right: Node) -> tuple[Side, Side]:
+    left_side, right_side = (Side(side.schema, node.on, node.null_matches) for side in (left, right))
+    return left_side, right_side
+
+
+@operator_of.register
+def _join(node: nodes.Join) -> Operator:
+    columns = [JoinedColumn(LEFT, name, name) for name in node.left.schema.names]
+    columns += [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
+    sides = _sides(node, node.left, node.right)
+    where = None if node.where is None else Predicate(node.where)
+    match node.how:
+        case "inner":
+            return Join(*sides, columns, where)
+        case "left":
+            return LeftJoin(*sides, columns, where)
+        case "semi":
+            return SemiJoin(*sides, columns, where)
+        case "anti":
+            return AntiJoin(*sides, columns, where)
+
+
+@operator_of.register
+def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
+    return SnapshotAggregate(
+        node.schema, node.input.schema, *aggregate_parts(node), breaks_ties=node.breaks_ties
+    )
+
+
+@operator_of.register
+def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
+    grid = Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
+    return WindowAggregate(
+        node.schema, node.input.schema, grid, *aggregate_parts(node), breaks_ties=node.breaks_ties
+    )
+
+
+@operator_of.register
+def _count_aggregate(node: nodes.CountAggregate) -> Operator:
+    windows, parts = node.counted, aggregate_parts(node)
+    return CountAggregate(
+        node.schema, node.input.schema, windows.n, windows.by, *parts, breaks_ties=node.breaks_ties
+    )

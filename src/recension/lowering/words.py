@@ -1,0 +1,83 @@
+"""What was chosen for each step of a query, in the words that explain shows."""
+
+from __future__ import annotations
+
+from recension.core.ticks import FOREVER
+from recension.core.wall_clock import Length, WallClock
+from recension.lowering.aggregates import aggregation
+from recension.operators.snapshot.accumulators import Accumulator
+from recension.plan import lifetimes, nodes
+from recension.plan.node import Node
+
+
+def chosen(node: Node) -> str | None:
+    """In words, what was chosen for a node and why; None where there was nothing to choose."""
+    match node:
+        case nodes.WindowAggregate():
+            return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
+        case nodes.CountAggregate():
+            return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
+        case nodes.SnapshotAggregate():
+            return _chosen_measures(node, _VARIANTS[node.speculate])
+        case nodes.Join(how="inner"):
+            return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
+        case nodes.Join():
+            return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+        case nodes.Align(block=block):
+            return _chosen_block(block)
+        case nodes.Finalize(remember=remember):
+            return f"ctis where the past is proven complete{_limit(remember)}"
+        case nodes.AlterLifetime(lifetime=lifetimes.Custom()):
+            return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
+    return None
+
+
+def _chosen_block(block: Length) -> str:
+    if isinstance(block, WallClock):
+        return "shows an event once the block has passed on the wall clock, or a cti its changes"
+    return _BLOCKS.get(block, "shows an event once the block has passed its start, or a cti its changes")
+
+
+def _limit(remember: Length) -> str:
+    if remember == FOREVER:
+        return ""
+    if isinstance(remember, WallClock):
+        return ", or where the stream was so long ago on the wall clock: what comes later is lost"
+    return f", or {remember} behind: what comes later is lost"
+
+
+def _chosen_measures(node: nodes.SnapshotAggregate, variant: str) -> str:
+    measures = [
+        (name, aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
+    ]
+    sums = [name for name, measure in measures if isinstance(measure, Accumulator)]
+    others = [name for name, measure in measures if name not in sums]
+    parts = [variant]
+    if sums:
+        parts.append(f"{', '.join(sums)} by differences")
+    if others:
+        parts.append(f"{', '.join(others)} from the live events")
+    if node.breaks_ties:
+        parts.append("ctis wait until ties between live events are settled")
+    return "; ".join(parts)
+
+
+_VARIANTS = {
+    "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
+    "ordered": "ordered: shows the present as endless, corrects it by moving ends",
+    "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+_BLOCKS = {
+    0: "passes everything at once",
+    FOREVER: "shows what a cti has passed, in order",
+}
+_WINDOW_VARIANTS = {
+    "perfect": "perfect: shows a window once it has ended, panes shared by overlapping windows",
+    "ordered": "ordered: shows a window once it has ended, panes shared by overlapping windows",
+    "eager": "eager: shows every window at once, panes shared by overlapping windows",
+}
+_COUNT_VARIANTS = {
+    "perfect": "perfect: shows a window once it has ended, holds its cti at the first that can still fill",
+    "ordered": "ordered: shows a window once it has ended, holds its cti at the first that can still fill",
+    "eager": "eager: shows every window at once, holds its cti at the first that can still fill",
+}

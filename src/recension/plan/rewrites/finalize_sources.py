@@ -1,0 +1,67 @@
+"""Finalize goes onto every source that carries external CTIs, unless nothing above it has state.
+
+An external CTI counts the elements of its source. Steps that look at one event at a time let it pass
+unchanged, to whoever knows the source; but a step with state needs chains in order and CTIs to forget by
+(CEDR operators, §3), and above a filter the counts would not come out. So Finalize stands on the source
+itself, whether the query names it further up or not at all. Altered lifetimes change the times that are
+counted, which is why they need it too (§4.2: "no algorithm for external CTI").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from recension.core.ticks import FOREVER
+from recension.plan.consistency import Finalize
+from recension.plan.node import Node, walk
+from recension.plan.source import Source
+from recension.plan.span import Map, Project, Span, Union, Where
+
+PASSING = (Where, Project, Span, Map, Union)
+"""The steps that external CTIs pass."""
+
+Above: TypeAlias = Literal["nothing", "state"] | Finalize
+
+
+def finalize_sources(roots: Sequence[Node]) -> list[Node]:
+    """The same queries with external CTIs taken in where they count right."""
+    if not any(isinstance(node, Source) and node.external_ctis for root in roots for node in walk(root)):
+        return list(roots)
+    placer = _Placer()
+    return [placer.place(root, "nothing") for root in roots]
+
+
+class _Placer:
+    """Goes down from a query; ``above`` tells what is there: nothing with state, a step with state, or the
+    Finalize that the query has there and that moves down."""
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[Node, Above], Node] = {}
+
+    def place(self, node: Node, above: Above) -> Node:
+        if (node, above) not in self._done:
+            self._done[node, above] = self._placed(node, above)
+        return self._done[node, above]
+
+    def _placed(self, node: Node, above: Above) -> Node:
+        if isinstance(node, PASSING):
+            return self._over(node, above)
+        if isinstance(node, Finalize) and _carries(node.input):
+            return self.place(node.input, node)
+        if not isinstance(node, Source):
+            node = self._over(node, "state")
+        if isinstance(above, Finalize):
+            return above.with_inputs([node])
+        is_due = above == "state" and isinstance(node, Source) and node.external_ctis
+        return Finalize(node, FOREVER) if is_due else node
+
+    def _over(self, node: Node, above: Above) -> Node:
+        return node.with_inputs([self.place(child, above) for child in node.inputs])
+
+
+def _carries(node: Node) -> bool:
+    """Do external CTIs come out here?"""
+    if isinstance(node, Source):
+        return node.external_ctis
+    return isinstance(node, PASSING) and any(_carries(child) for child in node.inputs)

@@ -1,0 +1,60 @@
+"""From a logical plan to Spark: one function a node, the plan itself being the lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from recension.core.errors import RecensionError
+from recension.plan import nodes
+from recension.plan.node import Node, walk
+from recension.plan.rewrites import optimize
+from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, span
+from recension.runners.spark.batch.frame import Frame
+
+_LOWERED: dict[type[Node], Callable[..., Frame]] = {
+    nodes.Where: span.where,
+    nodes.Project: span.project,
+    nodes.Span: span.span,
+    nodes.Map: span.mapped,
+    nodes.Union: span.union,
+    nodes.Distinct: coverage.distinct,
+    nodes.AlterLifetime: lifetimes.alter_lifetime,
+    nodes.Clip: lifetimes.clip,
+    nodes.Join: joins.join,
+    nodes.SnapshotAggregate: aggregates.snapshot_aggregate,
+    nodes.WindowAggregate: aggregates.window_aggregate,
+    nodes.CountAggregate: aggregates.count_aggregate,
+    nodes.Align: consistency.unchanged,
+    nodes.Cleanse: consistency.unchanged,
+    nodes.Finalize: consistency.finalize,
+    nodes.AdvanceTime: consistency.advance_time,
+    nodes.ImportTime: consistency.advance_time,
+}
+
+
+def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
+    """The query's history as a frame."""
+    (root,) = optimize([query])
+    done: dict[Node, Frame] = {}
+    for node in walk(root):
+        if isinstance(node, nodes.Source):
+            done[node] = sources(node)
+        else:
+            done[node] = _step(node)(node, *(done[child] for child in node.inputs))
+    return done[root]
+
+
+def _step(node: Node) -> Callable[..., Frame]:
+    step = _LOWERED.get(type(node))
+    if step is None:
+        raise RecensionError(f"batch: cannot run {node.label!r}")
+    return step
+
+
+def sources_of(query: Node) -> Mapping[str, nodes.Source]:
+    """The sources a query reads, by name."""
+    found: dict[str, nodes.Source] = {}
+    for node in walk(query):
+        if isinstance(node, nodes.Source) and found.setdefault(node.name, node) is not node:
+            raise RecensionError(f"two different sources are named {node.name!r}")
+    return found

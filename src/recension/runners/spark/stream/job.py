@@ -1,0 +1,104 @@
+"""A query over folders of files, from the first file to the last, as a pipeline with a checkpoint.
+
+Run again with the same checkpoint it goes on where it stopped: files that came since are taken, nothing is
+taken twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from recension.core.errors import RecensionError
+from recension.plan.node import Node
+from recension.runners.spark.failures import reason_of
+from recension.runners.spark.sinks import write
+from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
+from recension.runners.spark.stream.packing import CLOSING
+from recension.runners.spark.stream.pipeline import stream
+
+_POLL: Final = 0.2
+
+
+@dataclass
+class Job:
+    """What is run and where it is kept: ``checkpoint`` holds Spark's own and the query's output."""
+
+    spark: SparkSession
+    query: Node
+    folders: Mapping[str, Path]
+    checkpoint: Path
+    shards: int | None = None
+    keeps_history: bool = True
+    _seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def changelog(self) -> Path:
+        """Where the physical output is kept."""
+        return self.checkpoint / "changelog"
+
+    @property
+    def history(self) -> Path:
+        """Where the current history is kept, as a table."""
+        return self.checkpoint / "history"
+
+    def run(self, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]) -> bool:
+        """Take all files there are; False if it was stopped before. ``watch`` sees every micro-batch."""
+        output = stream(
+            self.spark, self.query, self.folders, shards=self.shards, closing=self.checkpoint / "closing"
+        )
+        query = write(
+            output,
+            changelog=self.changelog,
+            history=self.history if self.keeps_history else None,
+            checkpoint=self.checkpoint / "spark",
+            trigger={"availableNow": True},
+        )
+        try:
+            return self._follow(query, watch, should_stop)
+        except StreamingQueryException as why:
+            raise RecensionError(reason_of(why)) from None
+
+    def _follow(
+        self, query: Any, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]
+    ) -> bool:
+        stopping = False
+        while query.isActive:
+            time.sleep(_POLL)
+            fresh = self._news(query)
+            for progress in fresh:
+                watch(progress)
+            # A micro-batch has just ended: nothing is lost by stopping here.
+            stopping = stopping or should_stop()
+            if stopping and (fresh or not query.status["isTriggerActive"]):
+                query.stop()
+        query.awaitTermination()
+        for progress in self._news(query):
+            watch(progress)
+        return not stopping
+
+    def _news(self, query: Any) -> list[dict[str, Any]]:
+        fresh = [dict(p) for p in query.recentProgress if p["batchId"] not in self._seen]
+        self._seen |= {p["batchId"]: p for p in fresh}
+        return fresh
+
+    def close(self, source: str) -> None:
+        """Tell the next run that nothing more comes at a source."""
+        folder = self.checkpoint / "closing" / source
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CLOSING).write_text(json.dumps({"_kind": "cti", "_vs": None}) + "\n", encoding="utf-8")
+
+    def is_closed(self, source: str) -> bool:
+        """Was it told so already?"""
+        return (self.checkpoint / "closing" / source / CLOSING).exists()
+
+    def metrics(self) -> PipelineMetrics:
+        """What the operators did in all runs of this job."""
+        return pipeline_metrics(self._seen[number] for number in sorted(self._seen))

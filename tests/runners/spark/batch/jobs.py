@@ -1,0 +1,65 @@
+"""Many small batch queries in one Spark job: a job costs half a second, whatever it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import recension as rc
+from recension.core.batch import from_elements
+from recension.core.events import Element, Event
+from recension.core.formats.encode import stream_rows, stream_schema
+from recension.core.history import History
+from recension.core.ticks import FOREVER
+from recension.plan.nodes import Source, walk
+
+# For a handful of rows compiling the plan and spreading it out is all the cost.
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def frame(spark: Any, events: Sequence[Event], schema: pa.Schema) -> Any:
+    """A history as a DataFrame."""
+    return spark.createDataFrame(History.from_events(events, schema).to_arrow())
+
+
+def stream_frame(spark: Any, elements: Sequence[Element], schema: pa.Schema) -> Any:
+    """A physical stream as a DataFrame, in the order of its rows."""
+    rows = stream_rows(from_elements(elements, schema), stream_schema(schema, pa.int64()))
+    return spark.createDataFrame(pa.Table.from_batches([rows]))
+
+
+def batch(spark: Any, query: rc.Stream, frames: Mapping[str, Any]) -> Any:
+    """The query over those of the frames that it reads."""
+    read = {node.name for node in walk(query.plan) if isinstance(node, Source)}
+    return rc.spark.batch(spark, query, {name: df for name, df in frames.items() if name in read})
+
+
+def answers(results: Sequence[Any]) -> list[list[Event]]:
+    """The histories of several results, computed together."""
+    from pyspark.sql import functions as f
+
+    tagged, names = [], []
+    for number, df in enumerate(results):
+        kinds = [field.dataType.simpleString() for field in df.schema]
+        names.append(df.columns[2:])
+        # One column by place and type holds what results of the same shape have there.
+        columns = [f"{i} {kind}" for i, kind in enumerate(kinds)]
+        tagged.append(df.toDF(*columns).withColumn("number", f.lit(number)))
+    whole = tagged[0]
+    for other in tagged[1:]:
+        whole = whole.unionByName(other, allowMissingColumns=True)
+    found: list[list[Event]] = [[] for _ in results]
+    shapes = [df.columns for df in tagged]
+    for row in whole.toArrow().to_pylist():
+        number = row["number"]
+        vs, ve, *values = (row[column] for column in shapes[number][:-1])
+        payload = dict(zip(names[number], values, strict=True))
+        found[number].append(Event(payload, vs, FOREVER if ve is None else ve))
+    return found

@@ -1,0 +1,127 @@
+"""Every aggregate on snapshots and windows, with floats, nulls, NaN and sums beyond int64."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tests.runners.spark.batch.jobs import answers, batch, frame
+
+import recension as rc
+from recension.core.events import Event
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.assertions import assert_equivalent
+
+SCHEMA = pa.schema([("k", pa.float64()), ("v", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+NAN = float("nan")
+
+
+def _known(values: Any) -> int:
+    """How many values there are; a function gets an array, with NaN where whole numbers are null."""
+    return int((values == values).sum())
+
+
+def _events(seed: int) -> list[Event]:
+    rnd = random.Random(seed)
+    return [
+        Event(
+            {
+                "k": rnd.choice([0.0, -0.0, NAN, 1.0, None]),
+                "v": rnd.choice([0, 3, -7, 2**53 + 1, None]),
+                "x": rnd.choice([0.5, -0.0, 1e20, -1e20, 3.25, NAN, float("inf"), None, None]),
+                "s": rnd.choice(["a", "b", "é", None]),
+            },
+            vs := rnd.randrange(-5, 12),
+            vs + rnd.randrange(1, 8),
+        )
+        for _ in range(30)
+    ]
+
+
+MANY: dict[str, dict[str, Any]] = {
+    "sums": {"n": rc.count(), "m": rc.count("v"), "t": rc.sum("v"), "a": rc.mean("v")},
+    "floats": {"t": rc.sum("x"), "a": rc.mean("x"), "d": rc.stddev("x"), "q": rc.quantile("x", 0.3)},
+    "extremes": {
+        "lo": rc.min("x"),
+        "hi": rc.max("x"),
+        "s": rc.max("s"),
+        "n": rc.count("s"),
+        "v": rc.sum("v"),
+    },
+    "order": {
+        "f": rc.first("s"),
+        "l": rc.last("v"),
+        "c": rc.collect("s"),
+        "w": rc.aggregate(_known, "v", result="int64"),
+    },
+}
+
+
+def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
+    events = _events(1)
+    source, given = rc.source("s", SCHEMA), frame(quick, events, SCHEMA)
+    queries = []
+    for named in MANY.values():
+        queries += [source.agg(**named), source.group_by("k").agg(**named)]
+        queries += [
+            source.group_by("k").hopping(6, 4, offset=1).agg(**named),
+            source.tumbling(5).agg(**named),
+        ]
+    queries += [
+        source.group_by(odd=rc.col("v") % 2).agg(rc.top_k(2, by="x")),
+        source.hopping(6, 3, until=4).agg(rc.top_k(1, by="v", descending=False)),
+        source.group_by("k").count_window(2, by="end").agg(t=rc.sum("x"), n=rc.count()),
+    ]
+    found = answers([batch(quick, query, {"s": given}) for query in queries])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    for query, got in zip(queries, found, strict=True):
+        expected = rc.run(query, {"s": inserts}, close=True).history().to_events()
+        try:
+            assert_equivalent(got, expected)
+        except AssertionError as why:
+            raise AssertionError(f"{query.plan.label}\n{why}") from None
+
+
+def test_sums_beyond_int64_wrap_as_on_the_local_engine(quick: Any) -> None:
+    big = 2**63 - 1
+    events = [Event({"v": v}, vs, vs + 4) for v, vs in ((big, 0), (big, 1), (-5, 2), (-(2**63), 3))]
+    schema = pa.schema([("v", pa.int64())])
+    query = rc.source("s", schema).agg(t=rc.sum("v"), a=rc.mean("v"))
+    (got,) = answers([batch(quick, query, {"s": frame(quick, events, schema)})])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
+    assert any(e.payload["t"] == -2 for e in got)
+
+
+def test_lifetimes_saturate(quick: Any) -> None:
+    schema = pa.schema([("v", pa.int64())])
+    edges = [BEGINNING, BEGINNING + 1, BEGINNING + 3, 0, FOREVER - 3, FOREVER - 1]
+    events = [
+        Event({"v": i}, vs, ve)
+        for i, vs in enumerate(edges)
+        for ve in (*edges[1:], FOREVER)
+        if vs < ve and vs != BEGINNING
+    ]
+    source, given = rc.source("s", schema), frame(quick, events, schema)
+    queries = [
+        source.shift(5),
+        source.shift(-5),
+        source.set_duration(4),
+        source.extend(-2),
+        source.extend(9),
+        source.hop_lifetime(7, 5),
+        source.inserts(),
+        source.deletes(),
+        source.alter_lifetime(start=lambda vs, ve: vs - 2, duration=lambda vs, ve: np.minimum(ve - vs, 3)),
+        source.alter_lifetime(duration=3),
+    ]
+    found = answers([batch(quick, query, {"s": given}) for query in queries])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    for query, got in zip(queries, found, strict=True):
+        expected = rc.run(query, {"s": inserts}, close=True).history().to_events()
+        try:
+            assert_equivalent(got, expected)
+        except AssertionError as why:
+            raise AssertionError(f"{query.plan.label}\n{why}") from None

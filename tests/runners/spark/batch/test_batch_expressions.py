@@ -1,0 +1,136 @@
+"""Expressions mean on Spark what they mean on Arrow, natively or by Arrow itself."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+from tests.runners.spark.batch.jobs import answers, batch, frame
+
+import recension as rc
+from recension import col, lit, when
+from recension.core.events import Event
+from recension.plan.expressions import expression
+from recension.runners.spark.batch.native import native
+from recension.testing.assertions import assert_equivalent
+
+SCHEMA = pa.schema(
+    [
+        ("i", pa.int64()),
+        ("j", pa.int64()),
+        ("x", pa.float64()),
+        ("y", pa.float64()),
+        ("s", pa.string()),
+        ("b", pa.bool_()),
+        ("n", pa.int8()),
+    ]
+)
+NAN, INF = float("nan"), float("inf")
+WHOLE = [0, 1, -1, 7, 2**63 - 1, -(2**63), None]
+FLOATS = [0.0, -0.0, 1.5, -2.5, NAN, INF, -INF, None]
+NATIVE = {
+    "i + j": col("i") + col("j"),
+    "i - j": col("i") - col("j"),
+    "i * j": col("i") * col("j"),
+    "5 - i": 5 - col("i"),
+    "x + y": col("x") + col("y"),
+    "x * y": col("x") * col("y"),
+    "x - 1": col("x") - 1,
+    "i > j": col("i") > col("j"),
+    "i == 1": col("i") == 1,
+    "n < 300": col("n") < 300,
+    "x < y": col("x") < col("y"),
+    "x >= y": col("x") >= col("y"),
+    "x == y": col("x") == col("y"),
+    "x != y": col("x") != col("y"),
+    "x > 0": col("x") > 0,
+    "s >= b": col("s") >= "b",
+    "and": (col("x") > 0) & col("b"),
+    "or": (col("x") > 0) | col("b"),
+    "not": ~col("b"),
+    "is_null": col("x").is_null(),
+    "fill": col("i").fill_null(3),
+    "fill float": col("x").fill_null(3.5),
+    "is_in": col("i").is_in([1, 7]),
+    "is_in text": col("s").is_in(["a", ""]),
+    "between": col("i").is_between(-1, 5),
+    "between open": col("x").is_between(-1.0, 5.0, closed="left"),
+    "when": when(col("b")).then(col("i")).otherwise(col("j")),
+    "when without": when(col("i") > 0).then(col("x")),
+    "literal": lit("all"),
+}
+BY_ARROW = {
+    "i / j": col("i") / col("j"),
+    "x / y": col("x") / col("y"),
+    "upper": col("s").str.to_uppercase(),
+    "length": col("s").str.len_chars(),
+    "n + 1": col("n") + 1,
+    "abs": col("x").abs(),
+    "x is_in": col("x").is_in([1.5, 0.0]),
+    "n == x": col("n") == col("x"),
+    "as float": col("n").cast(nw.Float64),
+    "mod": col("n") % 3,
+}
+
+
+def _events() -> list[Event]:
+    texts, truths, narrow = ["a", "b", "ß", "", None], [True, False, None], [0, 127, -128, 5, None]
+    pairs = [*itertools.product(WHOLE, WHOLE), *([(1, 2)] * 15)]
+    floats = list(itertools.product(FLOATS, FLOATS))
+    return [
+        Event(
+            {
+                **dict(zip("ij", pairs[n % len(pairs)], strict=True)),
+                **dict(zip("xy", floats[n % len(floats)], strict=True)),
+                "s": texts[n % 5],
+                "b": truths[n % 3],
+                "n": narrow[(n // 2) % 5],
+            },
+            n,
+            n + 1,
+        )
+        for n in range(64)
+    ]
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_spark_has_these(name: str, spark: Any) -> None:
+    from pyspark.sql import functions as f
+
+    assert native(expression(NATIVE[name]), SCHEMA, f.col) is not None
+
+
+@pytest.mark.parametrize("name", BY_ARROW)
+def test_these_are_left_to_arrow(name: str, spark: Any) -> None:
+    from pyspark.sql import functions as f
+
+    assert native(expression(BY_ARROW[name]), SCHEMA, f.col) is None
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_values_and_types_are_those_of_arrow(spark: Any, compiled: bool) -> None:
+    # Not through the quick session: what Spark compiles must agree, and what it interprets too.
+    source, events = rc.source("s", SCHEMA), _events()
+    given = frame(spark, events, SCHEMA)
+    queries = [source.select("i", **{name: e}) for name, e in (NATIVE | BY_ARROW).items()]
+    queries += [source.where(e).select("i", "x") for name, e in NATIVE.items() if _is_boolean(e)]
+    before = spark.conf.get("spark.sql.codegen.wholeStage")
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    try:
+        results = [batch(spark, query, {"s": given}) for query in queries[:: 1 if compiled else 3]]
+        found = answers(results)
+    finally:
+        spark.conf.set("spark.sql.codegen.wholeStage", before)
+    for query, got in zip(queries[:: 1 if compiled else 3], found, strict=True):
+        local = rc.run(query, {"s": [rc.Insert(e.payload, e.vs, e.ve) for e in events]}, close=True)
+        try:
+            assert_equivalent(got, local.history().to_events())
+        except AssertionError as why:
+            raise AssertionError(f"{query.plan.label}\n{why}") from None
+
+
+def _is_boolean(e: Any) -> bool:
+    return bool(rc.source("s", SCHEMA).select(e=e).schema.field("e").type == pa.bool_())

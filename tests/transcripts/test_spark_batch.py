@@ -1,0 +1,76 @@
+"""Every transcript with a query as a batch job over its inputs' histories, many in one job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runners.spark.batch.jobs import QUICK, answers, batch, frame
+
+import recension as rc
+from recension.core.errors import RecensionError
+from recension.core.events import Event
+from recension.testing.assertions import assert_equivalent
+from recension.testing.final import check_final, has_valid_inputs, inputs
+from recension.testing.transcripts import Transcript, load_transcripts
+
+REFUSED = {
+    "weak consistency": "finalize, remember 0",
+    "time advances after every other event": "advance time, 2 behind",
+    "time advances once an interval, late events are cut off": "advance time, 0 behind",
+    "time comes from another stream": "advance time with another stream",
+}
+QUERIES = [t for t in load_transcripts([Path(__file__).parent]) if t.query is not None]
+# Broken chains and repeats, which finalize repairs on the way, have no history of their own.
+PLAYED = [t for t in QUERIES if has_valid_inputs(t) and t.name not in REFUSED]
+
+
+def _built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
+    sources = {name: rc.source(name, schema) for name, schema in transcript.inputs.items()}
+    elements: dict[str, list[Any]] = {name: [] for name in sources}
+    for step in transcript.steps:
+        for name, element in step.input:
+            elements[name].append(element)
+    return transcript.build({"rc": rc, "col": rc.col, **sources}), elements
+
+
+def _batch(spark: Any, transcript: Transcript) -> Any:
+    query, _ = _built(transcript)
+    schemas = transcript.inputs
+    histories = {name: walk.events() for name, walk in inputs(transcript).items()}
+    return batch(spark, query, {n: frame(spark, events, schemas[n]) for n, events in histories.items()})
+
+
+@pytest.fixture(scope="module")
+def played(spark: Any) -> dict[str, list[Event]]:
+    """The answer of every transcript."""
+    before = {key: spark.conf.get(key) for key in QUICK}
+    for key, value in QUICK.items():
+        spark.conf.set(key, value)
+    found: dict[str, list[Event]] = {}
+    for part in (PLAYED[at::4] for at in range(4)):
+        histories = answers([_batch(spark, transcript) for transcript in part])
+        found |= dict(zip((t.name for t in part), histories, strict=True))
+    for key, value in before.items():
+        spark.conf.set(key, value)
+    return found
+
+
+@pytest.mark.parametrize("transcript", PLAYED, ids=lambda t: t.name)
+def test_transcript(transcript: Transcript, played: dict[str, list[Event]]) -> None:
+    check_final(transcript, played[transcript.name])
+
+
+@pytest.mark.parametrize("transcript", PLAYED, ids=lambda t: t.name)
+def test_as_the_local_engine_when_it_is_closed(
+    transcript: Transcript, played: dict[str, list[Event]]
+) -> None:
+    query, elements = _built(transcript)
+    assert_equivalent(played[transcript.name], rc.run(query, elements, close=True).history())
+
+
+@pytest.mark.parametrize("transcript", [t for t in QUERIES if t.name in REFUSED], ids=lambda t: t.name)
+def test_what_depends_on_arrival_is_refused(spark: Any, transcript: Transcript) -> None:
+    with pytest.raises(RecensionError, match=REFUSED[transcript.name]):
+        _batch(spark, transcript)
