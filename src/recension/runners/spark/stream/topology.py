@@ -52,6 +52,10 @@ class Topology:
         """How many shards have anything to do at a level."""
         return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
 
+    def first_edge(self, source: Source) -> int:
+        """The first of the edges that read a source: what was counted on reading it is told there."""
+        return next(number for number, edge in enumerate(self.edges) if edge.origin is source)
+
     def called_from(self, level: int) -> int:
         """How many shards must be called when anything comes at a level.
 
