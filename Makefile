@@ -20,7 +20,7 @@ test: check ## everything CI runs: the checks, then all tests
 	@$(BIN)/python -m pytest
 
 soak: $(READY) ## the long tests of recovery: everything is killed, five times over
-	@$(BIN)/python -m pytest -m soak
+	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
 
 check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .
