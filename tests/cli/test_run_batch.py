@@ -60,7 +60,7 @@ def test_output_and_history(folder: Path) -> None:
 def test_shown_with_timestamps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "s.csv").write_text("_kind,_vs,_ve,who\ninsert,2024-01-01T00:00:00,,ann\n")
     assert _run() == 0
-    assert capsys.readouterr().out == "_vs,_ve,n\n2024-01-01T00:00:00,,1\n"
+    assert capsys.readouterr().out == "_vs,_ve,n\n2024-01-01T00:00:00.000000,,1\n"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,11 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT)))
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if any("rc.spark" in snippet.code for snippet in snippets(page)):
+        request.getfixturevalue("spark")  # `rc.spark.session()` then gives the session of all tests
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import recension
 from recension import denote
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
@@ -285,3 +286,13 @@ ANSWERS: dict[Variant, list[list[Element]]] = {
 def test_the_three_variants_side_by_side(variant: Variant) -> None:
     """Rulings H, 3-VAR."""
     assert count(variant, *THREE) == [[str(e) for e in answer] for answer in ANSWERS[variant]]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_minus_nothing_is_nothing_where_ties_go_by_payload(order: int) -> None:
+    """0.0 and -0.0 are one value: the next column decides, whichever of them came first."""
+    rows = [{"f": 0.0, "k": "b"}, {"f": -0.0, "k": "a"}]
+    source = recension.source("s", pa.schema([("f", pa.float64()), ("k", pa.string())]))
+    elements = [Insert(row, 1, 5) for row in rows[::order]]
+    found = recension.run(source.agg(all=recension.collect("k")), {"s": elements}, close=True)
+    assert [event.payload["all"] for event in found.history().to_events()] == [["a", "b"]]

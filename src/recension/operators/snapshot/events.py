@@ -219,6 +219,9 @@ def value_ranks(column: pa.Array) -> Index:
     """Dense ranks of values, equal for equal ones: nulls -1, numbers in order, NaN last."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        # -0.0 and 0.0 are one value; the sum of the two is 0.0.
+        column = pc.add(column.cast(pa.float64()), 0.0)
     is_nan = pc.is_nan(column).fill_null(False) if pa.types.is_floating(column.type) else None
     plain = column if is_nan is None else pc.if_else(is_nan, pa.scalar(None, column.type), column)
     if pa.types.is_boolean(plain.type):

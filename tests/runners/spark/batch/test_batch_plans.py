@@ -44,8 +44,8 @@ def _plans(seed: int, size: int) -> list[Plan]:
 
 SAMPLES = [
     *(([Plan((step,)) for step in _steps()[at::4]], at) for at in range(4)),
-    (_plans(7, 16), 7),
-    (_plans(8, 16), 8),
+    (_plans(7, 12), 7),
+    (_plans(8, 10), 8),
 ]
 
 

@@ -1,0 +1,300 @@
+"""Queries as Spark pipelines beside Spark's own operators: same data, same session, same micro-batches.
+
+`python -m benchmarks.spark [quick]` runs everything in one go. W1: hopping windows of 10 s every 2 s, count
+and sum per key, 20 % of the events late by up to 30 s. W2: the interval join of two such streams. The source
+is a directory of Parquet files, one a micro-batch; the sink throws rows away. Times are the wall clock's per
+micro-batch as Spark reports them, without the first two (the session warms up).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+import recension as rc
+from benchmarks import interval_join, moving_window
+from recension.core.formats import open_stream
+from recension.core.reconstitution import reconstitute
+from recension.runners.spark.session import ROCKSDB
+from recension.runners.spark.stream.metrics import pipeline_metrics
+
+SECOND = 1_000_000
+SIZE, HOP, LATENESS, LONGEST = 10 * SECOND, 2 * SECOND, "30 seconds", "60 seconds"
+WARM_UP = 2
+HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+STORE = "spark.sql.streaming.stateStore.providerClass"
+W1_COLUMNS = "ts timestamp, key long, value long"
+W2_COLUMNS = "vs timestamp, ve timestamp, key long, value double"
+
+Start = Callable[[Any, Path], Any]
+
+
+@dataclass
+class Outcome:
+    """What one query did, micro-batch by micro-batch."""
+
+    name: str
+    events: int
+    progress: list[dict[str, Any]] = field(repr=False)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of each micro-batch with data, warm-up left out."""
+        return [p["durationMs"]["triggerExecution"] / 1000 for p in self._steady]
+
+    @property
+    def rate(self) -> float:
+        """Events a second in the steady state."""
+        return self.events * len(self._steady) / sum(self.seconds)
+
+    @property
+    def _steady(self) -> list[dict[str, Any]]:
+        return [p for p in self.progress if p["durationMs"].get("addBatch") and _had_data(p)][WARM_UP:]
+
+    def stages(self) -> list[str]:
+        """Milliseconds a micro-batch: what Spark spends around the tasks, and what the tasks do."""
+        mean = lambda name: statistics.mean(p["durationMs"].get(name, 0) for p in self._steady)  # noqa: E731
+        around = [mean("queryPlanning"), mean("latestOffset") + mean("getBatch")]
+        commit = mean("walCommit") + mean("commitOffsets")
+        found = pipeline_metrics(self._steady)
+        if not found.turns:
+            return [f"{x:.0f}" for x in (*around, commit, mean("addBatch"))] + [""] * 3
+        # Shards run beside each other: the time of a micro-batch is that of one of them.
+        shards = found.turns / len(self._steady)
+        each = [1000 * found.stages[s] / len(self._steady) / min(shards, 2) for s in
+                ("load_seconds", "kernel_seconds", "save_seconds")]  # fmt: skip
+        return [f"{x:.0f}" for x in (*around, commit, mean("addBatch"), *each)]
+
+
+def _had_data(progress: dict[str, Any]) -> bool:
+    return any(source["numInputRows"] for source in progress["sources"])
+
+
+def write_w1(folder: Path, events: int, batch: int) -> None:
+    """A file a micro-batch, in order of arrival."""
+    ts, key, value, _ = moving_window.events(events)
+    stamps = pa.array(ts).cast(pa.timestamp("us", "UTC"))
+    _write(folder, pa.table({"ts": stamps, "key": key, "value": value}), batch)
+
+
+def write_w2(folder: Path, events: int, batch: int, side: str) -> None:
+    """One side of the join."""
+    e = interval_join.events(events, side)
+    times = {name: pa.array(e[name]).cast(pa.timestamp("us", "UTC")) for name in ("vs", "ve")}
+    _write(folder, pa.table({**times, "key": e["key"], "value": e["value"]}), batch // 2)
+
+
+def _write(folder: Path, table: pa.Table, rows: int) -> None:
+    folder.mkdir(parents=True)
+    for number, start in enumerate(range(0, table.num_rows, rows)):
+        file = folder / f"{number:05}.parquet"
+        pq.write_table(table.slice(start, rows), file)
+        os.utime(file, (number, number))
+
+
+def read(spark: Any, folder: Path, columns: str, start: str) -> Any:
+    """The directory as a stream with a watermark."""
+    frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return frame.withWatermark(start, LATENESS)
+
+
+def own_w1(spark: Any, folder: Path) -> Any:
+    """Spark's own windows."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    window = F.window("ts", "10 seconds", "2 seconds")
+    frame = read(spark, folder, W1_COLUMNS, "ts").groupBy(window, "key")
+    return frame.agg(F.count("*").alias("n"), F.sum("value").alias("s")).writeStream.outputMode("update")
+
+
+def our_w1(spark: Any, folder: Path, shards: int = 2) -> Any:
+    """Ours."""
+    feed = rc.source(
+        "feed",
+        {"key": "int64", "value": "int64"},
+        start="ts",
+        properties=rc.Properties(is_insert_only=True, is_point=True),
+    )
+    query = feed.group_by("key").hopping("10s", "2s").agg(n=rc.count(), s=rc.sum("value"))
+    inputs = {"feed": read(spark, folder, W1_COLUMNS, "ts")}
+    return rc.spark.stream(spark, query, inputs, shards=shards).writeStream
+
+
+def own_w2(spark: Any, folder: Path) -> Any:
+    """Spark's own join; it has to be told how long lifetimes are, to free its state."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    left, right = (
+        read(spark, folder / side, W2_COLUMNS, "vs").select(
+            *(F.col(name).alias(f"{side}_{name}") for name in ("vs", "ve", "key", "value"))
+        )
+        for side in interval_join.SIDES
+    )
+    overlap = F.expr(
+        "left_key = right_key AND left_vs < right_ve AND right_vs < left_ve "
+        f"AND left_vs >= right_vs - INTERVAL {LONGEST} AND left_vs <= right_vs + INTERVAL {LONGEST}"
+    )
+    return left.join(right, overlap).writeStream
+
+
+def our_w2(spark: Any, folder: Path, shards: int = 2) -> Any:
+    """Ours."""
+    known = rc.Properties(is_insert_only=True)
+    columns = {"key": "int64", "value": "float64"}
+    left, right = (
+        rc.source(side, columns, start="vs", end="ve", properties=known) for side in interval_join.SIDES
+    )
+    inputs = {side: read(spark, folder / side, W2_COLUMNS, "vs") for side in interval_join.SIDES}
+    return rc.spark.stream(spark, left.join(right, on="key"), inputs, shards=shards).writeStream
+
+
+@contextmanager
+def store(spark: Any, provider: str) -> Iterator[None]:
+    """Spark's own operators on one of its two state stores."""
+    spark.conf.set(STORE, provider)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set(STORE, ROCKSDB)
+
+
+def run(spark: Any, name: str, events: int, writer: Any, folder: Path) -> Outcome:
+    """Until all files are taken; what comes out is thrown away."""
+    checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
+    writer = writer.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = writer.start()
+    query.awaitTermination()
+    shutil.rmtree(checkpoint)
+    return Outcome(name, events, [dict(p) for p in query.recentProgress])
+
+
+def _show(out: Console, title: str, outcomes: list[Outcome]) -> None:
+    table = Table(
+        title,
+        "events/s",
+        "median s",
+        "first third s",
+        "last third s",
+        "planning",
+        "source",
+        "commit",
+        "tasks",
+        "load",
+        "kernel",
+        "save",
+    )
+    for outcome in outcomes:
+        seconds = outcome.seconds
+        third = max(1, len(seconds) // 3)
+        times = [statistics.median(seconds), *map(statistics.mean, (seconds[:third], seconds[-third:]))]
+        table.add_row(outcome.name, f"{outcome.rate:,.0f}", *(f"{t:.2f}" for t in times), *outcome.stages())
+    out.print(table)
+    ours, *others = [o.rate for o in outcomes]
+    ratios = [f"{ours / rate:.2f} × {o.name}" for o, rate in zip(outcomes[1:], others, strict=True)]
+    out.print(f"ours is {', '.join(ratios)}; milliseconds a micro-batch in the last seven columns")
+
+
+def compare_w1(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
+    """Windows."""
+    source = folder / f"w1-{events}-{batch}"
+    write_w1(source, events, batch)
+    found = [run(spark, "ours, 2 shards", batch, our_w1(spark, source), folder)]
+    for name, provider in (("Spark's, RocksDB", ROCKSDB), ("Spark's, default store", HDFS_STORE)):
+        with store(spark, provider):
+            found.append(run(spark, name, batch, own_w1(spark, source), folder))
+    _show(out, f"W1, {batch:,} events a micro-batch, {events:,} events", found)
+
+
+def compare_w2(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
+    """The interval join."""
+    source = folder / f"w2-{events}-{batch}"
+    for side in interval_join.SIDES:
+        write_w2(source / side, events, batch, side)
+    found = [run(spark, "ours, 2 shards", batch, our_w2(spark, source), folder)]
+    for name, provider in (("Spark's, RocksDB", ROCKSDB), ("Spark's, default store", HDFS_STORE)):
+        with store(spark, provider):
+            found.append(run(spark, name, batch, own_w2(spark, source), folder))
+    _show(out, f"W2, {batch:,} events a micro-batch, {events:,} events", found)
+
+
+def growth(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
+    """Twice the events, and one shard instead of two."""
+    found = []
+    for size in (2 * events, events):
+        source = folder / f"growth-{size}"
+        write_w1(source, size, batch)
+        found.append(run(spark, f"ours, {size:,} events", batch, our_w1(spark, source), folder))
+    found.append(run(spark, f"ours, {events:,} events, 1 shard", batch, our_w1(spark, source, 1), folder))
+    _show(out, f"growth and shards, W1, {batch:,} events a micro-batch", found)
+
+
+def check(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
+    """Is what ours puts out right, late events included? Judged by DuckDB over the whole input."""
+    import duckdb
+
+    source = folder / f"check-{events}"
+    write_w1(source, events, batch)
+    log = folder / "check-log"
+    frame = our_w1(spark, source)._df
+    query = rc.spark.write_changelog(
+        frame, log, checkpoint=folder / "check-ck", trigger={"availableNow": True}
+    )
+    query.awaitTermination()
+    reader = open_stream(log)
+    found = reconstitute(reader, reader.schema).to_arrow()
+    final = max(int(t) for batch_ in open_stream(log) for t in batch_.vs[batch_.kind == 2])
+    sql = f"""
+        SELECT key, w * {HOP} AS _vs, count(*) AS n, sum(value)::BIGINT AS s
+        FROM (SELECT key, value, unnest(range(epoch_us(ts) // {HOP} - {SIZE // HOP} + 1,
+                                              epoch_us(ts) // {HOP} + 1)) AS w
+              FROM read_parquet('{source}/*.parquet'))
+        WHERE (w * {HOP} + {SIZE}) <= {final} GROUP BY key, w
+    """
+    expected = duckdb.sql(sql).to_arrow_table().sort_by([("key", "ascending"), ("_vs", "ascending")])
+    ended = np.asarray(found["_ve"].cast(pa.int64())) <= final
+    shown = found.filter(pa.array(ended)).sort_by([("key", "ascending"), ("_vs", "ascending")])
+    for name in ("key", "n", "s"):
+        if not shown[name].combine_chunks().equals(expected[name].combine_chunks()):
+            raise SystemExit(f"column {name} of the final windows differs from DuckDB's")
+    out.print(f"checked: {expected.num_rows:,} final windows over {events:,} events equal DuckDB's")
+
+
+def main() -> None:
+    """Everything in one go."""
+    quick = "quick" in sys.argv[1:]
+    out = Console(width=170)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g")
+        if quick:
+            compare_w1(spark, out, folder, 1_500_000, 250_000)
+            compare_w2(spark, out, folder, 750_000, 250_000)
+        else:
+            check(spark, out, folder, 400_000, 50_000)
+            compare_w1(spark, out, folder, 2_500_000, 250_000)
+            compare_w1(spark, out, folder, 750_000, 50_000)
+            compare_w2(spark, out, folder, 1_250_000, 250_000)
+            compare_w2(spark, out, folder, 400_000, 50_000)
+            growth(spark, out, folder, 2_000_000, 250_000)
+        spark.stop()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    out.print(f"peak memory of the largest child process (Spark's own): {peak:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
