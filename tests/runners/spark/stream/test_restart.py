@@ -37,7 +37,10 @@ def test_stopped_started_again_and_refused_to_others(spark: Any, tmp_path: Path)
 
 def _refused(spark: Any, folder: Path) -> None:
     """Before anything runs where our sinks know the folder, by the state itself where they do not."""
-    with pytest.raises(RecensionError, match=r"made with 2 shards, not 3; start it with a new checkpoint"):
+    with pytest.raises(
+        RecensionError,
+        match=r"made with 2 shards, not 3: go on with shards=2, or start it with a new checkpoint",
+    ):
         driver.start(spark, folder, shards=3)
     other = rc.source("s", SCHEMA).group_by("text").agg(n=rc.count(), speculate="eager")
     with pytest.raises(RecensionError, match=r"it has 'select .*' and this one does not|where this one has"):
@@ -70,7 +73,7 @@ COUNTED = S.group_by("k").agg(n=rc.count())
 @pytest.mark.parametrize(
     ("query", "shards", "words"),
     [
-        (COUNTED, 3, "was made with 2 shards, not 3"),
+        (COUNTED, 3, "was made with 2 shards, not 3: go on with shards=2, or start it with"),
         (COUNTED.where(rc.col("n") > 1), 2, "this one has 'where n > 1' and it does not"),
         (S.group_by("v").agg(n=rc.count()), 2, "'select k' where this one has 'select v'"),
         (S, 2, "it has 'aggregate .*' and this one does not|it has 'select .*'"),

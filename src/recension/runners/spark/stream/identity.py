@@ -22,23 +22,24 @@ CUT_OVER: Final = (
 def require_same(made_by: str, asked: str) -> None:
     """Refuse a checkpoint of another query or another number of shards; the message names the difference."""
     if made_by != asked:
-        raise RecensionError(
-            f"the checkpoint {_difference(json.loads(made_by), json.loads(asked))}; {CUT_OVER}"
-        )
+        raise RecensionError(_refusal(json.loads(made_by), json.loads(asked)))
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    if old["shards"] != new["shards"]:
-        return f"was made with {old['shards']} shards, not {new['shards']}"
-    theirs, ours = ([node[0] for node in plan["plan"]] for plan in (old, new))
+def _refusal(old: dict[str, Any], new: dict[str, Any]) -> str:
+    was, now = old["shards"], new["shards"]
+    if was != now:
+        return f"the checkpoint was made with {was} shards, not {now}: go on with shards={was}, or {CUT_OVER}"
+    return f"the checkpoint was made by another query: {_difference(old['plan'], new['plan'])}; {CUT_OVER}"
+
+
+def _difference(old: list[Any], new: list[Any]) -> str:
+    theirs, ours = [node[0] for node in old], [node[0] for node in new]
     gone, fresh = _without(theirs, ours), _without(ours, theirs)
     if gone and fresh:
-        return f"was made by another query: it has {gone!r} where this one has {fresh!r}"
+        return f"it has {gone!r} where this one has {fresh!r}"
     if gone:
-        return f"was made by another query: it has {gone!r} and this one does not"
-    if fresh:
-        return f"was made by another query: this one has {fresh!r} and it does not"
-    return f"was made by another query: {_other_columns(old['plan'], new['plan'])}"
+        return f"it has {gone!r} and this one does not"
+    return f"this one has {fresh!r} and it does not" if fresh else _other_columns(old, new)
 
 
 def _without(steps: list[str], others: list[str]) -> str | None:
