@@ -8,6 +8,7 @@ from typing import Any
 from recension.api.base import StreamBase, plan_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
+from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
@@ -19,6 +20,7 @@ __all__ = [
     "metrics",
     "read_changelog",
     "read_history",
+    "reason_of",
     "session",
     "stream",
     "write",

@@ -13,9 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from recension.core.errors import RecensionError
+from recension.core.formats.columns import BATCH
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.identity import OWNER
 from recension.runners.spark.stream.inputs import Input, read_folder, read_input
 from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS
@@ -87,11 +89,12 @@ def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -
 def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
-    if plan.outlets > 1:
+    if plan.shards_at(plan.levels) > 1:
         observed = observed.repartition(plan.shards, "shard")
     schema = plan.roots[0].schema
     unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
     columns = from_arrow_schema(output_schema(schema, time_type))
+    columns[BATCH].metadata = {OWNER: plan.owner}
     return observed.mapInArrow(unpacker.__call__, columns)
 
 

@@ -53,6 +53,18 @@ class Topology:
         """How many shards have anything to do at a level."""
         return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
 
+    def first_edge(self, source: Source) -> int:
+        """The first of the edges that read a source: what was counted on reading it is told there."""
+        return next(number for number, edge in enumerate(self.edges) if edge.origin is source)
+
+    def called_from(self, level: int) -> int:
+        """How many shards must be called when anything comes at a level.
+
+        A promise counts once every shard has made it: none of a later level's shards may be left out,
+        because nothing came for it.
+        """
+        return max(self.shards_at(later) for later in range(level, self.levels + 1))
+
     @property
     def in_order(self) -> bool:
         """Does an output have an order to keep?"""
