@@ -1,6 +1,6 @@
-"""A sample of the agreement suite on executors of their own: ``cluster.py FOLDER EVERY PLANS``.
+"""A sample of the agreement suite on executors of their own: ``cluster.py FOLDER EVERY PLANS STEPS``.
 
-Takes every so many-th transcript and a number of random plans.
+Takes every so many-th transcript and a number of random plans, of those that have at most so many steps.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ AGREED = "all agreed"
 
 
 def main() -> None:
-    folder, every, plans = sys.argv[1:]
+    folder, every, plans, steps = sys.argv[1:]
     spark = rc.spark.session("local-cluster[2,1,1024]", "cluster", spark__driver__memory="1g")
-    agree(spark, sample(int(every), int(plans)), 2, Path(folder))
+    cases = [case for case in sample(int(every), int(plans)) if len(case.turns()) <= int(steps)]
+    agree(spark, cases, 2, Path(folder))
     print(AGREED)
     spark.stop()
 

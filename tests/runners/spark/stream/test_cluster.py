@@ -16,10 +16,11 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 class Cluster:
     """The sample on its way."""
 
-    def __init__(self, folder: Path, every: int, plans: int) -> None:
+    def __init__(self, folder: Path, every: int, plans: int, steps: int) -> None:
         self._folder = folder
         module = "tests.runners.spark.stream.cluster"
-        self.program = Program(module, str(folder), str(every), str(plans), log=folder / "words.txt")
+        wanted = [str(number) for number in (every, plans, steps)]
+        self.program = Program(module, str(folder), *wanted, log=folder / "words.txt")
 
     def lose_executor(self, number: int) -> None:
         """SIGKILL one of the two, once so many micro-batches are done."""
@@ -37,14 +38,14 @@ class Cluster:
 
 
 def test_a_lost_executor(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, every=12, plans=4)
-    cluster.lose_executor(2)
+    cluster = Cluster(tmp_path, every=12, plans=4, steps=4)
+    cluster.lose_executor(1)
     cluster.check()
 
 
 @pytest.mark.soak
 def test_three_lost_executors(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, every=1, plans=24)
+    cluster = Cluster(tmp_path, every=1, plans=24, steps=100)
     for number in (1, 4, 7):
         cluster.lose_executor(number)
     cluster.check()
