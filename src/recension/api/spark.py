@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.core.ticks import DurationLike
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
@@ -55,6 +56,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
@@ -75,6 +77,9 @@ def stream(
     order_by
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
+    watermark
+        For folders of plain tables: how far promises lag behind the latest start; what ``withWatermark``
+        says of a DataFrame.
     files_per_batch
         How many files of a folder a micro-batch takes at most.
     """
@@ -84,6 +89,7 @@ def stream(
         inputs,
         shards=shards,
         order_by=order_by,
+        watermark=watermark,
         files_per_batch=files_per_batch,
     )
 

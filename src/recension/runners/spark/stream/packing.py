@@ -132,9 +132,9 @@ class Packing:
         first = beside[ROW][0].as_py() if ROW in beside else self._sent
         self._sent += 1
         for number, router in self._routers.items():
-            for shard, at in router.split(events):
-                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
-                yield Packet(shard, number, place, first, to_blob(events.take(at), own), self._latest)
+            for shard, share, at in router.split(events):
+                own = beside if at is None else {n: column.take(pa.array(at)) for n, column in beside.items()}
+                yield Packet(shard, number, place, first, to_blob(share, own), self._latest)
 
     def farewell(self) -> Iterator[Packet]:
         """To every shard: this task is done, and what it has seen; also to those that only pass it on."""

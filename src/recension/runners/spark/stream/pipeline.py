@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
+from recension.core.ticks import DurationLike, duration
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
@@ -34,6 +35,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     closing: Path | None = None,
 ) -> DataFrame:
@@ -47,7 +49,9 @@ def stream(
         match inputs[name]:
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, end)
+                lag = (watermark or {}).get(name)
+                delay = None if lag is None else duration(lag)
+                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
                 ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
     plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
