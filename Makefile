@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test soak check format bench lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -18,6 +18,9 @@ demo: $(READY) ## the product's story, in about a minute
 
 test: check ## everything CI runs: the checks, then all tests
 	@$(BIN)/python -m pytest
+
+soak: $(READY) ## the long tests of recovery: everything is killed, five times over
+	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
 
 check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .

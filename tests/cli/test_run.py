@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,10 +106,11 @@ def test_mistakes_get_one_line(
     assert reason in shown.err
 
 
-def test_demo_tells_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_tells_the_truth(capsys: pytest.CaptureFixture[str], spark: Any) -> None:
     assert main(["demo", "--size", "3000"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("yes") == 6
+    assert shown.count("yes") == 7
+    assert "4 micro-batches" in shown
     others = [
         line.split("│") for line in shown.splitlines() if line.startswith(("│ witness 2", "│ witness 3"))
     ]

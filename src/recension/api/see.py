@@ -9,6 +9,7 @@ from recension.lowering import chosen
 from recension.plan.explain import Format, explain
 from recension.plan.fragments import cut
 from recension.plan.fragments import in_words as fragments_in_words
+from recension.plan.partial import preaggregate
 from recension.plan.properties import Properties, in_words
 from recension.plan.rewrites import optimize
 from recension.plan.type_names import columns_in_words
@@ -64,12 +65,12 @@ class SeeMethods(StreamBase):
         >>> print(s.group_by("site").agg(n=rc.count()).agg(most=rc.max("n")).fragments(), end="")
         fragment 1, in every shard
            reads s by site
-           gives aggregate n = count() by site, speculate perfect
+           gives partial aggregate most = max(n), speculate perfect
         fragment 2, in one shard
-           reads aggregate n = count() by site, speculate perfect to one shard
-           gives aggregate most = max(n), speculate perfect
+           reads partial aggregate most = max(n), speculate perfect to one shard
+           gives aggregate most = max(most), speculate perfect
         """
-        return fragments_in_words(cut(optimize([self.plan])))
+        return fragments_in_words(cut(preaggregate(optimize([self.plan]))))
 
     def describe(self) -> str:
         """The last step, the columns and what is known, in a few lines.

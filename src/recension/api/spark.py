@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.core.ticks import DurationLike
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
+from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
@@ -19,6 +21,7 @@ __all__ = [
     "metrics",
     "read_changelog",
     "read_history",
+    "reason_of",
     "session",
     "stream",
     "write",
@@ -53,6 +56,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
@@ -73,6 +77,9 @@ def stream(
     order_by
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
+    watermark
+        For folders of plain tables: how far promises lag behind the latest start; what ``withWatermark``
+        says of a DataFrame.
     files_per_batch
         How many files of a folder a micro-batch takes at most.
     """
@@ -82,6 +89,7 @@ def stream(
         inputs,
         shards=shards,
         order_by=order_by,
+        watermark=watermark,
         files_per_batch=files_per_batch,
     )
 

@@ -1,7 +1,8 @@
 """``recension demo``: what the library is for, shown on streams made on the spot.
 
 Three witnesses tell one history in different words. Each is read, checked and compared; then one query
-runs over each of them, answers at once, revises itself, and arrives at the same history.
+runs over each of them, answers at once, revises itself, and arrives at the same history; and once more on
+Spark, as a pipeline that is stopped and started again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import recension as rc
+from recension.cli.demo_spark import ask_spark
 from recension.cli.root import FAILED, app
 from recension.core.batch import RETRACT, EventBatch, concat
 from recension.core.difference import difference
@@ -44,15 +46,20 @@ class Witness:
 def demo(
     size: Annotated[int, typer.Option(min=100, help="Elements in each stream.")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another history.")] = 0,
+    spark: Annotated[bool, typer.Option(help="Ask on Spark as well.")] = True,
 ) -> int:
     """Three witnesses, one truth: replicas that differ in every row, and a query that corrects itself."""
     console = Console(width=min(110, Console().width))
     began = time.perf_counter()
     with TemporaryDirectory() as folder:
         witnesses = _witnesses(Path(folder), size, seed, console)
-    _compare_inputs(witnesses, console)
-    outputs = [_ask(witness) for witness in witnesses]
-    agree = _compare_outputs(witnesses, outputs, console)
+        _compare_inputs(witnesses, console)
+        outputs = [_ask(witness) for witness in witnesses]
+        truth = _answer_from_history(witnesses[0].history)
+        agree = _compare_outputs(witnesses, outputs, truth, console)
+        if spark:
+            elements = witnesses[0].elements
+            agree &= ask_spark(_question().plan, "events", elements, truth, Path(folder), console)
     console.print(f"\n{time.perf_counter() - began:.1f} s.", style="dim")
     return 0 if agree else FAILED
 
@@ -91,18 +98,22 @@ def _rows_alike(a: EventBatch, b: EventBatch) -> int:
     return int((same & a.is_data()[:size]).sum())
 
 
-def _ask(witness: Witness) -> Result:
+def _question() -> rc.Stream:
     events = rc.source("events", SCHEMA)
-    busy = events.where(rc.col("value") < 10).group_by("value").agg(live=rc.count(), speculate="eager")
-    return rc.run(busy, {"events": witness.elements}, batch_size=2_000)
+    return events.where(rc.col("value") < 10).group_by("value").agg(live=rc.count(), speculate="eager")
 
 
-def _compare_outputs(witnesses: list[Witness], outputs: list[Result], console: Console) -> bool:
+def _ask(witness: Witness) -> Result:
+    return rc.run(_question(), {"events": witness.elements}, batch_size=2_000)
+
+
+def _compare_outputs(
+    witnesses: list[Witness], outputs: list[Result], truth: History, console: Console
+) -> bool:
     console.print(
         "\nHow many events are live, for each value below 10? Asked of each witness, answered at once:"
     )
     table = Table("", "answers given", "taken back or corrected", "final answers", "equal to the final truth")
-    truth = _answer_from_history(witnesses[0].history)
     agree = True
     for witness, output in zip(witnesses, outputs, strict=True):
         batch = output.batch()

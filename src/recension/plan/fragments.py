@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from recension.plan.expressions import column
 from recension.plan.node import Node
 from recension.plan.nodes import Outputs, Source
-from recension.plan.partitioning import Needs, carried, needs, traced
+from recension.plan.partitioning import Needs, carried, is_spread, needs, traced
 from recension.plan.properties import Properties
 from recension.plan.rewrites.sharing import each_once
 
@@ -107,7 +107,7 @@ def _place(node: Node, inputs: list[Place]) -> Place:
 def _anywhere(node: Node, inputs: list[Place]) -> Place:
     placed = [place for place in inputs if place.level]
     if not placed:
-        return _LOOSE
+        return Place(1) if is_spread(node) else _LOOSE
     if len(inputs) == 1:
         return replace(placed[0], keys=carried(node, placed[0].keys) or ())
     if len({(place.level, place.is_single) for place in placed}) > 1:

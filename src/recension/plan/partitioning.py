@@ -33,6 +33,7 @@ from recension.plan.nodes import (
     Union,
     Where,
 )
+from recension.plan.partial import PartialAggregate, PartialWindowAggregate
 
 # For each input, the values by which events are brought together; no values at all mean one place.
 Needs: TypeAlias = tuple[Outputs, ...]
@@ -62,6 +63,17 @@ def _anywhere(node: Node) -> None:
 def _one_place(node: Node) -> Needs:
     """They speak of, or put in order, all events: shards do not wait for each other."""
     return tuple(() for _ in node.inputs)
+
+
+@needs.register(PartialAggregate)
+@needs.register(PartialWindowAggregate)
+def _spread(node: Node) -> None:
+    return None
+
+
+def is_spread(node: Node) -> bool:
+    """Does it run in every shard, on whatever events are there? Unlike a step that moves with its reader."""
+    return isinstance(node, PartialAggregate | PartialWindowAggregate)
 
 
 @needs.register

@@ -48,12 +48,15 @@ class Rehearsal:
         self._batch = 0
 
     def turn(self, inputs: Mapping[str, list[EventBatch]], *, fails: bool = False) -> list[Packet]:
-        """A micro-batch; one that fails leaves engines in the worker and the stores as they were."""
+        """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
+
+        A source that is not among the inputs has no new files: Spark then starts no task for it at all.
+        """
         before = {key: Memory(store) for key, store in self.stores.items()}
         flowing: list[Packet] = []
         for level in range(1, self.plan.levels + 1):
-            for source in self.plan.sources():
-                flowing += packed(self.plan, source, level, inputs.get(source, []))
+            for source, batches in inputs.items():
+                flowing += packed(self.plan, source, level, batches)
             flowing = self._level(level, flowing)
         self._batch += 1
         if fails:
@@ -78,6 +81,8 @@ class Rehearsal:
         """What a query put out in a micro-batch, promise last."""
         schema = self.plan.roots[query].schema
         mine = [p for p in packets if p.edge == OUTPUT and p.first == query]
+        if not mine:
+            return empty(schema)
         parts = [events_of(rows_of(p.blob), schema) for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous for p in mine)
         promise = [cti(now, schema)] if now > before else []

@@ -109,15 +109,24 @@ def _drawn() -> list[Drawn]:
     return found
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_transcripts_and_random_plans(spark: Any, tmp_path: Path, shards: int) -> None:
-    cases: list[Written | Drawn] = [Written(i, transcript) for i, transcript in enumerate(TRANSCRIPTS)]
-    cases += _drawn()
+def agree(spark: Any, cases: list[Written | Drawn], shards: int, folder: Path) -> None:
+    """Run all cases in one pipeline and check what each put out."""
     steps = [case.turns() for case in cases]
     turns = [
         {name: own for turn in steps if number < len(turn) for name, own in turn[number].items()}
         for number in range(max(map(len, steps)))
     ]
-    answers = run_together(spark, [case.query for case in cases], turns, shards, tmp_path)
+    answers = run_together(spark, [case.query for case in cases], turns, shards, folder)
     for case, answer in zip(cases, answers, strict=True):
         case.check(answer)
+
+
+def sample(transcripts: int = 1, plans: int = PLANS) -> list[Written | Drawn]:
+    """Every so many-th transcript, and some random plans."""
+    written: list[Written | Drawn] = [Written(i, one) for i, one in enumerate(TRANSCRIPTS[::transcripts])]
+    return [*written, *_drawn()[:plans]]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_transcripts_and_random_plans(spark: Any, tmp_path: Path, shards: int) -> None:
+    agree(spark, sample(), shards, tmp_path)

@@ -59,7 +59,7 @@ class Play:
 def _check(plan: Plan, known: Properties, data: st.DataObject) -> None:
     play = Play(plan, known, data.draw(st.integers(1, 3), label="shards"))
     note(in_words(play.rehearsal.plan.fragments))
-    workers: list[dict[tuple[str, int, int], live.Live]] = [{}, {}]
+    workers: list[dict[live.Key, live.Live]] = [{}, {}]
     for source, elements in data.draw(interleavings(known)):
         # Another worker may hold the engines of an earlier micro-batch, or none.
         worker = workers[data.draw(st.integers(0, 1))]

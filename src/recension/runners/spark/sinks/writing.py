@@ -11,12 +11,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError
+from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
+from recension.runners.spark.sinks.checkpoint import claim
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
 from recension.runners.spark.sinks.place import address, local_path
+from recension.runners.spark.stream.identity import OWNER
 
 Place: TypeAlias = str | PathLike[str]
 
@@ -59,6 +62,8 @@ def write(
         for sink in sinks:
             sink.apply(batch)
 
+    if owner := sdf.schema[BATCH].metadata.get(OWNER):
+        claim(checkpoint, owner)
     writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
     writer = writer.queryName(query_name) if query_name is not None else writer
     return (writer.trigger(**trigger) if trigger is not None else writer).start()

@@ -14,12 +14,15 @@ import itertools
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+
+from recension.core.errors import RecensionError
+from recension.runners.spark.stream.identity import CUT_OVER
 
 FORMAT: Final = 1
 HEAD: Final = "head"
@@ -47,6 +50,8 @@ class Head:
     token: str
     tables: dict[str, list[str]]
     small: str
+    rows: dict[str, int] = field(default_factory=dict)
+    """About how many rows a piece of each table has: kept as long as it fits, or all pieces would change."""
     format: int = FORMAT
 
     def pieces(self) -> set[str]:
@@ -55,9 +60,16 @@ class Head:
 
 
 def read_head(store: Store) -> Head | None:
-    """The head, if anything was stored."""
+    """The head, if anything was stored; one of another format is refused."""
     value = store.get(HEAD)
-    return None if value is None else Head(**json.loads(value))
+    if value is None:
+        return None
+    told = json.loads(value)
+    if told["format"] != FORMAT:
+        raise RecensionError(
+            f"the checkpoint's state has format {told['format']}, this version reads {FORMAT}: {CUT_OVER}"
+        )
+    return Head(**told)
 
 
 def save(
@@ -66,14 +78,16 @@ def save(
     """Store what ``old`` does not have, forget what is no longer needed; the number of bytes written."""
     pieces: dict[str, bytes] = {}
     named: dict[str, list[str]] = {}
+    rows: dict[str, int] = {}
     for name, table in tables.items():
         if table.nbytes >= _SMALL:
-            own = [(_name(part), part) for part in map(_bytes, _parts(table))]
+            rows[name] = _piece_rows(table, None if old is None else old.rows.get(name))
+            own = [(_name(part), part) for part in map(_bytes, _parts(table, rows[name]))]
             named[name] = [piece for piece, _ in own]
             pieces |= own
     small = _bundle({name: _bytes(table) for name, table in tables.items() if name not in named})
     pieces[_name(small)] = small
-    head = Head(owner, batch, uuid4().hex, named, _name(small))
+    head = Head(owner, batch, uuid4().hex, named, _name(small), rows)
     return head, _store(store, pieces, set() if old is None else old.pieces(), head)
 
 
@@ -91,7 +105,7 @@ def _store(store: Store, pieces: Mapping[str, bytes], kept: set[str], head: Head
 
 def load(store: Store, head: Head, known: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """The tables of a head; pieces that ``known`` tables (those of an older engine) hold are not read."""
-    at_hand = dict(_named_parts(known))
+    at_hand = dict(_named_parts(known, head.rows))
     tables: dict[str, pa.Table] = {}
     for name, pieces in head.tables.items():
         parts = [at_hand[p] if p in at_hand else _table(_unpacked(_found(store, p))) for p in pieces]
@@ -100,10 +114,10 @@ def load(store: Store, head: Head, known: Mapping[str, pa.Table]) -> dict[str, p
     return tables | {name: _table(value) for name, value in small}
 
 
-def _named_parts(known: Mapping[str, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    for table in known.values():
-        if table.nbytes >= _SMALL:
-            for part in _parts(table):
+def _named_parts(known: Mapping[str, pa.Table], rows: Mapping[str, int]) -> Iterator[tuple[str, pa.Table]]:
+    for name, table in known.items():
+        if name in rows:
+            for part in _parts(table, rows[name]):
                 yield _name(_bytes(part)), part
 
 
@@ -151,10 +165,15 @@ def _unbundle(bundle: bytes) -> Iterator[tuple[str, bytes]]:
         at += length
 
 
-def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """The table cut by content into pieces of about the wished size."""
+def _piece_rows(table: pa.Table, before: int | None) -> int:
+    """How many rows make a piece of the wished size; as before, unless that is twice or half as many."""
+    wished = max(1, table.num_rows * _PIECE // max(table.nbytes, 1))
+    return before if before is not None and wished <= 2 * before <= 4 * wished else wished
+
+
+def _parts(table: pa.Table, rows: int) -> Iterator[pa.Table]:
+    """The table cut by content into pieces of about so many rows."""
     table = table.combine_chunks()
-    rows = max(1, table.num_rows * _PIECE // max(table.nbytes, 1))
     edges = [0, *_boundaries(table, rows), table.num_rows]
     for start, stop in itertools.pairwise(edges):
         yield table.slice(start, stop - start)

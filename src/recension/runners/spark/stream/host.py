@@ -184,14 +184,15 @@ class Host:
         ]
 
     def _sent(self, number: int, router: Router, changes: EventBatch, t: int) -> list[Packet]:
-        shares = dict(router.split(changes)) if len(changes) else {}
+        split_up = router.split(changes) if len(changes) else ()
+        shares = {shard: share for shard, share, _ in split_up}
         return [
             Packet(
                 shard,
                 number,
                 f"{self._shard:06}",
                 self._level,
-                to_blob(changes.take(shares[shard])) if shard in shares else None,
+                to_blob(shares[shard]) if shard in shares else None,
                 t,
             )
             for shard in range(router.shards)

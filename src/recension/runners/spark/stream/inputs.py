@@ -36,7 +36,12 @@ class Input:
 
 
 def read_folder(
-    spark: SparkSession, source: Source, folder: Path, files: int | None, closing: Path | None = None
+    spark: SparkSession,
+    source: Source,
+    folder: Path,
+    files: int | None,
+    delay: int | None = None,
+    closing: Path | None = None,
 ) -> Input:
     """A folder of stream files as an input: the tasks read them, by the same rules as everyone.
 
@@ -50,7 +55,7 @@ def read_folder(
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(_paths(spark, closing, None))
-    return Input(frame, Inlet(), reader.time_type, FilePacker)
+    return Input(frame, Inlet((), delay), reader.time_type, FilePacker)
 
 
 def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:

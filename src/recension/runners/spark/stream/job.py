@@ -37,6 +37,7 @@ class Job:
     checkpoint: Path
     shards: int | None = None
     keeps_history: bool = True
+    files_per_batch: int | None = None
     _seen: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -52,7 +53,12 @@ class Job:
     def run(self, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]) -> bool:
         """Take all files there are; False if it was stopped before. ``watch`` sees every micro-batch."""
         output = stream(
-            self.spark, self.query, self.folders, shards=self.shards, closing=self.checkpoint / "closing"
+            self.spark,
+            self.query,
+            self.folders,
+            shards=self.shards,
+            files_per_batch=self.files_per_batch,
+            closing=self.checkpoint / "closing",
         )
         query = write(
             output,

@@ -7,19 +7,26 @@ token. If not, it is brought up to date: only pieces of state it does not hold a
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from recension.core.errors import RecensionError
-from recension.runners.spark.stream.chunks import FORMAT, Head, Store, load, read_head, save
+from recension.runners.spark.stream.chunks import Head, Store, load, read_head, save
 from recension.runners.spark.stream.host import Host
+from recension.runners.spark.stream.identity import require_same
 from recension.runners.spark.stream.topology import Topology
 
-CUT_OVER = (
-    "start it with a new checkpoint; to change a running query without a gap see 'cut-over' in the guide"
-)
+# An engine nobody asked for in so many seconds is of a query that has ended, or has gone to another worker.
+_IDLE: Final = 600.0
+
+
+class Key(NamedTuple):
+    """Whose engine it is. Queries of one plan may run beside each other, each on a checkpoint of its own."""
+
+    query: str
+    fingerprint: str
+    level: int
+    shard: int
 
 
 @dataclass(slots=True)
@@ -28,18 +35,18 @@ class Live:
 
     host: Host
     token: str
+    since: float = field(default_factory=time.monotonic)
 
 
-_parked: dict[tuple[str, int, int], Live] = {}
+_parked: dict[Key, Live] = {}
 
 
 @dataclass(slots=True)
 class Visit:
     """One micro-batch of one shard: the host as the state has it, and what getting it took."""
 
-    topology: Topology
-    level: int
-    shard: int
+    key: Key
+    owner: str
     host: Host
     head: Head | None
     was_live: bool
@@ -47,46 +54,29 @@ class Visit:
 
     def leave(self, store: Store, batch: int) -> int:
         """Store what changed; the number of bytes. The host can be parked once this is done."""
-        self.head, written = save(store, self.host.snapshot(), self.head, self.topology.owner, batch)
+        self.head, written = save(store, self.host.snapshot(), self.head, self.owner, batch)
         return written
 
     def park(self) -> None:
         """Keep the host for the next micro-batch."""
         assert self.head is not None
-        key = (self.topology.fingerprint, self.level, self.shard)
-        _parked[key] = Live(self.host, self.head.token)
+        _parked[self.key] = Live(self.host, self.head.token)
+        for key in [key for key, live in _parked.items() if time.monotonic() - live.since > _IDLE]:
+            del _parked[key]
 
 
-def visit(topology: Topology, level: int, shard: int, store: Store) -> Visit:
+def visit(topology: Topology, level: int, shard: int, store: Store, query: str = "") -> Visit:
     """The host of a shard, from this worker or from the state."""
     began = time.perf_counter()
-    head = read_head(store)
-    live = _parked.pop((topology.fingerprint, level, shard), None)
+    key = Key(query, topology.fingerprint, level, shard)
+    head, live = read_head(store), _parked.pop(key, None)
     if head is None:
         host, was_live = Host(topology, level, shard), False
     else:
-        _require_same(head, topology)
+        require_same(head.owner, topology.owner)
         was_live = live is not None and live.token == head.token
         host = live.host if live is not None else Host(topology, level, shard)
         if not was_live:
             known = host.snapshot() if live is not None else {}
             host.restore(load(store, head, known))
-    return Visit(topology, level, shard, host, head, was_live, time.perf_counter() - began)
-
-
-def _require_same(head: Head, topology: Topology) -> None:
-    """Refuse a state made by another query, another number of shards or another version."""
-    if head.format != FORMAT:
-        raise RecensionError(
-            f"the checkpoint's state has format {head.format}, this version reads {FORMAT}: {CUT_OVER}"
-        )
-    if head.owner == topology.owner:
-        return
-    old, new = json.loads(head.owner), json.loads(topology.owner)
-    if old["shards"] != new["shards"]:
-        what = f"was made with {old['shards']} shards, not {new['shards']}"
-    else:
-        pairs = zip_longest((n[0] for n in old["plan"]), (n[0] for n in new["plan"]))
-        was, now = next(((a, b) for a, b in pairs if a != b), ("other columns", "these"))
-        what = f"was made by another query: it has {was!r} where this one has {now!r}"
-    raise RecensionError(f"the checkpoint {what}; {CUT_OVER}")
+    return Visit(key, topology.owner, host, head, was_live, time.perf_counter() - began)

@@ -28,6 +28,7 @@ from recension.runners.spark.stream.blobs import to_blob
 from recension.runners.spark.stream.host import ORDER, ROW
 from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.task import task_number
 from recension.runners.spark.stream.topology import Topology
 
 # The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
@@ -35,6 +36,8 @@ CLOSING: Final = "closing.jsonl"
 _AFTER_ALL: Final = "\U0010ffff"
 FILE: Final = "_file"
 _ROWS: Final = 1 << 19
+# Where rows have no place, packets are in the order of tasks: a second attempt must give what the first gave.
+_MOST_SENT: Final = 1 << 32
 PACKETS: Final = pa.schema(
     [
         ("shard", pa.int32()),
@@ -56,7 +59,7 @@ class SourcePacker:
         self._topology, self._source, self._level, self._keys = topology, source, level, keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packing = Packing(self._topology, self._source, self._level)
+        packing = Packing(self._topology, self._source, self._level, task_number())
         for packet in chain(self.packets(packing, batches), packing.farewell()):
             # A batch a packet: they are large.
             row = packet._replace(shard=self._keys[packet.shard])._asdict()
@@ -80,10 +83,12 @@ class FilePacker(SourcePacker):
 class Packing:
     """One task's work."""
 
-    def __init__(self, topology: Topology, source: str, level: int) -> None:
+    def __init__(self, topology: Topology, source: str, level: int, task: int = 0) -> None:
         self._origin: Source = topology.sources()[source]
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
-        self._latest, self._sent = BEGINNING, 0
+        self._latest, self._sent = BEGINNING, task * _MOST_SENT
+        self._tells = topology.first_edge(self._origin)
+        self._called = topology.called_from(level)
         self._routers = {
             number: Router(edge.route, self._origin.schema, topology.shards)
             for number, edge in enumerate(topology.edges)
@@ -127,16 +132,18 @@ class Packing:
         first = beside[ROW][0].as_py() if ROW in beside else self._sent
         self._sent += 1
         for number, router in self._routers.items():
-            for shard, at in router.split(events):
-                own = {name: column.take(pa.array(at)) for name, column in beside.items()}
-                yield Packet(shard, number, place, first, to_blob(events.take(at), own), self._latest)
+            for shard, share, at in router.split(events):
+                own = beside if at is None else {n: column.take(pa.array(at)) for n, column in beside.items()}
+                yield Packet(shard, number, place, first, to_blob(share, own), self._latest)
 
     def farewell(self) -> Iterator[Packet]:
-        """To every shard: this task is done, and what it has seen."""
-        counts = json.dumps({self._origin.name: dict(self._decoder.counts)}) if self._decoder.counts else ""
+        """To every shard: this task is done, and what it has seen; also to those that only pass it on."""
+        counted = dict(self._decoder.counts)
+        counts = json.dumps({self._origin.name: counted}) if counted else ""
         for number, router in self._routers.items():
-            for shard in range(router.shards):
-                yield Packet(shard, number, cti=self._latest, info=counts if shard == 0 else "")
+            for shard in range(max(router.shards, self._called)):
+                tells = (shard, number) == (0, self._tells)
+                yield Packet(shard, number, cti=self._latest, info=counts if tells else "")
 
 
 def _place(path: Path) -> str:

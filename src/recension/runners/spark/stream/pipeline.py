@@ -13,9 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from recension.core.errors import RecensionError
+from recension.core.formats.columns import BATCH
+from recension.core.ticks import DurationLike, duration
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.identity import OWNER
 from recension.runners.spark.stream.inputs import Input, read_folder, read_input
 from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS
@@ -32,6 +35,7 @@ def stream(
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
+    watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     closing: Path | None = None,
 ) -> DataFrame:
@@ -45,7 +49,9 @@ def stream(
         match inputs[name]:
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, end)
+                lag = (watermark or {}).get(name)
+                delay = None if lag is None else duration(lag)
+                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
                 ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
     plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
@@ -87,11 +93,12 @@ def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -
 def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
-    if plan.outlets > 1:
+    if plan.shards_at(plan.levels) > 1:
         observed = observed.repartition(plan.shards, "shard")
     schema = plan.roots[0].schema
     unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
     columns = from_arrow_schema(output_schema(schema, time_type))
+    columns[BATCH].metadata = {OWNER: plan.owner}
     return observed.mapInArrow(unpacker.__call__, columns)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from recension.runners.spark.stream.batch_id import batch_id
 from recension.runners.spark.stream.live import visit
 from recension.runners.spark.stream.packets import METRICS, Packet
+from recension.runners.spark.stream.task import batch_id, query_id
 from recension.runners.spark.stream.topology import Topology
 
 
@@ -47,7 +47,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         """Called by Spark."""
         batch = batch_id()
         packets = [Packet(self._keys.index(shard), *rest) for shard, *rest in rows]
-        seen = visit(self._topology, self._level, self._keys.index(key[0]), self._store)
+        seen = visit(self._topology, self._level, self._keys.index(key[0]), self._store, query_id())
         began = time.perf_counter()
         answers = seen.host.turn(packets)
         worked = time.perf_counter()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts, take_rows
 from recension.core.rowhash import row_hash
 from recension.lowering import operator_of
 from recension.operators.base import Operator
@@ -36,17 +36,18 @@ class Router:
             below = route.path[-1].schema if route.path else schema
             self._keys = Projection(route.keys, projected_schema(route.keys, below, "exchange"))
 
-    def split(self, batch: EventBatch) -> Iterator[tuple[int, Index]]:
-        """For each shard that gets any of it, the rows it gets, in order."""
+    def split(self, batch: EventBatch) -> Iterator[tuple[int, EventBatch, Index | None]]:
+        """For each shard that gets any of it, what it gets, in order, and which rows that is (None: all)."""
         if self.shards == 1:
-            yield 0, np.arange(len(batch))
+            yield 0, batch, None
             return
         shard = self._shard_of(batch)
         everywhere = shard == _EVERY
+        is_shared = bool(everywhere.any())
         for number in range(self.shards):
-            rows = np.flatnonzero((shard == number) | everywhere)
+            rows = np.flatnonzero((shard == number) | everywhere if is_shared else shard == number)
             if len(rows):
-                yield number, rows
+                yield number, batch.take(rows), rows
 
     def _shard_of(self, batch: EventBatch) -> Shards:
         """The shard of each row; rows that the steps drop may go anywhere, and go to the first.
@@ -54,18 +55,20 @@ class Router:
         So does an external CTI: whoever takes it in stands alone.
         """
         shard = np.zeros(len(batch), np.int64)
-        shard[batch.kind == CTI] = _EVERY
-        rows, payload = self._survivors(
-            batch, np.flatnonzero((batch.kind != CTI) & (batch.kind != EXTERNAL_CTI))
-        )
+        is_cti = batch.kind == CTI
+        shard[is_cti] = _EVERY
+        data = np.flatnonzero(~is_cti & (batch.kind != EXTERNAL_CTI))
+        rows, payload = self._survivors(batch, data)
         keys = payload if self._keys is None else self._keys(payload, len(rows))
-        hashes = row_hash(keys, len(rows))
-        shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int64)
+        shard[rows] = (row_hash(keys, len(rows)) % np.uint64(self.shards)).astype(np.int64)
         return shard
 
     def _survivors(self, batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
         """Rows that get through all steps, with what the steps make of them. A row's start is its number."""
-        passing = inserts(rows, rows + 1, batch.take(rows).payload)
+        payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
+        if not self._steps:
+            return rows, payload
+        passing = inserts(rows, rows + 1, payload)
         for step in self._steps:
             passing = step.on_batch(0, passing)
         return passing.vs, passing.payload

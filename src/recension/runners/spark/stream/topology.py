@@ -12,6 +12,7 @@ from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node
 from recension.plan.nodes import Source
+from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
 
 
@@ -52,6 +53,18 @@ class Topology:
         """How many shards have anything to do at a level."""
         return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
 
+    def first_edge(self, source: Source) -> int:
+        """The first of the edges that read a source: what was counted on reading it is told there."""
+        return next(number for number, edge in enumerate(self.edges) if edge.origin is source)
+
+    def called_from(self, level: int) -> int:
+        """How many shards must be called when anything comes at a level.
+
+        A promise counts once every shard has made it: none of a later level's shards may be left out,
+        because nothing came for it.
+        """
+        return max(self.shards_at(later) for later in range(level, self.levels + 1))
+
     @property
     def in_order(self) -> bool:
         """Does an output have an order to keep?"""
@@ -80,4 +93,5 @@ class Topology:
 
 def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
     """The pipeline of some queries."""
-    return Topology(tuple(optimize(queries)), shards, dict(inlets))
+    roots = optimize(queries)
+    return Topology(tuple(preaggregate(roots) if shards > 1 else roots), shards, dict(inlets))

@@ -15,9 +15,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.runners.spark.stream.batch_id import batch_id
 from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.packets import OUTPUT, Packet
+from recension.runners.spark.stream.task import batch_id
 
 LAST: Final = 2**62
 _SHARD: Final = 2**40

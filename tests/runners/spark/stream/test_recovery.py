@@ -1,0 +1,83 @@
+"""Whatever dies, and whenever: the query started again gives the history it would have given.
+
+The long form kills five times each; ``make soak`` runs it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tests.runners.spark.sinks import feeding
+from tests.runners.spark.stream import driver
+from tests.runners.spark.stream.processes import Program
+
+from recension.core.history import History
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+class Run:
+    """A query that is killed and started again."""
+
+    def __init__(self, folder: Path, master: str = "local[2,4]") -> None:
+        self._folder, self._master = folder, master
+        self.program = self._started()
+
+    def _started(self) -> Program:
+        module = "tests.runners.spark.stream.driver"
+        return Program(module, str(self._folder), self._master, log=self._folder / "words.txt")
+
+    def wait_for_batches(self, number: int) -> None:
+        """Until so many micro-batches more are done."""
+        wanted = self._done() + number
+        self.program.wait_for(lambda: self._done() >= wanted)
+
+    def _done(self) -> int:
+        return len(list((self._folder / "ck" / "commits").glob("[0-9]*")))
+
+    def kill_driver(self, rng: random.Random) -> None:
+        """SIGKILL at any point of a micro-batch, and start again."""
+        time.sleep(rng.uniform(0, 1.0))
+        self.program.kill()
+        self.program = self._started()
+
+    def check(self, expected: History) -> None:
+        """Nothing twice, nothing missing, in either sink."""
+        self.program.finish()
+        feeding.assert_same(feeding.read(self._folder / "table"), expected)
+        feeding.assert_same(feeding.read(self._folder / "log"), expected)
+
+
+def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:
+    expected = driver.write_inputs(tmp_path, files=9, size=2_000)
+    run = Run(tmp_path)
+    run.wait_for_batches(2)
+    run.kill_driver(random.Random())
+    run.wait_for_batches(1)
+    run.program.kill_busy_worker()
+    run.check(expected)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [1, 2])
+def test_five_killed_drivers(tmp_path: Path, seed: int) -> None:
+    expected = driver.write_inputs(tmp_path, files=24, size=20_000, seed=seed)
+    run, rng = Run(tmp_path), random.Random(seed)
+    for _ in range(5):
+        run.wait_for_batches(rng.randint(0, 3))
+        run.kill_driver(rng)
+    run.check(expected)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [3, 4])
+def test_five_killed_workers(tmp_path: Path, seed: int) -> None:
+    expected = driver.write_inputs(tmp_path, files=24, size=20_000, seed=seed)
+    run, rng = Run(tmp_path), random.Random(seed)
+    for _ in range(5):
+        run.wait_for_batches(rng.randint(1, 3))
+        run.program.kill_busy_worker()
+    run.check(expected)

@@ -1,0 +1,80 @@
+"""Inputs that pause: a micro-batch has new files for some sources and not for others, at any level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import pytest
+from tests.runners.spark.stream.rehearsal import Rehearsal
+
+import recension as rc
+from recension.api.stream import Stream
+from recension.core.batch import from_elements
+from recension.core.events import Element
+from recension.runners.spark.stream import live
+from recension.testing.assertions import assert_equivalent
+from recension.testing.walk import Walk
+
+SCHEMA = {"k": "int64"}
+
+
+@pytest.fixture(autouse=True)
+def _no_engines_of_others() -> Iterator[None]:
+    live._parked.clear()
+    yield
+    live._parked.clear()
+
+
+def _play(query: Stream, turns: list[tuple[str, list[Element]]], shards: int) -> None:
+    """Each turn has new elements at one source only; the output is a valid stream, and the right one."""
+    rehearsal, local, shown = Rehearsal([query.plan], shards), rc.session(query), Walk()
+    expected = Walk()
+    for source, elements in turns:
+        batch = from_elements(elements, rc.source(source, SCHEMA).schema)
+        local.push(source, elements)
+        for element in local.read().elements():
+            expected.take(element)
+        for element in rehearsal.output(rehearsal.turn({source: [batch]})).to_elements():
+            assert (fault := shown.fault(element)) is None, f"{element} {fault}"
+            shown.take(element)
+    assert_equivalent(shown.events(), expected.events())
+
+
+def _summed_beside_counted() -> Stream:
+    """By key in every shard, and all of another source in one; both meet in one shard at the next level."""
+    s, t = rc.source("s", SCHEMA), rc.source("t", SCHEMA)
+    by_key = s.group_by("k").agg(n=rc.count())
+    return by_key.agg(n=rc.sum("n"), speculate="eager").union(t.agg(n=rc.count(), speculate="eager"))
+
+
+@pytest.mark.parametrize("keys", list(permutations([1, 2, 3, 4], 2)))
+def test_no_promise_without_the_shards_that_were_not_called(keys: tuple[int, int]) -> None:
+    """One key's answer is open and holds its shard's promise back; the other shard's is far ahead."""
+    held, free = ({"k": key} for key in keys)
+    turns: list[tuple[str, list[Element]]] = [
+        ("s", [rc.Insert(held, 1, 100), rc.Insert(free, 2, 3), rc.Cti(50)]),
+        ("t", [rc.Insert({"k": 9}, 5, 6), rc.Cti(60)]),
+        ("s", [rc.Insert(held, 60, 70), rc.Cti(80)]),
+        ("t", [rc.Cti(200)]),
+        ("s", [rc.Cti(200)]),
+    ]
+    _play(_summed_beside_counted(), turns, 2)
+
+
+def _at_two_levels() -> Stream:
+    """One source is read at the first level and the other at the second only."""
+    s, t = rc.source("s", SCHEMA), rc.source("t", SCHEMA)
+    totals = s.group_by("k").agg(n=rc.count(), speculate="eager").group_by("n").agg(keys=rc.count())
+    return totals.join(t.rename({"k": "n"}), on="n")
+
+
+@pytest.mark.parametrize("first", ["s", "t"])
+def test_sources_at_several_levels_that_pause(first: str) -> None:
+    second = "t" if first == "s" else "s"
+    turns: list[tuple[str, list[Element]]] = []
+    for start in range(0, 40, 10):
+        for source in (first, second):
+            rows: list[Element] = [rc.Insert({"k": k % 3}, start + k % 4, start + 8 + k) for k in range(6)]
+            turns.append((source, [*rows, rc.Cti(start + 9)]))
+    _play(_at_two_levels(), [*turns, (first, [rc.Cti(500)]), (second, [rc.Cti(500)])], 3)

@@ -1,0 +1,133 @@
+"""A query stopped and started again, and what may not be started on its checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runners.spark.sinks import feeding
+from tests.runners.spark.stream import driver
+from tests.runners.spark.stream.rehearsal import Memory, Rehearsal
+
+import recension as rc
+from recension.api.stream import Stream
+from recension.core.errors import RecensionError
+from recension.runners.spark.sinks.checkpoint import claim
+from recension.runners.spark.stream import live
+from recension.runners.spark.stream.topology import topology
+from recension.testing.generator.settings import SCHEMA
+
+
+def test_stopped_started_again_and_refused_to_others(spark: Any, tmp_path: Path) -> None:
+    """One checkpoint for all of it: starting costs seconds."""
+    expected = driver.write_inputs(tmp_path, files=5, size=600)
+    first = driver.start(spark, tmp_path)
+    while not first.recentProgress and first.isActive:
+        first.awaitTermination(0.05)
+    first.stop()
+    before = len(list((tmp_path / "ck" / "commits").glob("[0-9]*")))
+    assert before < 5, "it was stopped too late for the test to tell anything"
+    _refused(spark, tmp_path)
+    driver.start(spark, tmp_path).awaitTermination()
+    feeding.assert_same(feeding.read(tmp_path / "table"), expected)
+    feeding.assert_same(feeding.read(tmp_path / "log"), expected)
+
+
+def _refused(spark: Any, folder: Path) -> None:
+    """Before anything runs where our sinks know the folder, by the state itself where they do not."""
+    with pytest.raises(
+        RecensionError,
+        match=r"made with 2 shards, not 3: go on with shards=2, or start it with a new checkpoint",
+    ):
+        driver.start(spark, folder, shards=3)
+    other = rc.source("s", SCHEMA).group_by("text").agg(n=rc.count(), speculate="eager")
+    with pytest.raises(RecensionError, match=r"it has 'select .*' and this one does not|where this one has"):
+        driver.start(spark, folder, asked=other)
+    frame = driver.read(spark, folder / "in")
+    changed = rc.spark.stream(spark, _other_top(), {"s": frame}, shards=driver.SHARDS)
+    writer = changed.writeStream.format("noop").option("checkpointLocation", str(folder / "ck"))
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(Exception) as told:  # noqa: PT011
+        query.awaitTermination()
+    assert "where this one has" in rc.spark.reason_of(told.value)
+    assert "\n" not in rc.spark.reason_of(told.value)
+
+
+def _other_top() -> Stream:
+    """As many operators as the query has, of the same kinds."""
+    by_remainder = rc.source("s", SCHEMA).with_columns(k=rc.col("value") % 5).group_by("k")
+    counted = by_remainder.agg(n=rc.count(), top=rc.max("value"), speculate="eager")
+    return counted.group_by("n").agg(keys=rc.count(), top=rc.max("top"), speculate="eager")
+
+
+def _owner(query: Stream, shards: int = 2) -> str:
+    return topology([query.plan], shards, {}).owner
+
+
+S = rc.source("s", {"k": "int64", "v": "int64"})
+COUNTED = S.group_by("k").agg(n=rc.count())
+
+
+@pytest.mark.parametrize(
+    ("query", "shards", "words"),
+    [
+        (COUNTED, 3, "was made with 2 shards, not 3: go on with shards=2, or start it with"),
+        (COUNTED.where(rc.col("n") > 1), 2, "this one has 'where n > 1' and it does not"),
+        (S.group_by("v").agg(n=rc.count()), 2, "'select k' where this one has 'select v'"),
+        (S, 2, "it has 'aggregate .*' and this one does not|it has 'select .*'"),
+        (
+            rc.source("s", {"k": "string", "v": "int64"}).group_by("k").agg(n=rc.count()),
+            2,
+            "'source s' has the columns k int64.* there and k string.* here",
+        ),
+    ],
+)
+def test_the_difference_is_named(tmp_path: Path, query: Stream, shards: int, words: str) -> None:
+    claim(tmp_path, _owner(COUNTED))
+    claim(tmp_path, _owner(query, shards))
+    claim(tmp_path, _owner(COUNTED))
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    claim(tmp_path, _owner(COUNTED))
+    with pytest.raises(RecensionError, match=words) as told:
+        claim(tmp_path, _owner(query, shards))
+    assert str(told.value).startswith("the checkpoint was made")
+    assert "'cut-over' in the guide" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_checkpoint_elsewhere_is_left_to_the_state() -> None:
+    claim("s3://bucket/checkpoint", _owner(COUNTED))
+
+
+def test_queries_of_one_plan_beside_each_other_keep_their_engines() -> None:
+    live._parked.clear()
+    plan = Rehearsal([COUNTED.plan], 1).plan
+    stores = {"one": Memory(), "two": Memory()}
+    for number in range(3):
+        for query, store in stores.items():
+            seen = live.visit(plan, 1, 0, store, query)
+            assert seen.was_live == (number > 0)
+            seen.leave(store, number)
+            seen.park()
+    live._parked.clear()
+
+
+def test_engines_of_queries_that_have_ended_are_forgotten() -> None:
+    live._parked.clear()
+    plan, store = Rehearsal([COUNTED.plan], 1).plan, Memory()
+    for query in ("old", "new"):
+        seen = live.visit(plan, 1, 0, Memory() if query == "old" else store, query)
+        seen.leave(store, 0)
+        seen.park()
+        live._parked[seen.key].since -= 601 if query == "old" else 0
+    live.visit(plan, 1, 0, store, "new")
+    seen.park()
+    assert [key.query for key in live._parked] == ["new"]
+    live._parked.clear()
+
+
+def test_the_owner_is_plain_json() -> None:
+    assert json.loads(_owner(COUNTED))["shards"] == 2
