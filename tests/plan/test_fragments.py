@@ -46,10 +46,15 @@ def test_a_change_of_key_is_an_exchange() -> None:
 
 
 def test_an_aggregate_without_a_key_is_made_in_two_steps_if_that_is_exact() -> None:
-    whole = "partial aggregate n = count(), speculate perfect"
-    assert _shape(A.agg(n=rc.count())) == ["all: a by their whole payload", f"one: {whole} to one shard"]
-    assert _shape(A.agg(m=rc.mean("bytes"))) == ["one: a to one shard"]
-    assert _shape(A.hopping(10, 5).agg(n=rc.count())) == ["one: a to one shard"]
+    whole = "partial aggregate n = count(), speculate eager"
+    eager = A.agg(n=rc.count(), speculate="eager")
+    assert _shape(eager) == ["all: a by their whole payload", f"one: {whole} to one shard"]
+    alone = [
+        A.agg(m=rc.mean("bytes"), speculate="eager"),
+        A.hopping(10, 5).agg(n=rc.count(), speculate="eager"),
+        A.agg(n=rc.count()),
+    ]
+    assert [_shape(query) for query in alone] == [["one: a to one shard"]] * len(alone)
 
 
 def test_what_is_computed_from_a_lost_column_is_not_where_it_was() -> None:

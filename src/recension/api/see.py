@@ -65,10 +65,10 @@ class SeeMethods(StreamBase):
         >>> print(s.group_by("site").agg(n=rc.count()).agg(most=rc.max("n")).fragments(), end="")
         fragment 1, in every shard
            reads s by site
-           gives partial aggregate most = max(n), speculate perfect
+           gives aggregate n = count() by site, speculate perfect
         fragment 2, in one shard
-           reads partial aggregate most = max(n), speculate perfect to one shard
-           gives aggregate most = max(most), speculate perfect
+           reads aggregate n = count() by site, speculate perfect to one shard
+           gives aggregate most = max(n), speculate perfect
         """
         return fragments_in_words(cut(preaggregate(optimize([self.plan]))))
 

@@ -6,6 +6,8 @@
 
 A shard's answers live as long as its snapshots (or windows); where they overlap they are put together by the
 same kind of aggregate. Every end point of an event is one of its shard's answers, so no snapshot is lost.
+
+Only eager aggregates: the others show what has ended, and what has ended in a shard says little of the whole.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def preaggregate(roots: Sequence[Node]) -> list[Node]:
 
 
 def _in_two_steps(node: Node) -> Node:
-    if not isinstance(node, SnapshotAggregate) or node.keys:
+    if not isinstance(node, SnapshotAggregate) or node.keys or node.speculate != "eager":
         return node
     again = [(name, _again(name, aggregate, node.input.schema)) for name, aggregate in node.aggregates]
     final = tuple((name, aggregate) for name, aggregate in again if aggregate is not None)
