@@ -77,10 +77,17 @@ class Program:
             found += [process.pid for process in seen.values() if process.parent == pid]
         return [seen[pid] for pid in found if pid in seen]
 
-    def kill_busy_worker(self) -> None:
-        """SIGKILL a Python worker at work, again until Spark says that it lost one in a task."""
-        before = self.said().count(CRASHED)
-        self.wait_for(lambda: self._has_killed_one() and self._lost_one(before))
+    def kill_busy_worker(self) -> bool:
+        """SIGKILL a Python worker at work, again until Spark says that it lost one in a task.
+
+        False if the program came to its end before one was caught.
+        """
+        before, deadline = self.said().count(CRASHED), time.monotonic() + _PATIENCE
+        while self.is_running():
+            if self._has_killed_one() and self._lost_one(before):
+                return True
+            assert time.monotonic() < deadline, f"no worker was at work: {self.said()[-4000:]}"
+        return False
 
     def _has_killed_one(self) -> bool:
         before = {worker.pid: worker.ticks for worker in self._workers()}

@@ -37,6 +37,7 @@ class Cluster:
         assert AGREED in self.program.said()
 
 
+@pytest.mark.soak
 def test_a_lost_executor(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, every=12, plans=4, steps=4)
     cluster.lose_executor(1)
