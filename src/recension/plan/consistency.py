@@ -81,12 +81,14 @@ class Align(Node):
 class Finalize(Node):
     """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
-    External CTIs are about the time from ``since`` on.
+    External CTIs are about the time from ``since`` on. ``by_level``: a level put it there, which has said how
+    long to wait as well.
     """
 
     input: Node
     remember: Length
     since: int = 0
+    by_level: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.remember, int) and self.remember < 0:
