@@ -106,6 +106,16 @@ def test_an_undeclared_source_says_what_to_do() -> None:
         above_a_filter.push("other", [ExternalCti(0, 8, 1)])
 
 
+def test_a_negative_count_is_refused_as_other_bad_rows_are() -> None:
+    schema = {"k": "string", "v": "int64"}
+    bad = [*ELEMENTS, ExternalCti(0, 8, -1)]
+    with pytest.raises(rc.StreamError, match=r"counts less than nothing: external_cti \[0, 8\) #-1"):
+        rc.run(feed.finalize(), {"feed": bad})
+    patient = rc.source("feed", schema, on_violation="drop", external_ctis=True)
+    out = rc.run(patient.finalize(), {"feed": [*bad, ExternalCti(0, 8, 3)]})
+    assert [str(e) for e in out.elements()][-1] == "cti 8"
+
+
 @given(st.data(), plans(max_steps=2))
 def test_the_meaning_of_any_plan_from_any_arrival(data: st.DataObject, plan: Plan) -> None:
     """Two feeds in any order with external CTIs: closed, the answer is that of their histories."""

@@ -133,6 +133,8 @@ class AdvanceTime(Node):
         require_late(self.late)
         if self.delay < 0:
             raise TimeError(f"advance_time: a delay of {self.delay} ticks; it takes 0 or more")
+        if self.events is not None and (isinstance(self.events, bool) or not isinstance(self.events, int)):
+            raise TimeError(f"advance_time: events= is a whole number of events, not {self.events!r}")
         if self.events is not None and self.interval is not None:
             raise TimeError("advance_time: a cti after so many events or once an interval, not both")
         if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):
