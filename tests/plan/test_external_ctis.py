@@ -116,6 +116,33 @@ def test_a_negative_count_is_refused_as_other_bad_rows_are() -> None:
     assert [str(e) for e in out.elements()][-1] == "cti 8"
 
 
+LATER = rc.source("feed", {"k": "string", "v": "int64"}, external_ctis=True, since=100)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        LATER.where(col("v") > 0).distinct(),
+        LATER.where(col("v") > 0).finalize(),
+        LATER.distinct().consistency(remember=50),
+    ],
+)
+def test_a_source_says_where_they_begin(query: rc.Stream) -> None:
+    session = rc.session(query)
+    session.push("feed", [Insert({"k": "a", "v": 1}, 103, 109), ExternalCti(100, 108, 1)])
+    assert str(session.read().elements()[-1]) == "cti 108"
+    assert any(title.endswith("since 100") for title in titles(query) if title.startswith("finalize"))
+
+
+def test_a_finalize_may_name_another_beginning() -> None:
+    assert "finalize, remember forever, since 7" in titles(LATER.finalize(since=7))
+
+
+def test_a_beginning_of_nothing() -> None:
+    with pytest.raises(rc.RecensionError, match="needs external_ctis=True"):
+        rc.source("feed", {"v": "int64"}, since=5)
+
+
 @given(st.data(), plans(max_steps=2))
 def test_the_meaning_of_any_plan_from_any_arrival(data: st.DataObject, plan: Plan) -> None:
     """Two feeds in any order with external CTIs: closed, the answer is that of their histories."""
