@@ -287,6 +287,32 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         RecensionError,
         "explain: format is 'text' or 'json', not 'dot'",
     ),
+    # Consistency
+    (
+        lambda: leases.consistency("STRONG"),  # type: ignore[arg-type]
+        RecensionError,
+        "consistency: a level is rc.STRONG, rc.MIDDLE, rc.WEAK or an rc.Level, not 'STRONG'",
+    ),
+    (
+        lambda: leases.consistency(None),  # type: ignore[arg-type]
+        RecensionError,
+        "consistency: a level is rc.STRONG, rc.MIDDLE, rc.WEAK or an rc.Level, not None",
+    ),
+    (
+        lambda: leases.advance_time(3, events="2"),  # type: ignore[arg-type]
+        TimeError,
+        "advance_time: events= is a whole number of events, not '2'",
+    ),
+    (
+        lambda: leases.advance_time(3, events=1.5),  # type: ignore[arg-type]
+        TimeError,
+        "advance_time: events= is a whole number of events, not 1.5",
+    ),
+    (
+        lambda: rc.session(leases, clock=5),  # type: ignore[arg-type]
+        RecensionError,
+        "clock is a function that gives microseconds since 1970, not 5",
+    ),
 ]
 
 

@@ -106,6 +106,43 @@ def test_an_undeclared_source_says_what_to_do() -> None:
         above_a_filter.push("other", [ExternalCti(0, 8, 1)])
 
 
+def test_a_negative_count_is_refused_as_other_bad_rows_are() -> None:
+    schema = {"k": "string", "v": "int64"}
+    bad = [*ELEMENTS, ExternalCti(0, 8, -1)]
+    with pytest.raises(rc.StreamError, match=r"counts less than nothing: external_cti \[0, 8\) #-1"):
+        rc.run(feed.finalize(), {"feed": bad})
+    patient = rc.source("feed", schema, on_violation="drop", external_ctis=True)
+    out = rc.run(patient.finalize(), {"feed": [*bad, ExternalCti(0, 8, 3)]})
+    assert [str(e) for e in out.elements()][-1] == "cti 8"
+
+
+LATER = rc.source("feed", {"k": "string", "v": "int64"}, external_ctis=True, since=100)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        LATER.where(col("v") > 0).distinct(),
+        LATER.where(col("v") > 0).finalize(),
+        LATER.distinct().consistency(remember=50),
+    ],
+)
+def test_a_source_says_where_they_begin(query: rc.Stream) -> None:
+    session = rc.session(query)
+    session.push("feed", [Insert({"k": "a", "v": 1}, 103, 109), ExternalCti(100, 108, 1)])
+    assert str(session.read().elements()[-1]) == "cti 108"
+    assert any(title.endswith("since 100") for title in titles(query) if title.startswith("finalize"))
+
+
+def test_a_finalize_may_name_another_beginning() -> None:
+    assert "finalize, remember forever, since 7" in titles(LATER.finalize(since=7))
+
+
+def test_a_beginning_of_nothing() -> None:
+    with pytest.raises(rc.RecensionError, match="needs external_ctis=True"):
+        rc.source("feed", {"v": "int64"}, since=5)
+
+
 @given(st.data(), plans(max_steps=2))
 def test_the_meaning_of_any_plan_from_any_arrival(data: st.DataObject, plan: Plan) -> None:
     """Two feeds in any order with external CTIs: closed, the answer is that of their histories."""

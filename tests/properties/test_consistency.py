@@ -113,3 +113,63 @@ def test_a_level_given_before_stays() -> None:
         .explain()
         .startswith("aggregate n = count(), speculate eager")
     )
+
+
+def steps_in(query: rc.Stream) -> list[str]:
+    lines = [line.strip(" │├└─") for line in query.explain(rewrite=False).splitlines()]
+    return [line for line in lines if not line.startswith(("columns:", "known:", "chosen:"))]
+
+
+@pytest.mark.parametrize(
+    ("query", "steps"),
+    [
+        (lambda s: s.advance_time(9).consistency(rc.WEAK), ["finalize, remember 0", "advance", "source"]),
+        (lambda s: s.advance_time(9).consistency(block=5), ["align, block 5", "advance", "source"]),
+        (
+            lambda s: s.advance_time(9).agg(n=rc.count()).consistency(rc.STRONG, remember=5),
+            ["align", "aggregate", "align, block forever", "finalize, remember 5", "advance", "source"],
+        ),
+        (
+            lambda s: s.advance_time(9).where(rc.col("v") > 0).distinct().consistency(block=3, remember=5),
+            ["distinct", "align, block 3", "where", "finalize, remember 5", "advance", "source"],
+        ),
+        (
+            lambda s: s.finalize(5).agg(n=rc.count()).consistency(block=7),
+            ["aggregate", "align, block 7", "finalize, remember 5", "source"],
+        ),
+        (
+            lambda s: s.align(5).agg(n=rc.count()).consistency(rc.WEAK),
+            ["aggregate", "align, block 5", "finalize, remember 0", "source"],
+        ),
+        (
+            lambda s: s.distinct().align(5).consistency(block=3, remember=1),
+            ["align, block 5", "distinct", "finalize, remember 1", "source"],
+        ),
+        (
+            lambda s: s.distinct().advance_time(9).consistency(block=3),
+            ["advance", "distinct", "align, block 3", "source"],
+        ),
+        (
+            lambda s: s.advance_time(by=rc.source("t", SCHEMA)).consistency(block=3, remember=1),
+            ["align, block 3", "finalize, remember 1", "advance", "source s", "source t"],
+        ),
+    ],
+)
+def test_what_was_not_given_is_put_in(query: Callable[[Any], Any], steps: list[str]) -> None:
+    found = steps_in(query(rc.source("s", SCHEMA)))
+    assert len(found) == len(steps)
+    assert all(title.startswith(step) for title, step in zip(found, steps, strict=True)), found
+
+
+def test_a_level_above_advanced_time_drops_what_is_late() -> None:
+    s = rc.source("s", {"x": "int64"})
+    late: list[Element] = [Insert({"x": 1}, 50, 60), Insert({"x": 2}, 2, 9)]
+    out = rc.run(s.advance_time(1000).consistency(rc.WEAK), {"s": late}, batch_size=1)
+    assert [str(e) for e in out.elements() if isinstance(e, Insert)] == ["insert [50, 60) {'x': 1}"]
+    assert sum(m.dropped for m in out.metrics) == 1
+
+
+def test_a_group_has_no_level_of_its_own() -> None:
+    s = rc.source("s", {"x": "int64"})
+    with pytest.raises(rc.SchemaError, match="a group has no level of consistency"):
+        s.group_by("x").apply(lambda g: g.agg(n=rc.count()).consistency(rc.WEAK))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Self, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
-from recension.core.errors import TimeError
+from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
 from recension.core.wall_clock import Length, WallClock
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
@@ -78,6 +78,10 @@ class ConsistencyMethods(StreamBase):
                  └─ source s
                        known: nothing
         """
+        if not isinstance(level, Level):
+            raise RecensionError(
+                f"consistency: a level is rc.STRONG, rc.MIDDLE, rc.WEAK or an rc.Level, not {level!r}"
+            )
         waits = level.block if block is None else length_of(block)
         remembers = level.remember if remember is None else length_of(remember)
         return self._then(at_level(self.plan, replace(level, block=waits, remember=remembers)))

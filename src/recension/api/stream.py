@@ -8,6 +8,7 @@ from recension.api.joining import JoinMethods
 from recension.api.lifetime import LifetimeMethods
 from recension.api.see import SeeMethods
 from recension.api.span import SpanMethods
+from recension.core.ticks import TimeLike, instant
 from recension.core.validity import Policy
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.schemas import IntoSchema, schema_of
@@ -29,6 +30,7 @@ def source(
     on_violation: Policy = "raise",
     *,
     external_ctis: bool = False,
+    since: TimeLike = 0,
 ) -> Stream:
     """A named input of a query.
 
@@ -48,11 +50,12 @@ def source(
     external_ctis
         The feed carries external CTIs, and retractions may come before what they retract. Where a step above
         has state, a ``finalize`` is put onto the source, unless the query says one itself.
+    since
+        Where the external CTIs begin; a ``finalize`` of the query's own may name another time.
 
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>
     """
     declared = NOTHING_KNOWN if properties is None else properties
-    return Stream(
-        Source(name, schema_of(schema, "source"), start, end, declared, on_violation, external_ctis)
-    )
+    columns, begin = schema_of(schema, "source"), instant(since)
+    return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin))

@@ -28,6 +28,7 @@ Policy: TypeAlias = Literal["raise", "drop", "adjust"]
 EMPTY = "an event that ends before it has begun"
 NO_OP = "a retraction that changes nothing"
 REVERSED = "a retraction to an end before the start"
+NEGATIVE = "an external cti that counts less than nothing"
 LATE = "breaks an earlier cti"
 UNKNOWN = "retracts an event that is not there"
 STALE_CTI = "a cti that does not advance"
@@ -150,6 +151,7 @@ def _malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
         (EMPTY, spans & (batch.ve <= batch.vs)),
         (NO_OP, retract & (batch.new_ve == batch.ve)),
         (REVERSED, retract & (batch.new_ve < batch.vs)),
+        (NEGATIVE, (batch.kind == EXTERNAL_CTI) & (batch.count < 0)),
     ]
 
 

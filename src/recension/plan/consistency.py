@@ -81,12 +81,14 @@ class Align(Node):
 class Finalize(Node):
     """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
-    External CTIs are about the time from ``since`` on.
+    External CTIs are about the time from ``since`` on. ``by_level``: a level put it there, which has said how
+    long to wait as well.
     """
 
     input: Node
     remember: Length
     since: int = 0
+    by_level: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.remember, int) and self.remember < 0:
@@ -131,6 +133,8 @@ class AdvanceTime(Node):
         require_late(self.late)
         if self.delay < 0:
             raise TimeError(f"advance_time: a delay of {self.delay} ticks; it takes 0 or more")
+        if self.events is not None and (isinstance(self.events, bool) or not isinstance(self.events, int)):
+            raise TimeError(f"advance_time: events= is a whole number of events, not {self.events!r}")
         if self.events is not None and self.interval is not None:
             raise TimeError("advance_time: a cti after so many events or once an interval, not both")
         if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
-from recension.plan.node import Node
+from recension.plan.group_apply import Group
+from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.plan.span import Map, Project, Span, Where
 
@@ -43,47 +45,91 @@ WEAK = Level(0, 0)
 
 
 def at_level(root: Node, level: Level) -> Node:
-    """The query at a level of consistency. Inputs that were given one already keep it."""
-    placed: dict[Node, Node] = {}
-
-    def place(node: Node) -> Node:
-        if node not in placed:
-            if isinstance(node, Align | Finalize | Cleanse | AdvanceTime | ImportTime):
-                placed[node] = node
-            elif _is_stateless(node):
-                placed[node] = _aligned(_finalized(node, level), level)
-            else:
-                placed[node] = _speculating(node.with_inputs([place(child) for child in node.inputs]), level)
-        return placed[node]
-
-    return _in_order(place(root), level)
+    """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
+    if any(isinstance(node, Group) for node in walk(root)):
+        raise SchemaError(
+            "apply: a group has no level of consistency of its own; give one before group_by or after apply"
+        )
+    return _in_order(_Placing().of(root, _Missing(level.block, level.remember, level.speculate)), level)
 
 
-def _is_stateless(node: Node) -> bool:
-    """Is this a source under steps that look at one event at a time?"""
-    while isinstance(node, Where | Project | Span | Map):
+@dataclass(frozen=True)
+class _Missing:
+    """The parts of a level that are still to be put in; ``None`` for what was given already."""
+
+    block: Length | None
+    remember: Length | None
+    speculate: Speculate | None
+
+
+class _Placing:
+    """Goes down from a query to its inputs, and to each of them once."""
+
+    def __init__(self) -> None:
+        self._placed: dict[tuple[Node, _Missing], Node] = {}
+
+    def of(self, node: Node, missing: _Missing) -> Node:
+        if (node, missing) not in self._placed:
+            self._placed[node, missing] = self._new(node, missing)
+        return self._placed[node, missing]
+
+    def _new(self, node: Node, missing: _Missing) -> Node:
+        if steps := _steps_of_input(node):
+            missing = _not_given(steps, missing)
+            return _aligned(_finalized(node, missing), missing)
+        match node:
+            case Finalize():
+                return _aligned(node, _not_given([node], missing))
+            case Align() | Cleanse():
+                below = replace(_not_given([node], missing), speculate=None)
+                return replace(node, input=self.of(node.input, below))
+            case ImportTime():  # only the CTIs of its clock are read
+                return replace(node, input=self.of(node.input, missing))
+        return _speculating(node.with_inputs([self.of(child, missing) for child in node.inputs]), missing)
+
+
+def _steps_of_input(node: Node) -> list[Node]:
+    """A source and the steps over it that look at one event at a time, advance time or give a level.
+
+    None if there is anything else.
+    """
+    steps = [node]
+    while isinstance(
+        node, Where | Project | Span | Map | AdvanceTime | ImportTime | Align | Cleanse | Finalize
+    ):
         node = node.input
-    return isinstance(node, Source)
+        steps.append(node)
+    return steps if isinstance(node, Source) else []
 
 
-def _finalized(node: Node, level: Level) -> Node:
-    """Finalize goes onto the source itself: there external CTIs count all elements."""
-    if level.remember == FOREVER:
+def _not_given(steps: list[Node], missing: _Missing) -> _Missing:
+    """What is still missing above these steps."""
+    closes = [step for step in steps if isinstance(step, Finalize)]
+    waits = any(isinstance(step, Align | Cleanse) for step in steps) or any(step.by_level for step in closes)
+    return replace(
+        missing, block=None if waits else missing.block, remember=None if closes else missing.remember
+    )
+
+
+def _finalized(node: Node, missing: _Missing) -> Node:
+    """Finalize goes onto the source itself, where external CTIs count all elements, or onto the last step
+    that advances time."""
+    if missing.remember is None or missing.remember == FOREVER:
         return node
-    if isinstance(node, Source):
-        return Finalize(node, level.remember)
-    return node.with_inputs([_finalized(child, level) for child in node.inputs])
+    if isinstance(node, Source | AdvanceTime | ImportTime):
+        return Finalize(node, missing.remember, by_level=True)
+    return node.with_inputs([_finalized(child, missing) for child in node.inputs])
 
 
-def _aligned(node: Node, level: Level) -> Node:
-    return Align(node, level.block) if level.block else node
+def _aligned(node: Node, missing: _Missing) -> Node:
+    return Align(node, missing.block) if missing.block else node
 
 
 def _in_order(root: Node, level: Level) -> Node:
     return Align(root, FOREVER) if level.block == FOREVER and not root.properties.is_ordered else root
 
 
-def _speculating(node: Node, level: Level) -> Node:
-    if isinstance(node, SnapshotAggregate) and level.speculate is not None:
-        return replace(node, speculate=level.speculate)
+def _speculating(node: Node, missing: _Missing) -> Node:
+    if isinstance(node, SnapshotAggregate) and missing.speculate is not None:
+        return replace(node, speculate=missing.speculate)
     return node

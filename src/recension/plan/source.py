@@ -17,7 +17,8 @@ from recension.plan.properties import NOTHING_KNOWN, Properties
 class Source(Node):
     """A named input. ``start`` and ``end`` name the time columns of a plain table.
 
-    ``external_ctis`` says that it carries such, and may hold retractions before what they retract.
+    ``external_ctis`` says that it carries such, and may hold retractions before what they retract. They are
+    about the time from ``since`` on.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Source(Node):
     declared: Properties = NOTHING_KNOWN
     on_violation: Policy = "raise"
     external_ctis: bool = False
+    since: int = 0
 
     ports: ClassVar[tuple[str, ...]] = ()
 
@@ -39,13 +41,18 @@ class Source(Node):
             )
         if self.end is not None and self.start is None:
             raise RecensionError(f"source: end={self.end!r} needs a start= column as well")
+        if self.since and not self.external_ctis:
+            raise RecensionError(
+                "source: since= says where external CTIs begin, and needs external_ctis=True"
+            )
         super().__post_init__()
 
     @property
     def label(self) -> str:
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
-        external = ["with external ctis"] if self.external_ctis else []
+        since = f" since {self.since}" if self.since else ""
+        external = [f"with external ctis{since}"] if self.external_ctis else []
         return " ".join(["source", self.name, *times, *policy, *external])
 
     def derive_schema(self) -> pa.Schema:

@@ -43,6 +43,8 @@ class Session:
     def __init__(self, queries: Queries, batch_size: int = BATCH_SIZE, clock: Clock = wall_clock.now) -> None:
         if batch_size < 1:
             raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size}")
+        if not callable(clock):
+            raise RecensionError(f"clock is a function that gives microseconds since 1970, not {clock!r}")
         self._batch_size = batch_size
         self._written = dict(queries)
         self._plan: PhysicalPlan = lower(queries)

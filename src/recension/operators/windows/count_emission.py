@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, take_rows
+from recension.core.batch import INSERT, RETRACT, EventBatch, Mask, take_rows
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.snapshot.emission import Results, equal_rows, slots_of
 from recension.operators.windows.consecutive import Consecutive
@@ -25,11 +25,12 @@ def emit_counted(
     A window that still has its end and its rows is left alone (ruling B16).
     """
     had, has = _ends(size, old), _ends(size, new)
-    unclear = np.flatnonzero((had < FOREVER) | (has < FOREVER))
+    is_old, is_new = _begins(size, old), _begins(size, new)
+    unclear = np.flatnonzero(is_old | is_new)
     start = np.zeros(size, np.int64)
     start[old.row], start[new.row] = old.start, new.start
     was, now = before(old), after(new)
-    slots = slots_of(unclear, had[unclear] < FOREVER, has[unclear] < FOREVER, was, now)
+    slots = slots_of(unclear, is_old[unclear], is_new[unclear], was, now)
     stays = slots.was & slots.now & (had[slots.at] == has[slots.at])
     stays[stays] = equal_rows(was.rows, slots.old_row[stays], now.rows, slots.new_row[stays])
     goes, comes = np.flatnonzero(slots.was & ~stays), np.flatnonzero(slots.now & ~stays)
@@ -43,8 +44,15 @@ def emit_counted(
     return out.take(np.lexsort((kind == INSERT, vs)))
 
 
+def _begins(size: int, windows: Consecutive) -> Mask:
+    """Does a window begin at each moment?"""
+    begins = np.zeros(size, np.bool_)
+    begins[windows.row] = True
+    return begins
+
+
 def _ends(size: int, windows: Consecutive) -> Ticks:
-    """The end of the window that begins at each moment, FOREVER where none does."""
+    """The end of the window that begins at each moment, anything where none does."""
     ends = np.full(size, FOREVER)
     ends[windows.row] = windows.end
     return ends

@@ -60,8 +60,9 @@ def _refuse_endless(high: Index) -> None:
 
 def _elements(grid: Grid, goes: Index, comes: Index, payload: pa.RecordBatch) -> EventBatch:
     """Windows by start, at each start those that go before those that come."""
-    vs = grid.start(np.concatenate([goes, comes]))
+    window = np.concatenate([goes, comes])
+    vs = grid.start(window)
     kind = np.repeat(np.array([RETRACT, INSERT], np.uint8), [len(goes), len(comes)])
     new_ve = np.where(kind == RETRACT, vs, np.int64(FOREVER))
-    out = EventBatch(kind, vs, vs + grid.size, new_ve, np.zeros(len(vs), np.int64), payload)
+    out = EventBatch(kind, vs, grid.end(window), new_ve, np.zeros(len(vs), np.int64), payload)
     return out.take(np.lexsort((kind == INSERT, vs)))

@@ -2,6 +2,9 @@
 
 An event belongs to every window it overlaps (ruling G1). Those are consecutive, so that on the axis of
 window numbers an event is again an interval, and an aggregate over windows is one over snapshots there.
+
+Windows that reach beyond an end of time begin or end there (ruling A7), but are numbered as if time went on.
+So times are divided by the hop before anything is taken from them: differences may not fit, quotients do.
 """
 
 from __future__ import annotations
@@ -24,16 +27,23 @@ class Grid:
     offset: int = 0
     until: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", self.offset % self.hop)
+
     def first(self, vs: Ticks) -> Index:
         """The first window that an event starting at ``vs`` overlaps."""
+        hops, past = divmod(self.size + self.offset, self.hop)
+        before = add(vs // self.hop, -hops)
         if bool((vs == BEGINNING).any()):
             raise RecensionError("an event that starts at the beginning of time is in windows without number")
-        return self._cut((add(vs, -self.size) - self.offset) // self.hop + 1)
+        if bool((before == BEGINNING).any()):  # only with a hop of one tick
+            raise RecensionError("an event this near to the beginning of time is in windows without number")
+        return self._cut(before + (vs % self.hop >= past))
 
     def stop(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
-        finite = np.where(ve == FOREVER, 0, ve)
-        return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), -((self.offset - finite) // self.hop)))
+        window = ve // self.hop + (ve % self.hop > self.offset)
+        return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), window))
 
     def _cut(self, window: Index) -> Index:
         if self.until is None:
@@ -42,14 +52,33 @@ class Grid:
 
     def start(self, window: Index) -> Ticks:
         """Where each window starts."""
-        return self.offset + window * self.hop
+        return self._at(window, self.offset)
+
+    def end(self, window: Index) -> Ticks:
+        """Where each window ends."""
+        return self._at(window, self.offset + self.size)
+
+    def _at(self, window: Index, shift: int) -> Ticks:
+        """``shift + window * hop``, saturated."""
+        low, high = _in_range(-((shift - BEGINNING) // self.hop)), _in_range((FOREVER - shift) // self.hop)
+        within = np.clip(window, low, high)
+        # A product that wraps comes back with the shift: the sum fits.
+        at = within * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
+        at = np.where(window < low, np.int64(BEGINNING), at)
+        return np.where(window > high, np.int64(FOREVER), at)
 
     def settled(self, t: int) -> int:
         """The first window that ends after ``t``: earlier ones hear nothing of what happens from ``t`` on."""
-        if t in (BEGINNING, FOREVER):
-            return t
-        return int((t - self.size - self.offset) // self.hop + 1)
+        return self._after(t, t - self.size)
 
     def begun(self, t: int) -> int:
         """The first window that starts after ``t``."""
-        return t if t in (BEGINNING, FOREVER) else int((t - self.offset) // self.hop + 1)
+        return self._after(t, t)
+
+    def _after(self, t: int, start: int) -> int:
+        """The first window that starts after ``start``; at the ends of time, before or after all windows."""
+        return t if t in (BEGINNING, FOREVER) else _in_range((start - self.offset) // self.hop + 1)
+
+
+def _in_range(window: int) -> int:
+    return max(BEGINNING, min(FOREVER, window))

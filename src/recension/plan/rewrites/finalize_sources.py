@@ -10,6 +10,7 @@ counted, which is why they need it too (§4.2: "no algorithm for external CTI").
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from recension.core.ticks import FOREVER
@@ -51,10 +52,11 @@ class _Placer:
             return self.place(node.input, node)
         if not isinstance(node, Source):
             node = self._over(node, "state")
+        since = node.since if isinstance(node, Source) else 0
         if isinstance(above, Finalize):
-            return above.with_inputs([node])
+            return replace(above, input=node, since=above.since or since)
         is_due = above == "state" and isinstance(node, Source) and node.external_ctis
-        return Finalize(node, FOREVER) if is_due else node
+        return Finalize(node, FOREVER, since) if is_due else node
 
     def _over(self, node: Node, above: Above) -> Node:
         return node.with_inputs([self.place(child, above) for child in node.inputs])
