@@ -68,6 +68,14 @@ class Operator(ABC):
         """
         return []
 
+    def settled(self, port: int, t: int) -> int:
+        """A time such that nothing comes of changes, on this port, to events that ended before it.
+
+        An insert or a change before ``t`` in what this operator gives comes to nothing. BEGINNING where
+        more is not known.
+        """
+        return BEGINNING
+
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
         return {"progress": pa.table({"out_cti": [self.out_cti]})} | dict(self.state_chunks())

@@ -55,6 +55,22 @@ class Intake:
         read = [] if self._reader is None else self._reader.take_dropped()
         return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
 
+    def forget_before(self, t: int) -> None:
+        """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
+        self._checker.forget_before(t)
+        if self._reader is not None:
+            self._reader.forget_before(t)
+
+    def state_rows(self) -> int:
+        """How many events the checks remember."""
+        own = self._checker.state_rows() + len(self._openclose)
+        return own if self._reader is None else own + self._reader.check_rows()
+
+    def state_bytes(self) -> int:
+        """How much memory they take."""
+        own = self._checker.state_bytes() + self._openclose.state_bytes()
+        return own if self._reader is None else own + self._reader.check_bytes()
+
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""
         self.time_type, self.is_table = reader.time_type, reader.is_table

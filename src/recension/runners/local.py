@@ -148,7 +148,9 @@ class Session:
         """What every operator has done so far."""
         metrics = self._engine.metrics()
         for name, intake in self._intakes.items():
-            metrics[self._plan.source_vertices[name]].dropped = left_out(intake.counts)
+            line = metrics[self._plan.source_vertices[name]]
+            line.dropped = left_out(intake.counts)
+            line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -198,6 +200,9 @@ class Session:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
                 self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
+        settled = self._engine.settled()
+        for source, intake in self._intakes.items():
+            intake.forget_before(settled.get(self._plan.source_vertices[source], BEGINNING))
 
     def _intake(self, source: str) -> Intake:
         return self._intakes[self._known(source)]
