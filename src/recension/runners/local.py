@@ -166,7 +166,10 @@ class Session:
         return self._intake(source).rows
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """The state of the session as named Arrow tables. Read the output first: it is not part of it."""
+        """The state of the session as named Arrow tables, with the counts of what was left out.
+
+        Read first: output that was not read, and the elements left out themselves, are not part of it.
+        """
         chunks = {f"operators/{name}": table for name, table in self._engine.snapshot().items()}
         for source, intake in self._intakes.items():
             chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
