@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 import recension as rc
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element
+from recension.core.formats import open_stream
 from recension.runners.intake import Intake
 from recension.testing.strategies import batchings, histories, physical_streams
 
@@ -104,3 +107,10 @@ def test_forgetting_changes_nothing(name: str, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Intake, "forget_before", lambda *_: None)
         assert found == outcome(name, batches, closes=closes)
+
+
+def test_the_checks_of_a_file_are_forgotten_too(tmp_path: Path) -> None:
+    pq.write_table(points(0), tmp_path / "s.parquet")
+    reader = open_stream(tmp_path / "s.parquet", batch_size=500)
+    result = rc.run(one.advance_time(5), {"s": reader})
+    assert 0 < result.metrics[0].state_rows <= 20
