@@ -52,6 +52,10 @@ class OpenClose:
     def __len__(self) -> int:
         return len(self._open)
 
+    def state_bytes(self) -> int:
+        """How much memory the open events take: five columns of eight bytes and one of one."""
+        return 41 * len(self._open)
+
     def translate(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
         """The batch in inserts and retractions; its first row is ``first_row`` of ``file``."""
         frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))

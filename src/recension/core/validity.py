@@ -3,7 +3,8 @@
 Assumes     batches come in arrival order.
 Guarantees  what it returns, concatenated, is a valid physical stream; every element it leaves out or
             alters is counted by reason, and can be had from `rejected`.
-State       the events that a later retraction may still name: those that end at or after the last CTI.
+State       the events that a later retraction may still name: those that end at or after the last CTI, or
+            after the time before which, as the caller knows, changes count for nothing.
 Cost        O(n log n) in the batch for retractions, O(n) for the rest.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
 """
@@ -20,8 +21,8 @@ import pyarrow as pa
 from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Mask
 from recension.core.errors import RecensionError, StreamError
-from recension.core.orphans import find_orphans, note_changes, steps_of
-from recension.core.ticks import BEGINNING, Ticks
+from recension.core.orphans import Steps, find_orphans, note_changes, steps_of
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 Policy: TypeAlias = Literal["raise", "drop", "adjust"]
 
@@ -45,7 +46,7 @@ class Checker:
         self.rejected: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._live = EventBag() if orphans else None
-        self._frontier = BEGINNING
+        self._frontier = self._settled = BEGINNING
 
     def check(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
         """The valid part of the next batch; with the policy ``raise``, an error that names the first fault.
@@ -58,7 +59,7 @@ class Checker:
         before = _frontier_before(batch, self._frontier)
         batch = self._late(batch, before, faults)
         if self._live is not None:
-            steps = steps_of(batch, faults.ok())
+            steps = self._remembered(steps_of(batch, faults.ok()))
             faults.note(UNKNOWN, find_orphans(steps, self._live, len(batch)))
         faults.settle(self)
         if self._live is not None:
@@ -67,6 +68,15 @@ class Checker:
         self.counts[STALE_CTI] += int((~advancing).sum())
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def forget_before(self, t: int) -> None:
+        """Changes to events that ended before ``t`` come to nothing: they pass.
+
+        At the end of time those to any do.
+        """
+        if t > self._settled:
+            self._settled = t
+            self._forget()
 
     def take_rejected(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking; forgets them."""
@@ -84,13 +94,15 @@ class Checker:
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and rejected elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.to_arrow()}
-        return {"frontier": pa.table({"frontier": [self._frontier]}), **live}
+        frontier = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
+        return {"frontier": frontier, **live}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Remember what the snapshot remembers."""
         self._frontier = chunks["frontier"]["frontier"][0].as_py()
+        self._settled = chunks["frontier"]["settled"][0].as_py()
         if self._live is not None:
-            self._live.load(chunks["live"], self._frontier)
+            self._live.load(chunks["live"], max(self._frontier, self._settled))
 
     @property
     def policy(self) -> Policy:
@@ -109,8 +121,16 @@ class Checker:
         if not len(batch):
             return
         self._frontier = max(int(before[-1]), int(batch.vs[-1]) if batch.kind[-1] == CTI else BEGINNING)
+        self._forget()
+
+    def _forget(self) -> None:
         if self._live is not None:
-            self._live.forget_before(self._frontier)
+            self._live.forget_before(max(self._frontier, self._settled))
+
+    def _remembered(self, steps: Steps) -> Steps:
+        if self._settled == BEGINNING:
+            return steps
+        return steps.take((steps.end >= self._settled) & (self._settled < FOREVER))
 
 
 class _Faults:

@@ -85,6 +85,10 @@ class AdvanceTime(Operator):
         self._checker.check(cti(t, self.schema))
         return self.promise(t)
 
+    def settled(self, port: int, t: int) -> int:
+        """Whatever changes before the CTI is late; of port 1 only the CTIs matter, which it has."""
+        return BEGINNING if port else self.out_cti
+
     def counts(self) -> Counter[str]:
         return self._checker.counts
 

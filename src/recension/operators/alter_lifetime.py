@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, take_rows
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Operator, Output, changes, new_end, old_end
 from recension.operators.lifetimes import Lifetime
 
@@ -53,6 +53,11 @@ class AlterLifetime(Operator):
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         return [self._lifetime.feedback(t)]
+
+    def settled(self, port: int, t: int) -> int:
+        """Not beyond ``t``: a longer life may be one that was empty, which is an insert at the start."""
+        since = self._lifetime.feedback(t)
+        return BEGINNING if since is None else min(since, t)
 
 
 def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:

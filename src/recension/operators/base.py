@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, empty
+from recension.core.counting import counts_of, counts_table
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
@@ -68,14 +69,27 @@ class Operator(ABC):
         """
         return []
 
+    def settled(self, port: int, t: int) -> int:
+        """A time such that nothing comes of changes, on this port, to events that ended before it.
+
+        An insert or a change before ``t`` in what this operator gives comes to nothing. BEGINNING where
+        more is not known.
+        """
+        return BEGINNING
+
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
-        return {"progress": pa.table({"out_cti": [self.out_cti]})} | dict(self.state_chunks())
+        left_out = {"left_out": counts_table(counts)} if (counts := self.counts()) else {}
+        return {"progress": pa.table({"out_cti": [self.out_cti]})} | left_out | dict(self.state_chunks())
 
     def restore(self, chunks: Chunks) -> None:
         """Become the operator whose snapshot this is."""
         self.out_cti = chunks["progress"]["out_cti"][0].as_py()
         self.load_chunks(chunks)
+        counts = self.counts()
+        counts.clear()
+        if "left_out" in chunks:
+            counts.update(counts_of(chunks["left_out"]))
 
     def state_chunks(self) -> Chunks:
         """What `snapshot` holds beyond the promised CTI; operators with state give it here."""
@@ -85,7 +99,7 @@ class Operator(ABC):
         """Take back what `state_chunks` gave; operators with state do it here."""
 
     def counts(self) -> Counter[str]:
-        """The elements left out or moved so far, by reason."""
+        """The elements left out or moved so far, by reason: the operator's own, which `restore` sets."""
         return Counter()
 
     def take_rejected(self) -> list[tuple[str, EventBatch]]:

@@ -47,6 +47,9 @@ class Span(Operator):
         """Lifetimes stay: what ends before ``t`` does so on both sides."""
         return [t]
 
+    def settled(self, port: int, t: int) -> int:
+        return t
+
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:
     """The payload; one without columns is told its length, so that literals can be repeated as often."""

@@ -44,6 +44,9 @@ class Union(Operator):
         """Lifetimes stay: what ends before ``t`` does so on both sides."""
         return [t] * len(self._ctis)
 
+    def settled(self, port: int, t: int) -> int:
+        return t
+
     def state_chunks(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}
 

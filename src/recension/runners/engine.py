@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, RETRACT, EventBatch, concat, cti, null_payload
 from recension.core.errors import RecensionError
-from recension.core.ticks import BEGINNING
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator, Output
@@ -107,6 +107,19 @@ class Engine:
                     flows[number] = flow
         self._feedback.send()
         return flows
+
+    def settled(self) -> dict[int, int]:
+        """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
+        times: dict[int, int] = {}
+        for number in reversed(self._order):
+            vertex = self._vertices[number]
+            if number in self._outputs:
+                times[number] = BEGINNING
+            for port, i in enumerate(vertex.inputs):
+                assert vertex.operator is not None, "sources read nothing"
+                since = vertex.operator.settled(port, times.get(number, BEGINNING))
+                times[i] = min(times.get(i, FOREVER), since)
+        return times
 
     @property
     def running(self) -> list[int]:

@@ -14,6 +14,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from recension.core.batch import RETRACT, EventBatch, from_elements
+from recension.core.counting import counts_of, counts_table
 from recension.core.errors import RecensionError, StreamError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
 from recension.core.formats.columns import BATCH, SEQ, TimeColumns, layout_of
@@ -39,6 +40,7 @@ class Intake:
         orphans = check_orphans and not source.declared.is_insert_only
         self._checker = Checker(source.on_violation, orphans=orphans)
         self.rows = 0
+        self._counted_before: Counter[str] = Counter()
         self._reader: StreamReader | None = None
         self.time_type: pa.DataType | None = None
         self.is_table = False
@@ -46,7 +48,7 @@ class Intake:
     @property
     def counts(self) -> Counter[str]:
         """Elements left out, moved or ignored so far, by reason."""
-        own = self._decoder.counts + self._openclose.counts + self._checker.counts
+        own = self._counted_before + self._decoder.counts + self._openclose.counts + self._checker.counts
         return own if self._reader is None else own + self._reader.counts
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
@@ -55,9 +57,27 @@ class Intake:
         read = [] if self._reader is None else self._reader.take_dropped()
         return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
 
+    def forget_before(self, t: int) -> None:
+        """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
+        self._checker.forget_before(t)
+        if self._reader is not None:
+            self._reader.forget_before(t)
+
+    def state_rows(self) -> int:
+        """How many events the checks remember."""
+        own = self._checker.state_rows() + len(self._openclose)
+        return own if self._reader is None else own + self._reader.check_rows()
+
+    def state_bytes(self) -> int:
+        """How much memory they take."""
+        own = self._checker.state_bytes() + self._openclose.state_bytes()
+        return own if self._reader is None else own + self._reader.check_bytes()
+
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""
         self.time_type, self.is_table = reader.time_type, reader.is_table
+        if self._reader is not None and self._reader is not reader:
+            self._counted_before += self._reader.counts
         self._reader = reader
 
     def take(self, data: Data) -> Iterator[EventBatch]:
@@ -120,15 +140,19 @@ class Intake:
             raise StreamError(reason, file=self._source.name, row=row)
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """What the checks remember."""
-        progress = pa.table({"rows": [self.rows]})
-        return {"progress": progress, **self._checker.snapshot(), **self._openclose.snapshot()}
+        """What the checks remember, and what they have counted."""
+        own = {"progress": pa.table({"rows": [self.rows]}), "left_out": counts_table(self.counts)}
+        return {**own, **self._checker.snapshot(), **self._openclose.snapshot()}
 
     def restore(self, chunks: Chunks) -> None:
         """Remember what the snapshot remembers."""
         self.rows = chunks["progress"]["rows"][0].as_py()
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
+        self._counted_before = counts_of(chunks["left_out"])
+        for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
+            counts.clear()
+        self._reader = None
 
 
 def _as_table(data: Data) -> pa.Table:

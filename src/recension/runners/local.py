@@ -150,7 +150,9 @@ class Session:
         """What every operator has done so far."""
         metrics = self._engine.metrics()
         for name, intake in self._intakes.items():
-            metrics[self._plan.source_vertices[name]].dropped = left_out(intake.counts)
+            line = metrics[self._plan.source_vertices[name]]
+            line.dropped = left_out(intake.counts)
+            line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
@@ -166,7 +168,10 @@ class Session:
         return self._intake(source).rows
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """The state of the session as named Arrow tables. Read the output first: it is not part of it."""
+        """The state of the session as named Arrow tables, with the counts of what was left out.
+
+        Read first: output that was not read, and the elements left out themselves, are not part of it.
+        """
         chunks = {f"operators/{name}": table for name, table in self._engine.snapshot().items()}
         for source, intake in self._intakes.items():
             chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
@@ -200,6 +205,9 @@ class Session:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
                 self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
+        settled = self._engine.settled()
+        for source, intake in self._intakes.items():
+            intake.forget_before(settled.get(self._plan.source_vertices[source], BEGINNING))
 
     def _intake(self, source: str) -> Intake:
         return self._intakes[self._known(source)]

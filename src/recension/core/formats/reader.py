@@ -124,6 +124,18 @@ class StreamReader:
         self._pass.decoder.rejected.clear()
         return [*self._pass.openclose.take_rejected(), *self._pass.checker.take_rejected()]
 
+    def forget_before(self, t: int) -> None:
+        """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
+        self._pass.checker.forget_before(t)
+
+    def check_rows(self) -> int:
+        """How many events the checks remember."""
+        return self._pass.checker.state_rows() + len(self._pass.openclose)
+
+    def check_bytes(self) -> int:
+        """How much memory they take."""
+        return self._pass.checker.state_bytes() + self._pass.openclose.state_bytes()
+
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
         """The rows left out because no element could be made of them, with the reason."""

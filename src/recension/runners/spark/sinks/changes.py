@@ -47,7 +47,7 @@ def changes_of(batch: MicroBatch, live: Known, cti: int) -> Changes:
 def _valid(batch: MicroBatch, cti: int) -> EventBatch:
     """The elements, or an error that names the first which no valid stream may hold."""
     checker = Checker(orphans=False)
-    checker.restore({"frontier": pa.table({"frontier": pa.array([cti], pa.int64())})})
+    checker.restore({"frontier": pa.table({"frontier": [cti], "settled": [BEGINNING]})})
     try:
         return checker.check(batch.events())
     except StreamError as why:
