@@ -76,7 +76,7 @@ class LogicalMerge(Operator):
         yield from ()
 
     def seed(self, holding: Holding) -> None:
-        """Take over what a weaker case knew."""
+        """Take over what a weaker case knew; asked only of R4, the case that merges fall back to."""
         raise NotImplementedError
 
     def states(self) -> list[State]:
