@@ -24,6 +24,8 @@ from recension.operators.lifetimes import Lifetime
 class AlterLifetime(Operator):
     """Every element takes an event's end from one time to another; so does what it becomes."""
 
+    promises_alike = True
+
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
         super().__init__(schema)
         self._lifetime = lifetime

@@ -40,6 +40,8 @@ class Operator(ABC):
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
     """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
+    promises_alike: bool = False
+    """Do its CTIs follow from those it gets, whatever the events? Then all shards promise the same."""
     is_clocked: bool = False
     """Does it count by the wall clock, so that it must be told the time?"""
 

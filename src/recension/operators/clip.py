@@ -31,6 +31,8 @@ from recension.operators.state.start_index import StartIndex
 class Clip(Operator):
     """Left events until the next start of the right input under the same keys."""
 
+    promises_alike = True
+
     def __init__(self, left: Side, right: Side) -> None:
         super().__init__(left.schema)
         self._sides = (left, right)

@@ -46,6 +46,7 @@ class CoverageJoin(Operator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
     _shows_pairs = False
+    promises_alike = True
 
     def __init__(
         self,

@@ -29,6 +29,8 @@ from recension.operators.state.runs import RunChanges, Runs
 class Distinct(Operator):
     """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
 
+    promises_alike = True
+
     def __init__(
         self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     ) -> None:

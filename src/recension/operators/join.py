@@ -33,6 +33,8 @@ from recension.operators.state.live_events import LiveEvents
 class Join(Operator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
+    promises_alike = True
+
     def __init__(
         self, left: Side, right: Side, columns: Sequence[JoinedColumn], where: Predicate | None = None
     ) -> None:

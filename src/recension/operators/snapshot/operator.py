@@ -49,6 +49,7 @@ class SnapshotAggregate(StretchAggregate):
             schema, input_schema, EndPoints, aggregations, keys, key_schema, breaks_ties=breaks_ties
         )
         self._variant = variant
+        self.promises_alike = variant != "perfect" and not breaks_ties
         self._watermark = FOREVER if variant == "eager" else BEGINNING
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:

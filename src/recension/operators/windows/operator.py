@@ -52,6 +52,7 @@ class WindowAggregate(StretchAggregate):
             breaks_ties=breaks_ties, place=self._place,
         )  # fmt: skip
         self._grid, self._is_eager = grid, variant == "eager"
+        self.promises_alike = not breaks_ties
 
     def _place(self, vs: Ticks, end: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""

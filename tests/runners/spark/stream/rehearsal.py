@@ -85,6 +85,7 @@ class Rehearsal:
             return empty(schema)
         parts = [events_of(rows_of(p.blob), schema) for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous for p in mine)
+        assert not self.plan.promises_alike or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []
         return concat([*parts, *promise]) if parts or promise else empty(schema)
 

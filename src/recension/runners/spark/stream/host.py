@@ -168,7 +168,8 @@ class Host:
 
     def _answer(self, root: int, changes: EventBatch, now: int, previous: int) -> list[Packet]:
         """Changes to the task that writes this shard's; word of the promise to all of them."""
-        outlets = self._topology.outlets
+        outlets = self._topology.outlets(self._shard)
+        mine = self._shard if self._shard in outlets else outlets[0]
         blob = to_blob(changes) if len(changes) else None
         return [
             Packet(
@@ -176,11 +177,11 @@ class Host:
                 OUTPUT,
                 str(self._shard),
                 root,
-                blob if outlet == self._shard % outlets else None,
+                blob if outlet == mine else None,
                 now,
                 previous,
             )
-            for outlet in range(outlets)
+            for outlet in outlets
         ]
 
     def _sent(self, number: int, router: Router, changes: EventBatch, t: int) -> list[Packet]:

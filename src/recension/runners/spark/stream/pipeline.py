@@ -93,7 +93,7 @@ def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -
 def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
-    if plan.shards_at(plan.levels) > 1:
+    if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
     schema = plan.roots[0].schema
     unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
