@@ -15,7 +15,6 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.plan.node import Node
 from recension.runners.spark.stream import live
-from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
@@ -35,7 +34,8 @@ def packed(plan: Topology, source: str, level: int, batches: Iterable[EventBatch
     """What a task sends for a source."""
     packing = Packing(plan, source, level)
     rows = [stream_rows(batch, stream_schema(batch.schema, pa.int64())) for batch in batches]
-    return [packet for run in rows for packet in packing.packets(run)] + list(packing.farewell())
+    sent = [packet.sealed() for run in rows for packet in packing.packets(run)]
+    return sent + list(packing.farewell())
 
 
 class Rehearsal:
@@ -83,7 +83,7 @@ class Rehearsal:
         mine = [p for p in packets if p.edge == OUTPUT and p.first == query]
         if not mine:
             return empty(schema)
-        parts = [events_of(rows_of(p.blob), schema) for p in mine if p.blob is not None]
+        parts = [p.opened(schema).events for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous for p in mine)
         assert not self.plan.promises_alike or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []

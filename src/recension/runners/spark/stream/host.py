@@ -26,13 +26,12 @@ from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.runners.engine import Metrics, split
 from recension.runners.local import Session
-from recension.runners.spark.stream.blobs import events_of, rows_of, to_blob
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.blobs import to_blob
+from recension.runners.spark.stream.packets import METRICS, ORDER, OUTPUT, ROW, Contents, Packet
+from recension.runners.spark.stream.reading import Reading
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.topology import Topology
 
-ROW = "_row"
-ORDER = "_order"
 _WHOLE = 1 << 62
 _COUNTED = (
     *("events_in", "retractions_in", "events_out", "retractions_out"),
@@ -45,16 +44,14 @@ class _Inflow:
     """What came on one edge in one micro-batch: events in order, and the place of each."""
 
     events: EventBatch
-    packets: list[Packet]
-    beside: list[pa.RecordBatch]
+    parts: list[tuple[str, Contents]]
 
     def place(self, row: int) -> tuple[str, int | None]:
         """File and row of the row-th event, as far as they are known."""
-        for packet, rows in zip(self.packets, self.beside, strict=True):
-            if row < rows.num_rows:
-                known = ROW in rows.schema.names
-                return packet.place, rows.column(ROW)[row].as_py() if known else None
-            row -= rows.num_rows
+        for place, (events, beside) in self.parts:
+            if row < len(events):
+                return place, beside[ROW][row].as_py() if ROW in beside else None
+            row -= len(events)
         return "", None
 
 
@@ -92,10 +89,13 @@ class Host:
             by_edge[packet.edge].append(packet)
         mine = {self._numbers[edge.source.name] for f in self._fragments for edge in f.edges}
         answers = [p for number, passing in by_edge.items() if number not in mine for p in passing]
+        reading = Reading(self._topology, self._level, self._shard)
         for place, (fragment, session) in enumerate(zip(self._fragments, self._sessions, strict=True)):
             report = _Report(session)
             for edge in fragment.edges:
                 arrived = by_edge[self._numbers[edge.source.name]]
+                if isinstance(edge.origin, Source):
+                    arrived = reading.fetched(arrived, edge.origin.name)
                 size = self._feed(session, edge, arrived)
                 report.add(packet.info for packet in arrived)
                 report.elements += size if isinstance(edge.origin, Source) else 0
@@ -228,16 +228,18 @@ def _session(fragment: Fragment) -> Session:
 
 def _inflow(edge: Edge, packets: list[Packet], order: tuple[str, ...] = ()) -> _Inflow:
     full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.first))
-    rows = [rows_of(packet.blob) for packet in full if packet.blob is not None]
     schema = edge.origin.schema
-    events = concat([events_of(part, schema) for part in rows]) if rows else empty(schema)
-    if order and rows:
+    parts = [(packet.place, packet.opened(schema)) for packet in full]
+    events = concat([part.events for _, part in parts]) if parts else empty(schema)
+    if order and parts:
         columns = [f"{ORDER}{i}" for i in range(len(order))]
-        keys = pa.Table.from_batches([part.select(columns) for part in rows])
+        keys = pa.Table.from_batches(
+            [pa.RecordBatch.from_pydict({n: part.beside[n] for n in columns}) for _, part in parts]
+        )
         sort_keys = [(name, "ascending") for name in columns]
         events = events.take(pc.sort_indices(keys, sort_keys=sort_keys).to_numpy().astype(np.int64))
-        return _Inflow(events, [], [])
-    return _Inflow(events, full, rows)
+        return _Inflow(events, [])
+    return _Inflow(events, parts)
 
 
 def _joined(batches: list[EventBatch], node: Node) -> EventBatch:

@@ -15,7 +15,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.host import ORDER, ROW
+from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet
 
@@ -33,6 +33,8 @@ class Input:
     inlet: Inlet
     time_type: pa.DataType
     packer: type[SourcePacker] = SourcePacker
+    is_quickly_read: bool = False
+    """Files of columns, which every shard may as well read for itself?"""
 
 
 def read_folder(
@@ -55,7 +57,7 @@ def read_folder(
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(_paths(spark, closing, None))
-    return Input(frame, Inlet((), delay), reader.time_type, FilePacker)
+    return Input(frame, Inlet((), delay), reader.time_type, FilePacker, reader.is_typed)
 
 
 def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:

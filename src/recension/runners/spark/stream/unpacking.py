@@ -15,7 +15,6 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.packets import OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id
 
@@ -45,7 +44,7 @@ class Unpacker:
             return
         batch = batch_id()
         full = sorted((p for p in mine if p.blob is not None), key=lambda p: int(p.place))
-        parts = [(int(p.place), events_of(rows_of(p.blob), self._schema)) for p in full if p.blob is not None]
+        parts = [(int(p.place), p.opened(self._schema).events) for p in full]
         for shard, events in self._ordered(parts):
             yield self._rows(events, batch, shard * _SHARD)
         now, before = (min(p.cti for p in mine), min(p.previous for p in mine))
