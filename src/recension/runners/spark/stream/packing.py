@@ -26,7 +26,7 @@ from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
 from recension.runners.spark.stream.routing import Router
-from recension.runners.spark.stream.task import task_number
+from recension.runners.spark.stream.task import keep_what_is_loaded, task_number
 from recension.runners.spark.stream.topology import Topology
 
 # The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
@@ -57,6 +57,7 @@ class SourcePacker:
         self._topology, self._source, self._level, self._keys = topology, source, level, keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         packing = Packing(self._topology, self._source, self._level, task_number())
         for packet in chain(self.packets(packing, batches), packing.farewell()):
             # A batch a packet: they are large.

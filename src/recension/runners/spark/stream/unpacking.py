@@ -16,7 +16,7 @@ from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.runners.spark.stream.packets import OUTPUT, Packet
-from recension.runners.spark.stream.task import batch_id
+from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
 
 LAST: Final = 2**62
 _SHARD: Final = 2**40
@@ -38,6 +38,7 @@ class Unpacker:
         self._first_key, self._in_order = first_key, in_order
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         packets = [Packet(**row) for batch in batches for row in batch.to_pylist()]
         mine = [packet for packet in packets if packet.edge == OUTPUT]
         if not mine:
