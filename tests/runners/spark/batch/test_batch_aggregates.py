@@ -123,3 +123,22 @@ def test_lifetimes_saturate(quick: Any) -> None:
             assert_equivalent(got, expected)
         except AssertionError as why:
             raise AssertionError(f"{query.plan.label}\n{why}") from None
+
+
+def test_windows_at_the_ends_of_time(quick: Any) -> None:
+    schema = pa.schema([("v", pa.int64())])
+    lifetimes = [(BEGINNING + 2, BEGINNING + 5), (-3, 4), (FOREVER - 6, FOREVER - 1)]
+    events = [Event({"v": i}, vs, ve) for i, (vs, ve) in enumerate(lifetimes)]
+    source = rc.source("s", schema)
+    n, top = rc.count(), rc.max("v")
+    queries = [
+        source.tumbling(10).agg(n=n),
+        source.hopping(9, 4, offset=BEGINNING + 3).agg(n=n, top=top),
+        source.hopping(2**62, 2**61, offset=FOREVER - 1).agg(n=n),
+        source.where(rc.col("v") > 0).hopping(3, 1).agg(n=n),
+    ]
+    given = frame(quick, events, schema)
+    found = answers([batch(quick, query, {"s": given}) for query in queries])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    for query, got in zip(queries, found, strict=True):
+        assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
