@@ -86,11 +86,11 @@ class SumLongs(Accumulator):
         high = high + (total - (high << 32) >> 32)
         beyond = (high >= 2**31) | (high < -(2**31))
         if bool(beyond.any()):
-            raise BeyondInt64(int(np.argmax(beyond)))
+            raise BeyondInt64Error(int(np.argmax(beyond)))
         return pa.array(total, mask=valid == 0)
 
 
-class BeyondInt64(Exception):
+class BeyondInt64Error(Exception):
     """A sum of whole numbers does not fit in int64: that of ``row``."""
 
     def __init__(self, row: int) -> None:
