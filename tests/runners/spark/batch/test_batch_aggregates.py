@@ -85,7 +85,7 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
 
 def test_sums_beyond_int64_are_refused_as_on_the_local_engine(quick: Any) -> None:
     big = 2**63 - 1
-    events = [Event({"v": v}, vs, vs + 4) for v, vs in ((big, 0), (-(2**63), 1), (-5, 4), (-(2**63) + 5, 5))]
+    events = [Event({"v": v}, vs, vs + 4) for v, vs in ((big, 0), (-(2**63), 1), (-5, 5), (-(2**63) + 5, 5))]
     schema = pa.schema([("v", pa.int64())])
     source = rc.source("s", schema)
     query = source.agg(t=rc.sum("v"), a=rc.mean("v"))
@@ -141,7 +141,7 @@ def test_windows_at_the_ends_of_time(quick: Any) -> None:
         source.tumbling(10).agg(n=n),
         source.hopping(9, 4, offset=BEGINNING + 3).agg(n=n, top=top),
         source.hopping(2**62, 2**61, offset=FOREVER - 1).agg(n=n),
-        source.where(rc.col("v") > 0).hopping(3, 1).agg(n=n),
+        source.hopping(3, 1).agg(n=n),
     ]
     given = frame(quick, events, schema)
     found = answers([batch(quick, query, {"s": given}) for query in queries])

@@ -6,42 +6,49 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.windows.grid import GAP
 from recension.plan.window import Windows
 from recension.runners.spark.batch.frame import VE, VS
-from recension.runners.spark.batch.instants import floor_divide, tick
+from recension.runners.spark.batch.instants import add, floor_divide, tick
 
 ENDLESS = "windows over an event that never ends go on for ever: name a last start with until="
 UNBEGUN = "an event that starts at the beginning of time is in windows without number"
-TOO_NEAR = "an event this near to the beginning of time is in windows without number"
+WITHOUT_NUMBER = f"an event within a window of {GAP} is in windows without number"
 
 
 def numbered(rows: DataFrame, grid: Windows) -> DataFrame:
     """The rows with `_vs`, `_ve` as the first window each overlaps and the first it does not."""
+    vs, ve = f.col(VS), f.col(VE)
+    first, stop = (_first(grid), _stop(grid)) if grid.hop > 1 else _every_tick(grid)
+    first = f.when(vs == tick(BEGINNING), f.raise_error(UNBEGUN).cast("bigint")).otherwise(first)
+    if grid.until is None:
+        stop = f.when(ve == tick(FOREVER), f.raise_error(ENDLESS).cast("bigint")).otherwise(stop)
+    else:
+        last = tick(-((grid.offset % grid.hop - grid.until) // grid.hop))
+        first, stop = f.least(first, last), f.when(ve == tick(FOREVER), last).otherwise(f.least(stop, last))
     others = [name for name in rows.columns if name not in (VS, VE)]
-    found = rows.select(_first(grid).alias(VS), _stop(grid).alias(VE), *others)
-    return found.where(f.col(VS) < f.col(VE))
+    return rows.select(first.alias(VS), stop.alias(VE), *others).where(f.col(VS) < f.col(VE))
 
 
 def _first(grid: Windows) -> Column:
     """Times are divided by the hop before anything is taken from them: only quotients are sure to fit."""
-    vs = f.col(VS)
     hops, past = divmod(grid.size + grid.offset % grid.hop, grid.hop)
-    whole = floor_divide(vs, grid.hop)
-    first = f.when(vs == tick(BEGINNING), f.raise_error(UNBEGUN).cast("bigint"))
-    # Only with a hop of one tick.
-    first = first.when(whole <= tick(BEGINNING + hops), f.raise_error(TOO_NEAR).cast("bigint"))
-    is_past = f.pmod(vs, tick(grid.hop)) >= tick(past)
-    return first.otherwise(whole - tick(hops) + f.when(is_past, tick(1)).otherwise(tick(0)))
+    is_past = f.pmod(f.col(VS), tick(grid.hop)) >= tick(past)
+    return floor_divide(f.col(VS), grid.hop) - tick(hops) + f.when(is_past, tick(1)).otherwise(tick(0))
 
 
 def _stop(grid: Windows) -> Column:
-    ve, offset = f.col(VE), grid.offset % grid.hop
-    is_past = f.pmod(ve, tick(grid.hop)) > tick(offset)
-    stop = floor_divide(ve, grid.hop) + f.when(is_past, tick(1)).otherwise(tick(0))
-    if grid.until is None:
-        return f.when(ve == tick(FOREVER), f.raise_error(ENDLESS).cast("bigint")).otherwise(stop)
-    last = tick(-((offset - grid.until) // grid.hop))
-    return f.when(ve == tick(FOREVER), last).otherwise(f.least(stop, last))
+    is_past = f.pmod(f.col(VE), tick(grid.hop)) > tick(grid.offset % grid.hop)
+    return floor_divide(f.col(VE), grid.hop) + f.when(is_past, tick(1)).otherwise(tick(0))
+
+
+def _every_tick(grid: Windows) -> tuple[Column, Column]:
+    """Below the gap windows are numbered by their ends."""
+    vs, ve = f.col(VS), f.col(VE)
+    below, above = tick(max(BEGINNING, GAP - grid.size)), tick(GAP + grid.size - 1)
+    nowhere = f.raise_error(WITHOUT_NUMBER).cast("bigint")
+    first = f.when((vs < above) & (ve > below), nowhere).when(vs < above, add(vs, 1))
+    return first.otherwise(add(vs, 1 - grid.size)), f.when(ve <= below, add(ve, grid.size)).otherwise(ve)
 
 
 def each_window(rows: DataFrame) -> DataFrame:
@@ -52,8 +59,11 @@ def each_window(rows: DataFrame) -> DataFrame:
 
 def lifetime(grid: Windows) -> list[Column]:
     """The lifetimes of windows given by number."""
-    offset = grid.offset % grid.hop
-    return [_at(grid.hop, offset).alias(VS), _at(grid.hop, offset + grid.size).alias(VE)]
+    window, offset = f.col(VS), grid.offset % grid.hop
+    if grid.hop > 1:
+        return [_at(grid.hop, offset).alias(VS), _at(grid.hop, offset + grid.size).alias(VE)]
+    start = f.when(window < tick(GAP), add(window, -grid.size)).otherwise(window)
+    return [start.alias(VS), f.when(window < tick(GAP), window).otherwise(add(window, grid.size)).alias(VE)]
 
 
 def _at(hop: int, shift: int) -> Column:
