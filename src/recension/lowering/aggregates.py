@@ -36,7 +36,7 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.Count():
             return Aggregation(argument, accumulators.CountValues())
         case aggregates.Sum():
-            return Aggregation(argument, accumulators.SumFloats() if is_float else accumulators.SumIntegers())
+            return Aggregation(argument, _sum(kind))
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
         case aggregates.StdDev():
@@ -54,3 +54,11 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.TopK(k=k, descending=descending):
             return Aggregation(argument, selections.TopK(k, descending=descending))
     raise RecensionError(f"the local engine cannot compute {aggregate}")
+
+
+def _sum(kind: pa.DataType) -> accumulators.Accumulator:
+    if pa.types.is_floating(kind):
+        return accumulators.SumFloats()
+    # Of narrower numbers it takes more to leave int64 than can be remembered.
+    is_long = pa.types.is_integer(kind) and kind.bit_width == 64
+    return accumulators.SumLongs() if is_long else accumulators.SumIntegers()

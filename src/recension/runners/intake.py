@@ -60,6 +60,7 @@ class Intake:
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
         self._checker.forget_before(t)
+        self._openclose.forget_before(t)
         if self._reader is not None:
             self._reader.forget_before(t)
 

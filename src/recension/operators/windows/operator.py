@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import FOREVER
 from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.grouped import StretchAggregate
@@ -49,22 +49,17 @@ class WindowAggregate(StretchAggregate):
     ) -> None:
         super().__init__(
             schema, input_schema, EndPoints, aggregations, keys, key_schema,
-            breaks_ties=breaks_ties, place=self._place,
+            breaks_ties=breaks_ties, place=grid.place,
         )  # fmt: skip
         self._grid, self._is_eager = grid, variant == "eager"
         self.promises_alike = not breaks_ties
-
-    def _place(self, vs: Ticks, end: Ticks) -> tuple[Index, Index]:
-        """Lifetimes on the axis of window numbers; one that meets no window is empty."""
-        first = self._grid.first(vs)
-        return first, np.where(end == vs, first, np.maximum(first, self._grid.stop(end)))
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
         group, watermark = self._groups(batch), self._watermark_after(batch)
-        first, new = self._place(batch.vs, new_end(batch))
-        old = first if bool((batch.kind == INSERT).all()) else self._place(batch.vs, old_end(batch))[1]
+        first, new = self._grid.place(batch.vs, new_end(batch))
+        old = first if bool((batch.kind == INSERT).all()) else self._grid.place(batch.vs, old_end(batch))[1]
         amounts = self._measures.contributions(batch)
         since = first if self._breaks_ties else None
         steps = steps_of(group, first, old, new, amounts, since=since, spans=self._coming(watermark))
