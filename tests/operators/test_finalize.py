@@ -121,9 +121,20 @@ def doubtful_feeds(draw: st.DrawFn) -> list[Element]:
             feed[i] = ExternalCti(e.vs, e.ve, max(0, e.count + wrong))
     lost = draw(st.sets(st.integers(0, len(feed)), max_size=2))
     feed = [e for i, e in enumerate(feed) if i not in lost]
+    for overlapping in draw(st.lists(overlaps(feed), max_size=3)):
+        feed.insert(draw(st.integers(0, len(feed))), overlapping)
     if draw(st.booleans()):
         feed.insert(draw(st.integers(0, len(feed))), Cti(draw(st.integers(0, 12))))
     return feed
+
+
+@st.composite
+def overlaps(draw: st.DrawFn, feed: list[Element]) -> ExternalCti:
+    """An external CTI over any time, which the paper forbids, with the right count or nearly."""
+    vs = draw(st.integers(0, 12))
+    ve = draw(st.integers(vs + 1, 14) | st.just(WIDE))
+    counted = sum(vs <= sync(e) < ve for e in feed if isinstance(e, Insert | Retract))
+    return ExternalCti(vs, ve, max(0, counted + draw(st.sampled_from([0, 0, 0, 1, -1]))))
 
 
 @given(st.data(), st.sampled_from([FOREVER, FOREVER, 0, 2, 6]))
