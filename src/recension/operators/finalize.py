@@ -1,14 +1,15 @@
 """Finalize: retractions that came before what they retract are put in order, and the past is closed.
 
-Assumes     inserts, retractions and external CTIs in any order; external CTIs do not overlap.
+Assumes     inserts, retractions and external CTIs in any order. Where external CTIs overlap, which no source
+            may let them, the one that begins first holds back those behind it.
 Guarantees  a valid stream. A CTI comes out where external CTIs prove the input complete, where the input has
             a CTI, and ``remember`` behind the latest time seen; elements before the last CTI, and
             retractions of what was left out, are left out and counted. With an endless memory the output
             history is the input's.
 State       the ends of events that may still be retracted, the retractions that wait, the sync times of
-            elements that are not yet proven complete.
-Cost        O(n log n) in the batch; a loop over the elements of events whose chains are broken, and over
-            those that wait.
+            elements from the last CTI on, and a count for each external CTI that began before it.
+Cost        O(n log n) in the batch; a loop over its external CTIs and the elements of events whose chains
+            are broken, over what they mend and over what is lost. What waits costs a logarithm.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.6, as corrected by rulings F1 to F10.
 """
 
@@ -155,10 +156,12 @@ class Finalize(Operator):
         return rejected
 
     def state_rows(self) -> int:
-        return len(self._live) + len(self._chains) + len(self._known)
+        passage = 0 if self._passage is None else len(self._passage)
+        return len(self._live) + len(self._chains) + len(self._known) + passage
 
     def state_bytes(self) -> int:
-        return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes()
+        passage = 0 if self._passage is None else self._passage.nbytes()
+        return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes() + passage
 
     def state_chunks(self) -> Chunks:
         seen = {"latest": pa.array([self._latest], pa.int64()), "aged": pa.array([self._aged], pa.int64())}

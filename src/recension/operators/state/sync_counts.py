@@ -57,7 +57,7 @@ class SyncCounts:
         return recent + int(self._counts[np.searchsorted(self._cells, vs) :].sum())
 
     def fold_before(self, low: int, first: int) -> None:
-        """No interval will be opened that begins before ``low``; none that is open begins before ``first``."""
+        """No interval will be opened that begins before ``low``; none open begins before ``first``."""
         if low > self._low:
             self._low = low
             cut = np.setdiff1d(self._starts.pop_before(low), self._cells[-1:])
