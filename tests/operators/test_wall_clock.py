@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import recension as rc
 from recension.cli import app
 from recension.core.batch import from_elements
-from recension.core.events import Event, Insert, Retract
+from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.align import Align
 from recension.operators.finalize import Finalize
@@ -152,7 +152,10 @@ def test_a_long_passage_is_told_to_a_4096th_and_freed_by_time() -> None:
 def test_what_is_remembered_of_the_clock_is_counted(operator: type[Align | Finalize]) -> None:
     clocked, timeless = operator(SCHEMA, 100, by_clock=True), operator(SCHEMA, FOREVER)
     for n in range(10):
-        come_and_gone = [Insert({"k": "a", "v": 1}, n, 50), Retract({"k": "a", "v": 1}, n, 50, n)]
+        come_and_gone: list[Element] = [
+            Insert({"k": "a", "v": 1}, n, 50),
+            Retract({"k": "a", "v": 1}, n, 50, n),
+        ]
         clocked.on_clock(n)
         for each in (clocked, timeless):
             each.on_batch(0, from_elements(come_and_gone, SCHEMA))

@@ -73,8 +73,8 @@ def test_the_check_forgets_what_comes_to_nothing_above_it() -> None:
 @given(st.data())
 def test_a_valid_stream_passes_whole_through_a_restart_too(data: st.DataObject) -> None:
     s = rc.source("s", SCHEMA, on_violation="drop")
-    queries = {"mended": s.finalize(), "raw": s}
-    session, seen = rc.session(**queries), dict[str, list[Element]](mended=[], raw=[])
+    queries = {"mended": s.finalize().plan, "raw": s.plan}
+    session, seen = Session(queries), dict[str, list[Element]](mended=[], raw=[])
     stream = data.draw(physical_streams(data.draw(histories()), shrink_only=True))
     for batch in data.draw(batchings(stream)):
         session.push("s", batch)
@@ -82,7 +82,7 @@ def test_a_valid_stream_passes_whole_through_a_restart_too(data: st.DataObject) 
             elements += session.read(query).elements()
         if data.draw(st.booleans()):
             chunks = session.snapshot()
-            session = rc.session(**queries)
+            session = Session(queries)
             session.restore(chunks)
     assert not session.counts().get("check s")
     assert list(map(str, seen["raw"])) == list(map(str, seen["mended"]))
