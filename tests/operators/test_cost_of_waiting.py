@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +58,28 @@ def held_back(held: int) -> Iterator[Callable[[], object]]:
         assert cleanse.state_rows() == held - 10 * n - 10
 
 
+def started_together(held: int) -> Iterator[Callable[[], object]]:
+    cleanse, at = Cleanse(SCHEMA), np.arange(held)
+    cleanse.on_batch(0, from_zero(INSERT, at, at + 1))
+    for n in range(STEPS):
+        yield lambda: cleanse.on_cti(0, 10 * n + 11)  # noqa: B023
+        assert cleanse.state_rows() == held - 10 * n - 10
+
+
+def ended_one_by_one(held: int) -> Iterator[Callable[[], object]]:
+    cleanse, at = Cleanse(SCHEMA), np.arange(held)
+    cleanse.on_batch(0, from_zero(INSERT, at, np.full(held, FAR)))
+    for n in range(STEPS):
+        ended = at[10 * n : 10 * n + 10]
+        batch = from_zero(RETRACT, ended, np.full(10, FAR), np.full(10, n + 1))
+        yield lambda: (cleanse.on_batch(0, batch), cleanse.on_cti(0, n + 2))  # noqa: B023
+        assert cleanse.state_rows() == held - 10 * n - 10
+
+
+def from_zero(kind: int, x: Ticks, ve: Ticks, new_ve: Ticks | None = None) -> EventBatch:
+    return replace(rows(kind, x, ve, new_ve), vs=np.zeros(len(x), np.int64))
+
+
 def least(steps: Iterator[Callable[[], object]]) -> int:
     peaks = []
     for step in steps:
@@ -67,7 +90,9 @@ def least(steps: Iterator[Callable[[], object]]) -> int:
     return min(peaks)
 
 
-@pytest.mark.parametrize("waiting", [broken, announced, held_back])
+@pytest.mark.parametrize(
+    "waiting", [broken, announced, held_back, started_together, ended_one_by_one], ids=lambda f: f.__name__
+)
 def test_a_step_allocates_as_much_with_eight_times_as_much_held(
     waiting: Callable[[int], Iterator[Callable[[], object]]],
 ) -> None:

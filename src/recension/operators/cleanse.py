@@ -5,8 +5,8 @@ Guarantees  at every CTI the longest run of events, by (vs, payload, ve), of whi
             put out; the output CTI is the start of the first event held back, if that is before the input's.
             After the last CTI the output history is the input history.
 State       the events that were not put out: one that lives long holds back all that start after it.
-Cost        O(n log n) in the batch and in what comes out; when the first event held back has become final, a
-            look at all that start with the next one.
+Cost        O(n log n) in the batch and in what comes out, and once in all events that start together; again
+            when a batch changes one of those that start first whose payload another has too.
 Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
 """
 
@@ -17,73 +17,99 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty, inserts
-from recension.core.rowhash import row_hash
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.batch import EventBatch, Index, empty, inserts
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.snapshot.events import payload_keys
 from recension.operators.state.events_by_start import EventsByStart, is_open_at
+from recension.operators.state.front import Front
 from recension.operators.state.net_changes import NetChanges, net_changes
 
 
 class Cleanse(Operator):
-    """Keeps the reconstituted history until it is final."""
+    """Keeps the reconstituted history until it is final.
+
+    The events that start with the first one held back stand apart, in ``_front``.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__(schema)
         self._held = EventsByStart(schema)
-        self._nothing_held_back()
-
-    def _nothing_held_back(self) -> None:
-        """The first event held back, with the hash of its payload: nothing comes out before a CTI passes
-        its end."""
-        self._first_start, self._first_end, self._first_hash = FOREVER, BEGINNING, 0
+        self._front: Front | None = None
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if len(batch):
             changed = net_changes(batch)
-            if bool(self._may_lead(changed).any()):
-                self._first_end = BEGINNING
+            if self._front is not None:
+                changed = self._behind(self._front, changed)
             self._held.apply(changed, batch.payload)
+            self._tidy()
         return empty(self.schema)
 
-    def _may_lead(self, changed: NetChanges) -> Mask:
-        """Which changes are of the first event held back, or may be of one before it."""
-        is_like_first = (changed.old == changed.vs) | (changed.hash == np.uint64(self._first_hash))
-        may_lead: Mask = (changed.vs < self._first_start) | (changed.vs == self._first_start) & is_like_first
-        return may_lead
+    def _tidy(self) -> None:
+        """Drop payloads when most belong to no event."""
+        if self._held.is_wasteful(0 if self._front is None else len(self._front.end)):
+            self._dissolve()
+            self._held.tidy()
+
+    def _behind(self, front: Front, changed: NetChanges) -> NetChanges:
+        """The changes that are not of the front, which is gone if it cannot take those that are."""
+        is_front = changed.vs == front.start
+        if bool((changed.vs < front.start).any()) or not front.change(changed.take(is_front)):
+            self._dissolve()
+            return changed
+        return changed.take(~is_front)
+
+    def _dissolve(self) -> None:
+        if self._front is not None:
+            self._held.add(self._front.left())
+            self._front = None
 
     def on_cti(self, port: int, t: int) -> Output:
-        if t <= self._first_end and t < FOREVER:
-            return self.promise(min(t, self._first_start))
-        self._nothing_held_back()
-        released = self._released(t) if len(self._held) else empty(self.schema)
-        return self.promise(min(t, self._first_start), released)
+        front = self._front
+        if front is not None and t <= front.first_end and t < FOREVER:
+            return self.promise(min(t, front.start))
+        parts: list[tuple[Ticks, Ticks, Index]] = []
+        if front is not None:
+            end, row = front.release(t)
+            parts.append((np.full(len(end), front.start), end, row))
+            self._front = front if front.at < len(front.end) else None
+        if self._front is None and len(self._held):
+            parts.append(self._released(t))
+        reached = t if self._front is None else min(t, self._front.start)
+        given = self._given(parts)
+        self._tidy()
+        return self.promise(reached, given)
 
-    def _released(self, t: int) -> EventBatch:
-        """Take out the longest run of events that are final; note the first that is not."""
+    def _released(self, t: int) -> tuple[Ticks, Ticks, Index]:
+        """Take out the longest run of events that are final; those that start with the next are the front."""
         head = self._held.until_open(t)
-        vs, ve, row = (head.columns[name][~head.follower] for name in ("group", "end", "row"))
-        is_open = is_open_at(ve, t)
-        self._first_start = int(vs[is_open].min(initial=FOREVER))
-        candidates = np.flatnonzero(vs <= self._first_start)
-        order = candidates[self._order(row[candidates], vs[candidates], ve[candidates])]
-        size = int(is_open[order].argmax()) if bool(is_open[order].any()) else len(order)
-        if size < len(order):
-            first = order[size : size + 1]
-            self._first_end = int(ve[first[0]])
-            self._first_hash = int(row_hash(self._held.payload(row[first]), 1)[0])
-        out, kept = order[:size], ~head.follower
-        released = inserts(vs[out], ve[out], self._held.payload(row[out])) if size else empty(self.schema)
+        columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
+        is_open = is_open_at(columns[1], t)
+        first = int(columns[0][is_open].min(initial=FOREVER))
+        out = np.flatnonzero(columns[0] <= first)
+        out = out[self._order(*(column[out] for column in columns[:3]))]
+        size = int(is_open[out].argmax()) if bool(is_open[out].any()) else len(out)
+        if size < len(out):
+            _, end, row, payload_hash = (column[out[size:]] for column in columns)
+            self._front = Front(first, end, row, payload_hash.view(np.uint64))
+        kept = ~head.follower
         kept[out] = False
         self._held.keep(head, kept)
-        return released
+        vs, ve, row, _ = (column[out[:size]] for column in columns)
+        return vs, ve, row
+
+    def _given(self, parts: list[tuple[Ticks, Ticks, Index]]) -> EventBatch:
+        if not sum(len(row) for _, _, row in parts):
+            return empty(self.schema)
+        vs, ve, row = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return inserts(vs, ve, self._held.payload(row))
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay; an event that is not there holds back no other."""
         return [t]
 
-    def _order(self, row: Index, vs: Ticks, ve: Ticks) -> Index:
+    def _order(self, vs: Ticks, ve: Ticks, row: Index) -> Index:
         """By start, payload and end; payloads are compared where starts are equal."""
         order = np.lexsort((ve, vs))
         tied = np.append(False, vs[order][1:] == vs[order][:-1])
@@ -95,17 +121,17 @@ class Cleanse(Operator):
         return order
 
     def state_rows(self) -> int:
-        return len(self._held)
+        return len(self._held) + (0 if self._front is None else len(self._front))
 
     def state_bytes(self) -> int:
-        return self._held.nbytes()
+        return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
     def state_chunks(self) -> Chunks:
-        columns = {"start": pa.array([self._first_start], pa.int64()), "end": [self._first_end]}
-        first = pa.table(columns | {"hash": pa.array([self._first_hash], pa.uint64())})
-        return {"first": first, **self._held.chunks("held")}
+        front = {} if self._front is None else {"front": pa.table(self._front.left())}
+        return front | self._held.chunks("held")
 
     def load_chunks(self, chunks: Chunks) -> None:
-        first = chunks["first"].to_pylist()[0]
-        self._first_start, self._first_end, self._first_hash = first["start"], first["end"], first["hash"]
         self._held.load("held", chunks)
+        self._front = None
+        if "front" in chunks:
+            self._held.add({name: chunks["front"][name].to_numpy() for name in chunks["front"].column_names})
