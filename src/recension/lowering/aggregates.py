@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.operators.snapshot import accumulators, selections
+from recension.operators.snapshot.grouped import Asked
 from recension.operators.snapshot.measures import Aggregation
-from recension.operators.snapshot.views import Variant
 from recension.plan import aggregates, nodes
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.span import projected_schema
 
-Parts: TypeAlias = tuple[list[Aggregation], Variant, Projection | None, pa.Schema]
 
-
-def aggregate_parts(node: nodes.SnapshotAggregate) -> Parts:
-    """What every aggregate operator takes: measures, variant, keys and their schema."""
+def asked(node: nodes.SnapshotAggregate) -> Asked:
+    """What every aggregate operator takes."""
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
+    keys = Projection(node.keys, key_schema) if node.keys else None
     aggregations = [aggregation(aggregate, of) for _, aggregate in node.aggregates]
-    return aggregations, node.speculate, Projection(node.keys, key_schema) if node.keys else None, key_schema
+    return Asked(node.schema, of, aggregations, node.speculate, keys, key_schema, node.breaks_ties)
 
 
 def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:

@@ -6,7 +6,7 @@ from functools import singledispatch
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.aggregates import aggregate_parts
+from recension.lowering.aggregates import asked
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -167,22 +167,16 @@ def _join(node: nodes.Join) -> Operator:
 
 @operator_of.register
 def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
-    return SnapshotAggregate(
-        node.schema, node.input.schema, *aggregate_parts(node), breaks_ties=node.breaks_ties
-    )
+    return SnapshotAggregate(asked(node))
 
 
 @operator_of.register
 def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
-    grid = Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
     return WindowAggregate(
-        node.schema, node.input.schema, grid, *aggregate_parts(node), breaks_ties=node.breaks_ties
+        asked(node), Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
     )
 
 
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
-    windows, parts = node.counted, aggregate_parts(node)
-    return CountAggregate(
-        node.schema, node.input.schema, windows.n, windows.by, *parts, breaks_ties=node.breaks_ties
-    )
+    return CountAggregate(asked(node), node.counted.n, node.counted.by)

@@ -6,7 +6,7 @@ Guarantees  the output history is the input history once everything waiting has 
             or more before the latest time seen, or before where the stream was ``block`` ago on the
             wall clock. CTIs pass unchanged. With an endless block the output is
             ordered.
-State       the changes that wait, one for each event that changes.
+State       the changes that wait, one for each event that changes; by the wall clock, when the stream grew.
 Cost        O(n log n) in the batch and in what comes out.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.5, as corrected by rulings E1 to E5.
 """
@@ -117,10 +117,10 @@ class Align(Operator):
         return self.promise(self.out_cti, self._release(self._starting_until(self._passage.tick(now))))
 
     def state_rows(self) -> int:
-        return self._waiting.live()
+        return self._waiting.live() + (0 if self._passage is None else len(self._passage))
 
     def state_bytes(self) -> int:
-        return self._waiting.nbytes()
+        return self._waiting.nbytes() + (0 if self._passage is None else self._passage.nbytes())
 
     def state_chunks(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "arrivals": [self._arrivals]})

@@ -156,6 +156,18 @@ class Intake:
         self._reader = None
 
 
+def parts(data: Data, size: int) -> Iterator[Data]:
+    """Data that can be cut, in parts of so many rows; other data as it is."""
+    if hasattr(data, "slice") and hasattr(data, "num_rows"):
+        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
+    elif isinstance(data, EventBatch | list | tuple):
+        for start in range(0, max(len(data), 1), size):
+            end = min(start + size, len(data))
+            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
+    else:
+        yield data
+
+
 def _as_table(data: Data) -> pa.Table:
     if isinstance(data, pa.Table):
         return data

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from recension.core import wall_clock
 from recension.core.batch import EXTERNAL_CTI, EventBatch, cti
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.wall_clock import Clock
@@ -22,7 +23,7 @@ from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.plan.node import Node
 from recension.runners.engine import Engine, Flow, Metrics, elements, left_out, split
-from recension.runners.intake import Data, Intake
+from recension.runners.intake import Data, Intake, parts
 from recension.runners.merging import MergePorts
 from recension.runners.result import Result
 
@@ -108,8 +109,18 @@ class Session:
 
     def push(self, source: str, data: Data) -> None:
         """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
-        for batch in self._intake(source).take(data):
-            self.feed(source, batch)
+        intake = self._intake(source)
+        with self.advising(source):
+            for batch in intake.take(data):
+                self.feed(source, batch)
+
+    @contextmanager
+    def advising(self, source: str) -> Iterator[None]:
+        """Errors in the elements of a source say what to do about them."""
+        try:
+            yield
+        except StreamError as why:
+            raise self._plan.advised(source, why) from None
 
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""
@@ -272,24 +283,14 @@ def steps(
 def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
     """Pushes one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
-        for batch in data:
-            session.push_checked(name, batch, data)
-            yield True
+        with session.advising(name):
+            for batch in data:
+                session.push_checked(name, batch, data)
+                yield True
         return
-    for part in _parts(data, size):
+    for part in parts(data, size):
         session.push(name, part)
         yield True
-
-
-def _parts(data: Data, size: int) -> Iterator[Data]:
-    if hasattr(data, "slice") and hasattr(data, "num_rows"):
-        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
-    elif isinstance(data, EventBatch | list | tuple):
-        for start in range(0, max(len(data), 1), size):
-            end = min(start + size, len(data))
-            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
-    else:
-        yield data
 
 
 def _below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
