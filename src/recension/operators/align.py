@@ -116,6 +116,12 @@ class Align(Operator):
         assert self._passage is not None
         return self.promise(self.out_cti, self._release(self._starting_until(self._passage.tick(now))))
 
+    def trace(self) -> tuple[int, ...] | None:
+        """An endless block looks at CTIs only."""
+        if self._block in (0, FOREVER):
+            return ()
+        return (self._latest, *(() if self._passage is None else self._passage.trace()))
+
     def state_rows(self) -> int:
         return self._waiting.live()
 

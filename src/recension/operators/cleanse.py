@@ -83,6 +83,9 @@ class Cleanse(Operator):
         self._held.expire(BEGINNING)
         return out
 
+    def trace(self) -> tuple[int, ...] | None:
+        return self._first_start, self._first_end
+
     def state_rows(self) -> int:
         return self._held.live()
 

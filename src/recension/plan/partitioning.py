@@ -20,6 +20,7 @@ from recension.plan.nodes import (
     Clip,
     Distinct,
     Finalize,
+    GroupApply,
     ImportTime,
     Join,
     Map,
@@ -101,6 +102,13 @@ def _merge(node: Merge) -> Needs:
 @needs.register
 def _aggregate(node: SnapshotAggregate) -> Needs:
     return (node.keys,)
+
+
+@needs.register
+def _each_group(node: GroupApply) -> Needs:
+    """A group in one place; all of them where they read what is the same for every group."""
+    keys = tuple((name, column(name)) for name in node.keys) if node.split == len(node.streams) else ()
+    return (keys,) * len(node.streams)
 
 
 @needs.register(Join)
