@@ -68,7 +68,8 @@ class GroupApply(Operator):
     def _shares(self, port: int, batch: EventBatch) -> Iterable[tuple[int, EventBatch]]:
         """The elements of each group, in the order in which they came."""
         number = self._keys.number(batch.payload.select(self._key_names))
-        self._ctis = np.append(self._ctis, [self._open() for _ in range(len(self._keys) - len(self._groups))])
+        opened = [self._open() for _ in range(len(self._keys) - len(self._groups))]
+        self._ctis = np.append(self._ctis, np.array(opened, np.int64))
         order = np.argsort(number, kind="stable")
         number = number[order]
         own = replace(batch, payload=batch.payload.select(self._split[port].names)).take(order)
