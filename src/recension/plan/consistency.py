@@ -44,10 +44,14 @@ class Cleanse(Node):
 
 @dataclass(frozen=True, eq=False)
 class Align(Node):
-    """Changes wait for their order: for ``block``, FOREVER until a CTI."""
+    """Changes wait for their order: for ``block``, FOREVER until a CTI.
+
+    ``by``: only those with equal values of these columns need be in order.
+    """
 
     input: Node
     block: Length
+    by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.block, int) and self.block < 0:
@@ -56,7 +60,8 @@ class Align(Node):
 
     @property
     def label(self) -> str:
-        return f"align, block {in_ticks(self.block)}"
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        return f"align{by}, block {in_ticks(self.block)}"
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -71,7 +76,7 @@ class Align(Node):
             return of
         return replace(
             of,
-            is_ordered=self.block == FOREVER,
+            is_ordered=self.block == FOREVER and not self.by,
             has_deterministic_ties=False,
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )

@@ -23,9 +23,13 @@ PLAIN = (Where, Project, Span, Map, Union, Distinct, AlterLifetime, Join, Clip)
 
 @dataclass(frozen=True, eq=False)
 class Group(Node):
-    """Any one group of a stream, while a query over it is written."""
+    """Any one group of a stream, while a query over it is written.
+
+    ``number`` tells it from the groups of other queries, whose keys may be others.
+    """
 
     input: Node
+    number: int
 
     @property
     def label(self) -> str:

@@ -20,6 +20,7 @@ even for groups without events, means nothing and is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.expressions import column
@@ -29,10 +30,12 @@ from recension.plan.rewrites.sharing import rebuild
 from recension.plan.span import Outputs, Project
 from recension.plan.threading import Threading, all_of
 
+_numbers = count()
+
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
     """What the query gives for every group: the group's keys first, then the other columns."""
-    group = Group(stream)
+    group = Group(stream, next(_numbers))
     applied = query(group)
     readers = readers_of(group, applied)
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}

@@ -79,7 +79,7 @@ def is_spread(node: Node) -> bool:
 
 @needs.register
 def _align(node: Align) -> Needs | None:
-    return ((),) if node.block else None
+    return (tuple((name, column(name)) for name in node.by),) if node.block else None
 
 
 @needs.register
