@@ -142,7 +142,7 @@ def test_any_method_may_be_used_on_a_group(name: str) -> None:
         (lambda g: source.advance_time(by=g), "would show source s"),
         (lambda g: source.cleanse(), "the result, cleanse, does not come from the group"),
         (
-            lambda g: source.group_by("v").apply(lambda h: h.align(2).join(g.select("v")).cleanse()),
+            lambda g: source.group_by("v").apply(lambda h: h.finalize(2).join(g.select("v")).finalize()),
             "not of the group, in every group",
         ),
     ],
@@ -162,18 +162,21 @@ def by_group(query: Callable[[Any], Any]) -> list[str]:
 
 
 def test_only_what_must_runs_group_by_group() -> None:
-    assert by_group(lambda g: g.align().distinct().agg(n=rc.count())) == []
+    assert by_group(lambda g: g.align(2).distinct().agg(n=rc.count())) == []
     assert by_group(lambda g: rc.merge(g, g.align())) == []
-    assert by_group(lambda g: g.where(col("v") > 0).cleanse().select("v")) == ["cleanse"]
-    assert by_group(lambda g: g.join(g.align(2), on="v")) == ["align, block 2"]
+    assert by_group(lambda g: g.agg(n=rc.count()).cleanse().shift(1)) == []
+    assert by_group(lambda g: g.where(col("v") > 0).finalize().select("v")) == ["finalize, remember forever"]
+    assert by_group(lambda g: g.join(g.finalize(2), on="v")) == ["finalize, remember 2"]
     assert by_group(lambda g: rc.merge(g, g, case="R0")) == ["merge first"]
     advanced = by_group(lambda g: g.distinct().advance_time(2).shift(1).agg(n=rc.count()).shift(1))
     assert [label.split()[0] for label in advanced] == ["advance", "shift", "aggregate"]
+    counted = by_group(lambda g: g.cleanse().agg(n=rc.count()))
+    assert [label.split()[0] for label in counted] == ["cleanse", "aggregate"]
 
 
 def test_explain_says_what_runs_group_by_group() -> None:
-    text = source.group_by("k").apply(lambda g: g.cleanse()).explain()
-    assert "by group k, each by itself: cleanse" in text
+    text = source.group_by("k").apply(lambda g: g.finalize(2)).explain()
+    assert "by group k, each by itself: finalize, remember 2" in text
     assert "chosen: runs group by group" in text
 
 

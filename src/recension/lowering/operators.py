@@ -85,14 +85,14 @@ def _distinct(node: nodes.Distinct) -> Operator:
 
 @operator_of.register
 def _cleanse(node: nodes.Cleanse) -> Operator:
-    return Cleanse(node.schema)
+    return Cleanse(node.schema, node.by)
 
 
 @operator_of.register
 def _align(node: nodes.Align) -> Operator:
     if isinstance(node.block, WallClock):
         return Align(node.schema, node.block.microseconds, by_clock=True)
-    return Align(node.schema, node.block)
+    return Align(node.schema, node.block, node.by)
 
 
 @operator_of.register

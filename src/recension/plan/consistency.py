@@ -18,13 +18,14 @@ Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 @dataclass(frozen=True, eq=False)
 class Cleanse(Node):
-    """Only what is final, by (vs, payload, ve)."""
+    """Only what is final, by (vs, payload, ve); for each value of the columns ``by``, if any, by itself."""
 
     input: Node
+    by: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        return "cleanse"
+        return f"cleanse by {', '.join(self.by)}" if self.by else "cleanse"
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -32,6 +33,8 @@ class Cleanse(Node):
     def derive_properties(self) -> Properties:
         """Perfect, with ties in payload order. Its CTI waits for the first event that may still change."""
         of = self.input.properties
+        if self.by:
+            return Properties(is_insert_only=True, has_key=of.has_key, constant_duration=of.constant_duration)
         return Properties(
             is_insert_only=True,
             is_ordered=True,

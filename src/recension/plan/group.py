@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER
+from recension.core.wall_clock import WallClock
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.each_group import GroupApply
 from recension.plan.join import Join
@@ -80,10 +80,10 @@ def is_keyed(node: Node, grouped: set[Node]) -> bool:
     Not where it counts elements, measures time or decides what is late in each group by itself.
     """
     match node:
-        case AdvanceTime() | ImportTime() | Finalize() | Cleanse():
+        case AdvanceTime() | ImportTime() | Finalize():
             return False
         case Align(block=block):
-            return block in (0, FOREVER)
+            return not isinstance(block, WallClock)
         case Merge(case=case):  # the user speaks of each group's order, not of that of all
             return case not in ("R0", "R1", "R2")
         case GroupApply():
@@ -92,15 +92,19 @@ def is_keyed(node: Node, grouped: set[Node]) -> bool:
 
 
 def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
-    """The steps that must run group by group: none if all are keyed.
+    """The steps that must run group by group: none if all are keyed, and none stands above a `Cleanse`, whose
+    CTIs in a group are not held back by other groups.
 
     Else also what gives its answers by the CTIs and the order it sees, which in a group are the group's own,
     and what lies between such steps. There is one step among them that the others end in.
     """
     grouped = set(readers)
-    if all(is_keyed(node, grouped) for node in readers):
-        return []
     core = {node for node in readers if not isinstance(node, PLAIN)}
+    waits = [
+        node for node in readers if isinstance(node, Cleanse) and _closed(readers, {node}) & core != {node}
+    ]
+    if not waits and all(is_keyed(node, grouped) for node in readers):
+        return []
     above, below = _closed(readers, core), _closed_down(readers, core)
     chosen = [node for node in readers if node in above and node in below]
     read = {child for node in readers if node not in chosen for child in node.inputs}

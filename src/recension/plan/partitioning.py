@@ -57,7 +57,6 @@ def _anywhere(node: Node) -> None:
     return None
 
 
-@needs.register(Cleanse)
 @needs.register(Finalize)
 @needs.register(AdvanceTime)
 @needs.register(ImportTime)
@@ -75,6 +74,11 @@ def _spread(node: Node) -> None:
 def is_spread(node: Node) -> bool:
     """Does it run in every shard, on whatever events are there? Unlike a step that moves with its reader."""
     return isinstance(node, PartialAggregate | PartialWindowAggregate)
+
+
+@needs.register
+def _cleanse(node: Cleanse) -> Needs:
+    return (tuple((name, column(name)) for name in node.by),)
 
 
 @needs.register

@@ -60,9 +60,9 @@ class Threading:
         match node:
             case Where() | Distinct() | AlterLifetime() | Union() | Merge():
                 return node.with_inputs(self._inputs(node))
-            case Align():
+            case Align() | Cleanse():
                 return replace(node, input=self._done[node.input], by=(*self._hidden, *node.by))
-            case Cleanse() | Finalize() | AdvanceTime() | ImportTime():
+            case Finalize() | AdvanceTime() | ImportTime():
                 return node.with_inputs(self._inputs(node))
             case Project():
                 return replace(node, input=self._done[node.input], outputs=(*self._outputs, *node.outputs))
