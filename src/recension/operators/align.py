@@ -50,8 +50,9 @@ class Align(Operator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self._block:
             return batch
-        group = group_hash(batch, self._by)
-        seen, latest = self._latest.see(group, batch.sync())
+        group, sync = group_hash(batch, self._by), batch.sync()
+        one = (group[:1], sync.max(keepdims=True))
+        seen, latest = self._latest.see(*((group, sync) if self._by else one))
         self._note(int(latest.max()))
         self._buffer(net_changes(batch), group, batch.payload)
         return self._release(self._starting_until(seen, self._output_times(latest)))

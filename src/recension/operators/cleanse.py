@@ -84,7 +84,7 @@ class Cleanse(Operator):
 
     def _order(self, at: Index, group: Index, vs: Ticks, ve: Ticks) -> Index:
         """By group, start, payload and end; payloads are compared where starts are equal."""
-        order = np.lexsort((ve, vs, group))
+        order = np.lexsort((ve, vs, group) if self._by else (ve, vs))
         is_same = (vs[order][1:] == vs[order][:-1]) & (group[order][1:] == group[order][:-1])
         tied = np.append(False, is_same) | np.append(is_same, False)
         rows = order[tied]
