@@ -112,6 +112,13 @@ class AdvanceTime(Operator):
         rejected, self._rejected = self._rejected, []
         return rejected
 
+    def trace(self) -> tuple[int, ...] | None:
+        """The greatest start matters once the pace makes more of it than the CTI."""
+        if self._pace is None:
+            return ()
+        due = int(self._pace.times(np.array([self._latest]))[0])
+        return max(due, self.out_cti), self._events % (self._pace.events or 1)
+
     def state_rows(self) -> int:
         return len(self._settling)
 

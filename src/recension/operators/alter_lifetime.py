@@ -61,6 +61,9 @@ class AlterLifetime(Operator):
         since = self._lifetime.feedback(t)
         return BEGINNING if since is None else min(since, t)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
 
 def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:
     """The changes that matter."""

@@ -79,6 +79,14 @@ class Operator(ABC):
         """
         return BEGINNING
 
+    def trace(self) -> tuple[int, ...] | None:
+        """What a past of which no row is held still decides.
+
+        Two operators that hold no rows, have promised the same and have equal traces go on alike. None where
+        this cannot be told.
+        """
+        return None
+
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
         left_out = {"left_out": counts_table(counts)} if (counts := self.counts()) else {}

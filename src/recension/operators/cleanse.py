@@ -120,6 +120,9 @@ class Cleanse(Operator):
             order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
         return order
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_rows(self) -> int:
         return len(self._held) + (0 if self._front is None else len(self._front))
 

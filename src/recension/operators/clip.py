@@ -128,6 +128,9 @@ class Clip(Operator):
         self._left.load("left", chunks)
         self._starts.load("starts", chunks)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_rows(self) -> int:
         return self._left.live() + self._starts.live()
 

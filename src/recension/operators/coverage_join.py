@@ -198,6 +198,9 @@ class CoverageJoin(Operator):
         self._right.load("right", chunks)
         self._parts.load("parts", chunks)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_rows(self) -> int:
         return self._left.live() + self._right.live() + self._parts.live()
 

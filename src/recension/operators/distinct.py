@@ -83,6 +83,9 @@ class Distinct(Operator):
             self._runs.renumber(numbers)
         return self.promise(t)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_rows(self) -> int:
         return len(self._points) + len(self._runs)
 

@@ -155,6 +155,12 @@ class Finalize(Operator):
         rejected, self._rejected = self._rejected, []
         return rejected
 
+    def trace(self) -> tuple[int, ...] | None:
+        """What age closes matters once it is more than the CTI has closed."""
+        aged = max(self._aged, BEGINNING if self._remember == FOREVER else self._latest - self._remember)
+        passage = () if self._passage is None else (self._latest, *self._passage.trace())
+        return max(aged, self.out_cti), *passage
+
     def state_rows(self) -> int:
         passage = 0 if self._passage is None else len(self._passage)
         return len(self._live) + len(self._chains) + len(self._known) + passage

@@ -77,6 +77,9 @@ class Join(Operator):
         self._live[LEFT].load("left", chunks)
         self._live[RIGHT].load("right", chunks)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_rows(self) -> int:
         return sum(live.live() for live in self._live)
 

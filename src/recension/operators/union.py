@@ -48,6 +48,9 @@ class Union(Operator):
     def settled(self, port: int, t: int) -> int:
         return t
 
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
     def state_chunks(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}
 

@@ -21,8 +21,9 @@ from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
+from recension.operators.flow import Flow, split
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Flow, Metrics, elements, left_out, split
+from recension.runners.engine import Engine, Metrics, elements, left_out
 from recension.runners.intake import Data, Intake, parts
 from recension.runners.merging import MergePorts
 from recension.runners.result import Result

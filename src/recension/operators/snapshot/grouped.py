@@ -84,6 +84,9 @@ class GroupedAggregate(Operator, Generic[Kept]):
         if self._events is not None:
             self._events.forget_before(FOREVER)
 
+    def trace(self) -> tuple[int, ...] | None:
+        return (self._watermark,)
+
     def state_rows(self) -> int:
         return len(self._points) + (0 if self._events is None else len(self._events))
 

@@ -61,6 +61,10 @@ class Passage:
             self._steps.pop()
         self._steps.append((self._now, latest))
 
+    def trace(self) -> tuple[int, ...]:
+        """All that it remembers."""
+        return self._reached, *(moment for step in self._steps for moment in step)
+
     def to_arrow(self) -> pa.Table:
         """The state; the first row is the clock's last reading, with what was reached in time."""
         rows = [(self._now, self._reached), *self._steps]

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.ticks import BEGINNING, add
+from recension.operators.flow import split
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
-from recension.runners.engine import Metrics, split
+from recension.runners.engine import Metrics
 from recension.runners.local import Session
 from recension.runners.spark.stream.blobs import to_blob
 from recension.runners.spark.stream.packets import METRICS, ORDER, OUTPUT, ROW, Contents, Packet
