@@ -17,6 +17,8 @@ from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.ranges import expand
 
+# So few are looked through at every CTI.
+_FEW: Final = 64
 NOT_SHOWN: Final = FOREVER
 """The start of an event that is not shown at all."""
 
@@ -73,9 +75,11 @@ class AlteredEvents:
             self._runs.pop()
 
     def forget_before(self, t: int) -> None:
-        """What ended before ``t`` is final; the space is freed once half of it is."""
+        """What ended before ``t`` is final, at the end of time everything; space is freed half by half."""
         self._frontier = t
-        if self._runs and bool((self._runs[0].end < t).mean() > 0.5):
+        if t == FOREVER:
+            self._runs = []
+        elif self._runs and (len(self) <= _FEW or bool((self._runs[0].end < t).mean() > 0.5)):
             self._runs = [run for run in map(self._live, self._runs) if len(run)]
 
     def to_arrow(self) -> pa.Table:
