@@ -149,10 +149,12 @@ class Align(Operator):
         return (*self._latest.trace(), *(() if self._passage is None else self._passage.trace()))
 
     def state_rows(self) -> int:
-        return self._waiting.live() + (0 if self._passage is None else len(self._passage))
+        groups = len(self._latest) if self._by else 0
+        return self._waiting.live() + groups + (0 if self._passage is None else len(self._passage))
 
     def state_bytes(self) -> int:
-        return self._waiting.nbytes() + (0 if self._passage is None else self._passage.nbytes())
+        passage = 0 if self._passage is None else self._passage.nbytes()
+        return self._waiting.nbytes() + self._latest.nbytes() + passage
 
     def state_chunks(self) -> Chunks:
         seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.to_arrow()}

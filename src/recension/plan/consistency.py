@@ -72,14 +72,16 @@ class Align(Node):
     def derive_properties(self) -> Properties:
         """An endless block puts changes in order; what is perfect passes as it is.
 
-        A removal and an insert that wait together may become one lengthening.
+        A removal and an insert that wait together may become one lengthening. Groups wait each by its own
+        time: what was in order may no longer be.
         """
         of = self.input.properties
-        if not self.block or of.is_perfect:
+        if not self.block or (of.is_perfect and not self.by):
             return of
         return replace(
             of,
             is_ordered=self.block == FOREVER and not self.by,
+            is_strictly_increasing=False,
             has_deterministic_ties=False,
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )

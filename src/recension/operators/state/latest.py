@@ -20,6 +20,13 @@ class Latest:
         self._group = np.zeros(0, np.uint64)
         self._time = np.zeros(0, np.int64)
 
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return 16 * len(self)
+
     def see(self, group: Hashes, time: Ticks) -> tuple[Hashes, Ticks]:
         """These times have been seen; the groups that saw them, and their latest."""
         seen, inverse = np.unique(group, return_inverse=True)
