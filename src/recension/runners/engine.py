@@ -108,6 +108,16 @@ class Engine:
         self._feedback.send()
         return flows
 
+    def hear(self, output: int, t: int) -> None:
+        """Those who read an answer do not want what finally ends before ``t``."""
+        self._feedback.hear(output, t)
+
+    def wanted(self, output: int, flow: Flow) -> Flow:
+        """What of an answer its readers want."""
+        batches = [self._feedback.wanted_outside(output, batch) for batch in flow.batches]
+        self._metrics[output].skipped += sum(map(len, flow.batches)) - sum(map(len, batches))
+        return replace(flow, batches=batches)
+
     def settled(self) -> dict[int, int]:
         """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
         times: dict[int, int] = {}

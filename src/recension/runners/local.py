@@ -55,6 +55,7 @@ class Session:
         self._open_intakes()
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
         self._aside: dict[str, Dropped] = {name: {} for name in queries}
+        self._heard: dict[str, int] = {}
 
     @property
     def sources(self) -> list[str]:
@@ -91,6 +92,10 @@ class Session:
         """Whether an input of the merge of a query is ``joining`` or has ``joined``."""
         return self._ports(query).state_of(stream if isinstance(stream, str) else _plan(stream))
 
+    def states(self, query: str | None = None) -> list[str]:
+        """The state of every stream that ever joined the merge of a query, in the order they came."""
+        return [str(state) for state in self._ports(query).merge.states()]
+
     def _ports(self, query: str | None) -> MergePorts:
         name = self._query(query)
         if name not in self._merges:
@@ -124,6 +129,18 @@ class Session:
         """Promise that nothing more comes at any source."""
         for source in self._intakes:
             self.advance(source, FOREVER)
+
+    def hear(self, t: TimeLike, query: str | None = None) -> None:
+        """Those who read a query do not want events that finally end before ``t``: they are spared.
+
+        A merge of replicas says so of those that lag (`rc.merge`, ``feedback``). Where an answer is never
+        lengthened such events are left out of it; state that only serves them is dropped.
+        """
+        name = self._query(query)
+        self._heard[name] = max(instant(t), self._heard.get(name, BEGINNING))
+        vertex = self._plan.query_vertices[name]
+        readers = [one for one, number in self._plan.query_vertices.items() if number == vertex]
+        self._engine.hear(vertex, min(self._heard.get(one, BEGINNING) for one in readers))
 
     def tick(self) -> None:
         """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
@@ -204,7 +221,8 @@ class Session:
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
-                self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
+                wanted = self._engine.wanted(vertex, flows[vertex])
+                self._output[name] += elements(wanted, self._plan.queries[name].schema)
         settled = self._engine.settled()
         for source, intake in self._intakes.items():
             intake.forget_before(settled.get(self._plan.source_vertices[source], BEGINNING))

@@ -7,7 +7,8 @@ cost seconds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -16,8 +17,9 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.plan.node import Node
 from recension.runners.spark.stream import live
 from recension.runners.spark.stream.blobs import events_of, rows_of
+from recension.runners.spark.stream.inflow import ROW
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
-from recension.runners.spark.stream.packing import Packing
+from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
 
@@ -31,11 +33,35 @@ class Memory(dict[str, bytes]):
         del self[name]
 
 
-def packed(plan: Topology, source: str, level: int, batches: Iterable[EventBatch]) -> list[Packet]:
+class Arrival(NamedTuple):
+    """A file of one of the streams of a root; or words about it."""
+
+    place: str
+    batch: EventBatch | None = None
+    words: str = ""
+
+
+Arriving: TypeAlias = EventBatch | Arrival
+
+
+def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving]) -> list[Packet]:
     """What a task sends for a source."""
-    packing = Packing(plan, source, level)
-    rows = [stream_rows(batch, stream_schema(batch.schema, pa.int64())) for batch in batches]
-    return [packet for run in rows for packet in packing.packets(run)] + list(packing.farewell())
+    packing, packets = Packing(plan, source, level), []
+    for came in batches:
+        if isinstance(came, Arrival) and came.batch is None:
+            packets += packing.tell(came.words, came.place)
+        elif isinstance(came, Arrival):
+            packets += packing.packets(_in_file(came))
+        else:
+            packets += packing.packets(stream_rows(came, stream_schema(came.schema, pa.int64())))
+    return [*packets, *packing.farewell()]
+
+
+def _in_file(arrival: Arrival) -> pa.RecordBatch:
+    assert arrival.batch is not None
+    rows = stream_rows(arrival.batch, stream_schema(arrival.batch.schema, pa.int64()))
+    rows = rows.append_column(FILE, pa.array([arrival.place] * len(rows), pa.string()))
+    return rows.append_column(ROW, pa.array(range(1, len(rows) + 1), pa.int64()))
 
 
 class Rehearsal:
@@ -47,7 +73,7 @@ class Rehearsal:
         self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
         self._batch = 0
 
-    def turn(self, inputs: Mapping[str, list[EventBatch]], *, fails: bool = False) -> list[Packet]:
+    def turn(self, inputs: Mapping[str, Sequence[Arriving]], *, fails: bool = False) -> list[Packet]:
         """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
 
         A source that is not among the inputs has no new files: Spark then starts no task for it at all.
