@@ -1,4 +1,4 @@
-"""What may happen to a merge (`tests.lmerge.scripts`), as micro-batches of a root whose streams come and go."""
+"""What may happen to a merge (`tests.lmerge.scripts`), as micro-batches of a root."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
 A replica takes the files as it takes any input, a micro-batch at a time, so that one which is run again hears
 the same: what it has left out of its answer then is what it takes for left out now. Files go when they are
-old; a replica that died an hour ago within a micro-batch may hear less, and take back what it never said, with
-which a merge can cope.
+old; a replica that died an hour ago within a micro-batch may hear less, and take back what it never said: a
+merge copes with that.
 """
 
 from __future__ import annotations
