@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
 from recension.runners.spark.stream import live
 from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.inflow import ROW
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
@@ -73,16 +74,21 @@ class Rehearsal:
         self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
         self._batch = 0
 
-    def turn(self, inputs: Mapping[str, Sequence[Arriving]], *, fails: bool = False) -> list[Packet]:
+    def turn(
+        self, inputs: Mapping[str, Sequence[Arriving]], *, heard: int = BEGINNING, fails: bool = False
+    ) -> list[Packet]:
         """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
 
         A source that is not among the inputs has no new files: Spark then starts no task for it at all.
+        What is ``heard`` by feedback every level hears.
         """
         before = {key: Memory(store) for key, store in self.stores.items()}
         flowing: list[Packet] = []
         for level in range(1, self.plan.levels + 1):
             for source, batches in inputs.items():
                 flowing += packed(self.plan, source, level, batches)
+            if heard > BEGINNING:
+                flowing += [Packet(n, FEEDBACK, cti=heard) for n in range(self.plan.called_from(level))]
             flowing = self._level(level, flowing)
         self._batch += 1
         if fails:
