@@ -7,7 +7,7 @@ once. Nothing is lost on the way in: what the sources' policies leave out is cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,9 +21,10 @@ from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Flow, Metrics, elements, left_out, split
+from recension.runners.engine import Engine, Flow, elements, left_out, split
 from recension.runners.intake import Data, Intake
 from recension.runners.merging import MergePorts
+from recension.runners.metrics import Metrics
 from recension.runners.result import Result
 
 BATCH_SIZE = 1 << 16
@@ -248,66 +249,6 @@ def _plan(stream: Joining) -> Node:
     if not isinstance(plan, Node):
         raise RecensionError(f"a stream is needed here, not {stream!r}")
     return plan
-
-
-def run(
-    query: Node,
-    inputs: Mapping[str, Data],
-    *,
-    batch_size: int = BATCH_SIZE,
-    close: bool = False,
-    clock: Clock = wall_clock.now,
-) -> Result:
-    """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": query}, batch_size, clock)
-    for _ in steps(session, inputs, batch_size=batch_size, close=close):
-        pass
-    return session.read()
-
-
-def steps(
-    session: Session, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
-) -> Iterator[str]:
-    """Push finite inputs in turn, a batch from each; gives the name of the source after each push.
-
-    An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
-    """
-    if missing := [name for name in session.sources if name not in inputs]:
-        named = ", ".join(session.sources)
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
-    if unknown := [name for name in inputs if name not in session.sources]:
-        raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
-    pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
-    while pieces:
-        for name in list(pieces):
-            if not next(pieces[name], False):
-                del pieces[name]
-                if close or session.is_table(name):
-                    session.advance(name, FOREVER)
-            yield name
-
-
-def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
-    """Pushes one batch of an input each time it is asked."""
-    if isinstance(data, StreamReader):
-        for batch in data:
-            session.push_checked(name, batch, data)
-            yield True
-        return
-    for part in _parts(data, size):
-        session.push(name, part)
-        yield True
-
-
-def _parts(data: Data, size: int) -> Iterator[Data]:
-    if hasattr(data, "slice") and hasattr(data, "num_rows"):
-        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
-    elif isinstance(data, EventBatch | list | tuple):
-        for start in range(0, max(len(data), 1), size):
-            end = min(start + size, len(data))
-            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
-    else:
-        yield data
 
 
 def _below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:

@@ -47,7 +47,8 @@ Arriving: TypeAlias = EventBatch | Arrival
 
 def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving]) -> list[Packet]:
     """What a task sends for a source."""
-    packing, packets = Packing(plan, source, level), []
+    packing = Packing(plan, source, level)
+    packets: list[Packet] = []
     for came in batches:
         if isinstance(came, Arrival) and came.batch is None:
             packets += packing.tell(came.words, came.place)

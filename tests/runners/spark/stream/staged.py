@@ -57,7 +57,8 @@ class Staged:
         self._turns = self._staged(list(sizes))
 
     def _staged(self, sizes: list[int]) -> list[_Turn]:
-        left, turns, files = list(self._script.turns), [], 0
+        left, files = list(self._script.turns), 0
+        turns: list[_Turn] = []
         while left:
             size = sizes[len(turns) % len(sizes)]
             turns.append(turn := _Turn())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from recension.runners.engine import Metrics
+from recension.runners.metrics import Metrics
 
 METRICS_NAME: Final = "recension"
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")

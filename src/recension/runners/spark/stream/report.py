@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from recension.runners.engine import Metrics
 from recension.runners.local import Session
+from recension.runners.metrics import Metrics
 
 _COUNTED: Final = (
     *("events_in", "retractions_in", "events_out", "retractions_out"),
