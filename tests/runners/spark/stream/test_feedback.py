@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
 from tests.lmerge.test_session import PLANS
-from tests.runners.spark.stream.rehearsal import Rehearsal
+from tests.runners.spark.stream.rehearsal import Arrival, Arriving, Rehearsal
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
@@ -20,8 +20,10 @@ from recension.core.errors import FormatError
 from recension.core.events import Element, Event
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.node import Node
+from recension.plan.nodes import Merge, Source
 from recension.runners.spark.stream import feedback, live
 from recension.runners.spark.stream.packets import METRICS, Packet
+from recension.runners.spark.stream.topology import Inlet
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
 from recension.testing.walk import Walk
@@ -61,15 +63,47 @@ def test_what_is_still_wanted_is_as_it_would_be(plan: str, data: st.DataObject) 
     assert_equivalent(*(_since(max(heard, default=BEGINNING), walk) for walk in shown))
 
 
+@pytest.mark.parametrize("plan", ["span", "shift", "join", "semi", "union", "nested", "agg"])
+@given(st.data())
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
+def test_replicas_that_hear_the_merge_of_them(plan: str, data: st.DataObject) -> None:
+    """Round and round: two replicas, the merge of their answers, and what it says to them."""
+    known = data.draw(st.sampled_from(KNOWN))
+    shape = {"insert_only": known.is_insert_only, "shrink_only": known.is_shrink_only}
+    query = PLANS[plan](*_sources(known))
+    tables = {name: data.draw(histories(min_size=1, max_size=4)) for name in rc.session(query).sources}
+    feeds = {
+        (replica, name): data.draw(batchings(data.draw(physical_streams(table, **shape))))
+        for replica in ("a", "b")
+        for name, table in tables.items()
+    }
+    replicas = {name: Worker(query.plan, data.draw(st.sampled_from([1, 2]))) for name in ("a", "b")}
+    merge = Worker(
+        Merge((Source("*", query.schema),), is_open=True, case="R4"), 2, {"*": Inlet(is_root=True)}
+    )
+    shown, turns = Walk(), [key for key, parts in feeds.items() for _ in parts]
+    for number, (replica, name) in enumerate(data.draw(st.permutations(turns))):
+        part = from_elements(feeds[replica, name].pop(0), SCHEMA)
+        heard = shown.cti if data.draw(st.booleans()) and shown.cti < FOREVER else BEGINNING
+        answer = replicas[replica].turn({name: [part]}, heard)
+        if len(answer):
+            merged = merge.turn({"*": [Arrival(f"root/{replica}/{number:04}", answer)]}, BEGINNING)
+            _take(shown, merged)
+    assert shown.cti == FOREVER
+    assert merge.rehearsal.state_rows(merge.packets) == 0
+    told = {name: [rc.Insert(e.payload, e.vs, e.ve) for e in table] for name, table in tables.items()}
+    assert_equivalent(shown.events(), rc.run(query, told, close=True).history().to_events())
+
+
 class Worker:
     """A pipeline with live engines of its own."""
 
-    def __init__(self, query: Node, shards: int) -> None:
-        self.rehearsal = Rehearsal([query], shards)
+    def __init__(self, query: Node, shards: int, inlets: Mapping[str, Inlet] | None = None) -> None:
+        self.rehearsal = Rehearsal([query], shards, inlets)
         self._parked: dict[live.Key, live.Live] = {}
 
     def turn(
-        self, arriving: Mapping[str, list[EventBatch]], heard: int, *, fails: bool = False
+        self, arriving: Mapping[str, Sequence[Arriving]], heard: int, *, fails: bool = False
     ) -> EventBatch:
         live._parked.clear()
         live._parked.update(self._parked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def merge_root(
 ) -> DataFrame:
     """The merge of the streams in the sub-folders of a root, those of today and those to come."""
     prepare_streaming(spark)
+    root = Path(normpath(root))  # as Spark will name its files
     if schema is None:
         columns, time_type = seen_columns(root)
     else:
