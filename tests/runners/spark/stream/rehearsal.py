@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from recension.plan.node import Node
 from recension.runners.spark.stream import live
 from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.inflow import ROW
+from recension.runners.spark.stream.joining import COMES, word
 from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
@@ -54,6 +56,8 @@ def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving])
             packets += packing.tell(came.words, came.place)
         elif isinstance(came, Arrival):
             packets += packing.packets(_in_file(came))
+            folder = PurePath(came.place).parent
+            packets += packing.tell(word(COMES, folder.name), str(folder))
         else:
             packets += packing.packets(stream_rows(came, stream_schema(came.schema, pa.int64())))
     return [*packets, *packing.farewell()]

@@ -135,3 +135,10 @@ def test_only_a_merge_reads_streams_that_come_and_go() -> None:
         Rehearsal([Source("*", SCHEMA)], 1, {"*": Inlet(is_root=True)}).turn({"*": []})
     with pytest.raises(RecensionError, match="one stream stands for all that join, not 2"):
         Merge((Source("a", SCHEMA), Source("b", SCHEMA)), is_open=True)
+
+
+def test_a_shard_knows_of_streams_that_send_it_nothing() -> None:
+    root = Root(policy="quorum", quorum=1.0)
+    root.turn(root.file("a", rc.Insert(X, 1, 5)), root.file("b", rc.Insert(Y, 1, 5)))
+    assert root.states() == [{"a": "joined", "b": "joined"}] * 2
+    assert root.turn(root.file("b", rc.Insert(X, 1, 5))) == [f"insert [1, 5) {X}"]

@@ -1,7 +1,7 @@
 """Streams that join and leave a merge while its pipeline runs: the sub-folders of a root.
 
-Assumes     the packets of a micro-batch name the file they are from, and its folder the stream; a control
-            packet names who joins, from which time on it is complete, and who leaves.
+Assumes     the packets of a micro-batch name the file they are from, and its folder the stream. Others tell
+            every shard which streams have files, who joins, complete from which time on, and who leaves.
 Guarantees  every shard takes the streams in by the same order. Within a micro-batch whoever joins does so
             before anything is read, whoever leaves after everything was.
 State       who has come, in the order of the merge's ports, and who has gone; how far each one's files go.
@@ -27,6 +27,7 @@ from recension.runners.spark.stream.packets import Packet
 
 # In the name of the source that stands for all streams, where the name of one goes.
 ANY: Final = "*"
+COMES: Final = "comes"
 JOINS: Final = "joins"
 LEAVES: Final = "leaves"
 IGNORED: Final = "it had left the merge"
@@ -64,14 +65,14 @@ class Joining:
             self._leave(name)
 
     def admit(self, packets: Iterable[Packet]) -> None:
-        """Take in those who join: by word, else when something comes of them, complete from the beginning."""
+        """Take in those who join: announced, else with their first file, complete from the beginning."""
         packets = list(packets)
         for name, (since, place) in sorted(_told(packets, JOINS).items()):
             self._require_new(name, since, place)
             self._join(name, since)
-        for name in sorted({stream_of(packet) for packet in packets if packet.blob is not None}):
+        for name in sorted(_told(packets, COMES)):
             if name not in self.comings.gone:
-                self._join(name, self.comings.since(name) or BEGINNING)
+                self._join(name, BEGINNING)
 
     def _require_new(self, name: str, since: int, place: str) -> None:
         if name in self.comings.gone:

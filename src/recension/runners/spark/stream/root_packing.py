@@ -13,7 +13,7 @@ from recension.core.errors import FormatError, TimeError
 from recension.core.formats.listing import SPARK_LOG
 from recension.core.formats.place import reading
 from recension.core.ticks import BEGINNING, instant
-from recension.runners.spark.stream.joining import JOINS, LEAVES, word
+from recension.runners.spark.stream.joining import COMES, JOINS, LEAVES, word
 from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.packing import FilePacker, Packing, paths_of
 from recension.runners.spark.stream.topology import Topology
@@ -30,6 +30,7 @@ class RootPacker(FilePacker):
         self._root = root
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
+        comers: dict[Path, None] = {}
         for path in paths_of(batches):
             folders = path.relative_to(self._root).parts[:-1]
             if not folders:
@@ -37,8 +38,12 @@ class RootPacker(FilePacker):
             elif len(folders) > 1:
                 raise FormatError("a folder inside a stream's folder", file=str(path))
             else:
+                comers[path.parent] = None
                 _require_whole(path.parent)
                 yield from packing.read(path)
+        for folder in comers:
+            # A shard may get nothing of a stream, and must count it all the same.
+            yield from packing.tell(word(COMES, folder.name), str(folder))
 
 
 def words_in(path: Path) -> str:
