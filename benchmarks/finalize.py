@@ -1,6 +1,7 @@
 """Finalize on an R3 stream: 20 % disorder, 20 % of the events revised; and with 1 % of the chains broken.
 
-The broken stream has no CTIs but 200 external ones, each just after the last element it counts.
+The broken stream has no CTIs but 200 external ones, each just after the last element it counts. How much may
+wait is shown apart: every retraction before its event, every external CTI before the one element it counts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.harness import Measurement, Suite
 from benchmarks.streams import disordered_and_revised
@@ -16,7 +18,7 @@ from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Inde
 from recension.core.ticks import FOREVER
 
 _MILLION = 1_000_000
-BATCH, BROKEN, INTERVALS = 50_000, 0.01, 200
+BATCH, SMALL, BROKEN, INTERVALS = 50_000, 1_000, 0.01, 200
 
 
 def _valid(size: int, _: Path) -> list[EventBatch]:
@@ -49,6 +51,32 @@ def _external(changes: EventBatch, at: Index) -> tuple[EventBatch, Index]:
     kind, forever = np.full(size, EXTERNAL_CTI, np.uint8), np.full(size, FOREVER)
     payload = null_payload(size, changes.schema)
     return EventBatch(kind, cuts[:-1], cuts[1:], forever, counts, payload), last
+
+
+def _all_broken(size: int, _: Path) -> list[EventBatch]:
+    """All retractions first, then the events they shorten."""
+    at = np.arange(size // 2)
+    retractions = _one_kind(RETRACT, at, at + 20, np.zeros(len(at), np.int64), new_ve=at + 10)
+    return _cut(retractions) + _cut(_one_kind(INSERT, at, at + 20, np.zeros(len(at), np.int64)))
+
+
+def _all_announced(size: int, _: Path) -> list[EventBatch]:
+    """All external CTIs first, then the elements, one for each."""
+    at = np.arange(size // 2)
+    announced = _one_kind(EXTERNAL_CTI, at, at + 1, np.ones(len(at), np.int64))
+    return _cut(announced) + _cut(_one_kind(INSERT, at, at + 20, np.zeros(len(at), np.int64)))
+
+
+def _one_kind(kind: int, vs: Index, ve: Index, count: Index, new_ve: Index | None = None) -> EventBatch:
+    kinds, forever = np.full(len(vs), kind, np.uint8), np.full(len(vs), FOREVER)
+    schema = pa.schema([("x", pa.int64())])
+    payload = pa.RecordBatch.from_arrays([pa.array(vs)], schema=schema)
+    payload = null_payload(len(vs), schema) if kind == EXTERNAL_CTI else payload
+    return EventBatch(kinds, vs, ve, forever if new_ve is None else new_ve, count, payload)
+
+
+def _cut(batch: EventBatch) -> list[EventBatch]:
+    return [batch.slice(at, min(at + SMALL, len(batch))) for at in range(0, len(batch), SMALL)]
 
 
 def _finalize(batches: list[EventBatch]) -> int:
@@ -100,6 +128,20 @@ SUITE = Suite(
             sizes=(500_000, _MILLION),
             against=("plain Python, an element at a time",),
             repeats=3,
+        ),
+        Measurement(
+            "half of the elements wait, broken",
+            _all_broken,
+            _finalize,
+            sizes=(50_000, 100_000, 200_000),
+            repeats=1,
+        ),
+        Measurement(
+            "as many external CTIs wait as elements",
+            _all_announced,
+            _finalize,
+            sizes=(50_000, 100_000, 200_000),
+            repeats=1,
         ),
         Measurement("plain Python, an element at a time", _valid, _by_element, sizes=(500_000,), repeats=1),
     ),

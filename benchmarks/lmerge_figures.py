@@ -150,7 +150,7 @@ def counted(
 
 
 def in_turn(streams: list[Any], batch: int) -> Turns:
-    from recension.runners.engine import split
+    from recension.operators.flow import split
 
     found: Turns = []
     for start in range(0, max(map(len, streams)), batch):

@@ -9,7 +9,6 @@ micro-batch as Spark reports them, without the first two (the session warms up).
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import statistics
 import sys
@@ -308,6 +307,22 @@ def check(spark: Any, out: Console, folder: Path, events: int, batch: int) -> No
     out.print(f"checked: {expected.num_rows:,} final windows over {events:,} events equal DuckDB's")
 
 
+def peaks(jvm: int) -> tuple[float, float]:
+    """The largest resident size of Spark's process, and of the Python workers under it, in MB."""
+    parents, sizes = {}, {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        except OSError:
+            continue
+        pid = int(fields["Pid"])
+        parents[pid] = int(fields["PPid"])
+        sizes[pid] = int(fields.get("VmHWM", "0 kB").split()[0]) / 1024
+    daemons = {pid for pid, parent in parents.items() if parent == jvm}
+    workers = [sizes[pid] for pid, parent in parents.items() if parent in daemons]
+    return sizes.get(jvm, 0.0), max(workers, default=0.0)
+
+
 def main() -> None:
     """Everything in one go."""
     quick = "quick" in sys.argv[1:]
@@ -323,9 +338,9 @@ def main() -> None:
             compare(spark, out, folder, "W1", 750_000, 50_000)
             compare(spark, out, folder, "W2", 1_250_000, 250_000)
             growth(spark, out, folder, 2_000_000, 250_000)
+        jvm, workers = peaks(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
         spark.stop()
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    out.print(f"peak memory of the largest child process (Spark's own): {peak:,.0f} MB")
+    out.print(f"peak memory: Spark {jvm:,.0f} MB, largest Python worker {workers:,.0f} MB")
 
 
 if __name__ == "__main__":

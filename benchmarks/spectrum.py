@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness import Measurement, Suite
@@ -21,6 +22,7 @@ from recension.core.ticks import FOREVER
 
 SECOND = 1_000_000
 WINDOW, LATENESS, BATCH, KEYS, RATE = 10 * SECOND, 30 * SECOND, 1_000, 50, 200
+_MANY = 50_000
 SCHEMA = pa.schema([("key", pa.int64())])
 Turns = list[tuple[int, EventBatch]]
 
@@ -54,6 +56,26 @@ def _query(name: str) -> Any:
     block, remember = (FOREVER if part == "∞" else int(part) * SECOND for part in name.split("/"))
     counted = moving.group_by("key").agg(n=rc.count())
     return counted.consistency(rc.MIDDLE, block=block, remember=remember)
+
+
+def _held(size: int, _: Path) -> list[EventBatch]:
+    """All events first, then CTIs that make a hundred of them final each."""
+    at = np.arange(size)
+    payload = pa.RecordBatch.from_arrays([pa.array(at % KEYS)], schema=SCHEMA)
+    events = inserts(at, at + 5, payload)
+    parts = [events.slice(start, min(start + _MANY, size)) for start in range(0, size, _MANY)]
+    return [*parts, *(cti(t, SCHEMA) for t in range(105, size, 100)), cti(FOREVER, SCHEMA)]
+
+
+def _cleanse(batches: list[EventBatch]) -> int:
+    import recension as rc
+
+    live = rc.session(rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True)).cleanse())
+    events = 0
+    for batch in batches:
+        live.push("feed", batch)
+        events += sum(int((out.kind == INSERT).sum()) for out in live.read().batches)
+    return events
 
 
 class Watch:
@@ -136,18 +158,22 @@ def notes() -> list[str]:
     return lines
 
 
+LEVELS = tuple(
+    Measurement(
+        name,
+        _turns,
+        partial(_run, name),
+        sizes=(20_000, 40_000),
+        against=() if name == "eager" else ("eager",),
+        repeats=1,
+    )
+    for name in ("eager", "ordered", "perfect", "cleanse", "0/∞", "∞/∞")
+)
+HELD = Measurement(
+    "cleanse, all held, 100 a CTI", _held, _cleanse, sizes=(250_000, 500_000, 1_000_000), repeats=1
+)
 SUITE = Suite(
     "spectrum",
     "The consistency spectrum: a moving 10 s count per key, 20 % late by up to 30 s, batches of 1,000",
-    tuple(
-        Measurement(
-            name,
-            _turns,
-            partial(_run, name),
-            sizes=(20_000, 40_000),
-            against=() if name == "eager" else ("eager",),
-            repeats=1,
-        )
-        for name in ("eager", "ordered", "perfect", "cleanse", "0/∞", "∞/∞")
-    ),
+    (*LEVELS, HELD),
 )

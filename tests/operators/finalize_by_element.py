@@ -57,8 +57,7 @@ class FinalizeByElement:
         self._progress()
 
     def _is_in_time(self, e: Element, sync: int) -> bool:
-        if sync >= min([self.frontier, *(vs for vs, _, _ in self.intervals[:1])]):
-            self.syncs[sync] += 1
+        self.syncs[sync] += 1
         self.latest = max(self.latest, sync)
         if sync < self.last:
             self.rejected.append(e)
@@ -117,21 +116,18 @@ class FinalizeByElement:
             self.output.append(Cti(t))
             self.live = Counter({(k, ve): n for (k, ve), n in self.live.items() if t <= ve and t < FOREVER})
 
-    def _settle(self) -> bool:
-        before = self.frontier
+    def _settle(self) -> None:
+        """Only the interval that begins first, of those the one that ends first, is asked (F4, F5)."""
         while self.intervals and self.intervals[0][0] <= max(self.frontier, self.since):
             vs, ve, n = self.intervals[0]
             if sum(m for sync, m in self.syncs.items() if vs <= sync < ve) != n:
                 break
             self.intervals.pop(0)
             self._advance(ve)
-        return self.frontier > before
 
     def _advance(self, t: int) -> None:
         self.frontier = max(self.frontier, t)
         self.intervals = [i for i in self.intervals if i[1] > self.frontier]
-        low = min([self.frontier, *(vs for vs, _, _ in self.intervals[:1])])
-        self.syncs = Counter({sync: m for sync, m in self.syncs.items() if sync >= low})
 
 
 def _key(e: Insert | Retract) -> Key:

@@ -1,57 +1,143 @@
 """AdvanceTime: exactly the late elements are missing, and all of them are counted."""
 
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import recension as rc
-from recension.core.events import Cti, Element, Insert
+from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING
-from recension.core.validity import ADJUSTED
+from recension.core.validity import ADJUSTED, LATE
 from recension.operators.advance_time import AdvanceTime, Late, Pace
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
+from recension.testing.walk import payload_key
 
 PACES = st.builds(Pace, st.integers(0, 4), st.sampled_from([None, 1, 2, 5])) | st.builds(
     Pace, st.integers(0, 4), st.none(), st.integers(1, 4)
 )
+
+P = {"x": 1}
 
 
 def without_ctis(elements: list[Element]) -> list[Element]:
     return [e for e in elements if not isinstance(e, Cti)]
 
 
-def told(stream: list[Element], pace: Pace) -> tuple[list[Element], int]:
-    """One element at a time: what stays, and how many do not."""
-    walk, kept, latest, dropped = Walk(), list[Element](), BEGINNING, 0
+def paced(stream: list[Element], pace: Pace) -> Iterator[tuple[Insert | Retract, int]]:
+    """Each element with the CTI before it."""
+    latest, cti = BEGINNING, BEGINNING
     for number, element in enumerate(stream, start=1):
-        assert not isinstance(element, Cti | rc.ExternalCti)
+        assert isinstance(element, Insert | Retract)
+        yield element, cti
         latest = max(latest, element.vs)
-        if walk.fault(element) is None:
-            walk.take(element)
-            kept.append(element)
-        else:
-            dropped += 1
         if number % (pace.events or 1) == 0:
             t = latest - pace.delay
-            walk.take(Cti(t // pace.interval * pace.interval if pace.interval else t))
-    return kept, dropped
+            cti = max(cti, t // pace.interval * pace.interval if pace.interval else t)
+
+
+@dataclass
+class Shown:
+    """How an event is shown: from ``start`` to ``end``; with no start not at all."""
+
+    start: int | None
+    end: int
+
+
+class Sieve:
+    """Late elements one at a time: the stream's identity of an event leads to what is shown instead of it."""
+
+    def __init__(self, late: Late) -> None:
+        self.late = late
+        self.altered: dict[Hashable, list[Shown]] = {}
+        self.output: list[Element] = []
+        self.lost: list[Element] = []
+        self.moved = 0
+
+    def take(self, element: Insert | Retract, cti: int) -> None:
+        shown = self.named(element, cti)
+        if shown is None:
+            self.output.append(element)
+            return
+        told = element.new_ve if isinstance(element, Retract) else element.ve
+        now = Shown(shown.start, max(told, cti))
+        if told > element.vs:
+            self.altered.setdefault(identity(element, told), []).append(now)
+        meant = change(element, shown, now)
+        if meant is None:
+            self.lost.append(element)
+            return
+        self.moved += str(meant) != str(element)
+        self.output.append(meant)
+
+    def named(self, e: Insert | Retract, cti: int) -> Shown | None:
+        """The altered event that an element is about, as it is shown until then; None if it is none."""
+        if isinstance(e, Retract) and (known := self.altered.get(identity(e, e.ve))):
+            found = known.pop()
+            return found if found.end >= cti else Shown(None, found.end)
+        if (min(e.ve, e.new_ve) if isinstance(e, Retract) else e.vs) >= cti:
+            return None
+        if self.late != "adjust" or e.ve < cti:
+            return Shown(None, e.ve)
+        return Shown(e.vs, e.ve) if isinstance(e, Retract) else Shown(cti, cti)
+
+
+def identity(e: Insert | Retract, end: int) -> Hashable:
+    return e.vs, end, payload_key(e.payload)
+
+
+def change(element: Insert | Retract, old: Shown, new: Shown) -> Element | None:
+    """The element that takes an event from one way to be shown to the other."""
+    if old.start is None or old.end == new.end:
+        return None
+    if old.end == old.start:
+        return Insert(element.payload, old.start, new.end)
+    return Retract(element.payload, old.start, old.end, new.end)
+
+
+LATE_WAYS: list[Late] = ["drop", "adjust", "aside"]
+
+
+@pytest.mark.parametrize("late", LATE_WAYS)
+@given(st.data(), PACES)
+def test_late_elements_go_where_the_walk_puts_them(late: Late, data: st.DataObject, pace: Pace) -> None:
+    stream = without_ctis(data.draw(physical_streams(data.draw(histories()))))
+    drive = Driver(lambda: AdvanceTime(SCHEMA, pace, late), SCHEMA)
+    for batch in data.draw(batchings(stream)):
+        drive.feed(batch)
+        if data.draw(st.booleans()):
+            drive.revive()
+    sieve = Sieve(late)
+    for element, cti in paced(stream, pace):
+        sieve.take(element, cti)
+    assert list(map(str, without_ctis(drive.output))) == list(map(str, sieve.output))
+    assert drive.operator.counts() == Counter({LATE: len(sieve.lost), ADJUSTED: sieve.moved})
+    aside = [e for _, batch in drive.operator.take_rejected() for e in batch.to_elements()]
+    assert list(map(str, aside)) == ([] if late == "drop" else list(map(str, sieve.lost)))
 
 
 @given(st.data(), PACES)
-def test_exactly_the_late_elements_are_missing_however_they_are_cut(data: st.DataObject, pace: Pace) -> None:
+def test_what_the_adjusted_stream_tells_from_the_last_cti_on_is_true(data: st.DataObject, pace: Pace) -> None:
+    """Of events that had not ended before a CTI when they were told, nothing is lost after it."""
     stream = without_ctis(data.draw(physical_streams(data.draw(histories()))))
-    drive = Driver(lambda: AdvanceTime(SCHEMA, pace, "drop"), SCHEMA)
-    for batch in data.draw(batchings(stream)):
-        drive.feed(batch)
-    kept, dropped = told(stream, pace)
-    assert list(map(str, without_ctis(drive.output))) == list(map(str, kept))
-    assert drive.operator.counts().total() == dropped
+    drive = Driver(lambda: AdvanceTime(SCHEMA, pace, "adjust"), SCHEMA)
+    drive.feed(stream)
+    if not drive.operator.counts()[LATE]:
+        assert after(drive.history(), drive.cti) == after(drive.given(), drive.cti)
 
 
-@given(st.data(), PACES, st.sampled_from(["drop", "adjust", "aside"]))
+def after(history: list[Event], t: int) -> list[str]:
+    return sorted(f"{max(e.vs, t)} {e.ve} {payload_key(e.payload)}" for e in history if e.ve > t)
+
+
+@given(st.data(), PACES, st.sampled_from(LATE_WAYS))
 def test_the_output_is_valid_and_survives_a_restart(data: st.DataObject, pace: Pace, late: Late) -> None:
     drive = Driver(lambda: AdvanceTime(SCHEMA, pace, late), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
@@ -67,6 +153,46 @@ def test_nothing_is_late_with_delay_enough(data: st.DataObject) -> None:
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
     assert_equivalent(drive.history(), drive.given())
+    assert drive.operator.state_rows() == 0
+
+
+@pytest.mark.parametrize("late", LATE_WAYS)
+def test_only_what_was_altered_is_remembered_until_the_cti_has_passed_it(late: Late) -> None:
+    session = rc.session(rc.source("s", {"x": "int64"}).advance_time(2, late=late))
+    for first in range(0, 5_000, 1_000):
+        vs = np.arange(first, first + 1_000)
+        vs[10::10] -= 9
+        session.push("s", pa.table({"_kind": ["insert"] * 1_000, "_vs": vs, "_ve": vs + 20, "x": vs % 3}))
+        assert 0 < session.metrics()[-1].state_rows < 20
+    session.push("s", [Insert({"x": 0}, 6_000, 6_001)])
+    assert session.metrics()[-1].state_rows == 0
+
+
+def test_an_event_cut_off_is_corrected_ever_after() -> None:
+    s = rc.source("s", {"x": "int64"})
+    told = [
+        Insert(P, 8, 9),
+        Insert(P, 2, 10),
+        Retract(P, 2, 10, 15),
+        Retract(P, 2, 15, 12),
+        Retract(P, 2, 12, 2),
+    ]
+    query = s.advance_time(2, late="adjust")
+    assert_equivalent(rc.run(query, {"s": told[:4]}).history(), [Event(P, 8, 9), Event(P, 6, 12)])
+    for batch_size in (1, 5):
+        out = rc.run(query, {"s": told}, batch_size=batch_size)
+        assert_equivalent(out.history(), [Event(P, 8, 9)])
+        assert out.metrics[-1].dropped == 0
+
+
+def test_a_chain_of_revisions_of_a_late_event_takes_time_in_proportion() -> None:
+    size = 20_000
+    ends = np.arange(size) + 30
+    rows = {"_kind": ["insert", "insert"] + ["retract"] * size, "_vs": [20, 2] + [2] * size}
+    rows |= {"_ve": [21, 30, *ends], "_new_ve": [None, None, *(ends + 1)], "x": [1] * (size + 2)}
+    session = rc.session(rc.source("s", {"x": "int64"}).advance_time(2, late="adjust"))
+    session.push("s", pa.table(rows))
+    assert_equivalent(session.read().history(), [Event(P, 20, 21), Event(P, 18, 30 + size)])
 
 
 @pytest.mark.parametrize(("late", "dropped", "aside"), [("drop", 1, 0), ("aside", 1, 1), ("adjust", 0, 0)])

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators.finalize_by_element import FinalizeByElement
@@ -121,9 +122,20 @@ def doubtful_feeds(draw: st.DrawFn) -> list[Element]:
             feed[i] = ExternalCti(e.vs, e.ve, max(0, e.count + wrong))
     lost = draw(st.sets(st.integers(0, len(feed)), max_size=2))
     feed = [e for i, e in enumerate(feed) if i not in lost]
+    for overlapping in draw(st.lists(overlaps(feed), max_size=3)):
+        feed.insert(draw(st.integers(0, len(feed))), overlapping)
     if draw(st.booleans()):
         feed.insert(draw(st.integers(0, len(feed))), Cti(draw(st.integers(0, 12))))
     return feed
+
+
+@st.composite
+def overlaps(draw: st.DrawFn, feed: list[Element]) -> ExternalCti:
+    """An external CTI over any time, which the paper forbids, with the right count or nearly."""
+    vs = draw(st.integers(0, 12))
+    ve = draw(st.integers(vs + 1, 14) | st.just(WIDE))
+    counted = sum(vs <= sync(e) < ve for e in feed if isinstance(e, Insert | Retract))
+    return ExternalCti(vs, ve, max(0, counted + draw(st.sampled_from([0, 0, 0, 1, -1]))))
 
 
 @given(st.data(), st.sampled_from([FOREVER, FOREVER, 0, 2, 6]))
@@ -142,6 +154,44 @@ def test_as_an_element_at_a_time(data: st.DataObject, remember: int) -> None:
             drive.revive()
     left_out = [e for _, batch in drive.operator.take_rejected() for e in batch.to_elements()]
     assert Counter(map(str, left_out)) == Counter(map(str, reference.rejected))
+
+
+@pytest.mark.parametrize("cut", range(16))
+def test_external_ctis_that_overlap_are_asked_one_after_the_other_in_any_batches(cut: int) -> None:
+    """The first interval is wrong, and is asked first only until a better one for the same time has come."""
+    feed: list[Element] = [
+        ExternalCti(0, 1, 1),
+        ExternalCti(0, 1, 0),
+        ExternalCti(1, 20, 1),
+        Insert({"k": "a", "v": 1}, 3, 9),
+        ExternalCti(20, WIDE, 0),
+    ]
+    drive = driver()
+    batches: list[list[Element]] = [[]]
+    for i, element in enumerate(feed):
+        batches[-1].append(element)
+        if cut >> i & 1:
+            batches.append([])
+    for batch in batches:
+        drive.feed(batch)
+    assert drive.cti == WIDE
+
+
+def test_an_interval_with_a_far_end_does_not_keep_the_past() -> None:
+    """Nor do those that age has closed behind it; and its count comes out right all the same."""
+    drive = driver(remember=10)
+    drive.feed([ExternalCti(0, 10**9, 2_001)])
+    for n in range(1_000):
+        insert = Insert({"k": "a", "v": 1}, 2 * n, 2 * n + 1)
+        drive.feed([ExternalCti(2 * n, 2 * n + 2, 7), insert, insert])
+        if n % 100 == 99:
+            assert drive.operator.state_rows() <= 100
+            assert drive.operator.state_bytes() <= 30_000
+            drive.revive()
+    assert drive.cti == 1_998 - 10
+    drive.feed([Insert({"k": "a", "v": 1}, 0, 1)])
+    assert drive.operator.counts().total() == 1
+    assert drive.cti == 10**9
 
 
 def test_late_events_are_counted_and_kept_aside() -> None:

@@ -16,6 +16,7 @@ from recension.core.batch import from_elements, payload_of
 from recension.core.events import Element, Insert, Retract
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.lmerge.payloads import Payloads
 from recension.operators.state.interval_index import IntervalIndex
 from recension.operators.state.live_events import LiveEvents
 from recension.operators.state.net_changes import identity, net_changes
@@ -222,9 +223,10 @@ def test_payloads_survive_when_dead_ones_are_dropped() -> None:
     assert rows < 2 * len(live) + 2000
 
 
-@given(st.lists(st.integers(0, 70), max_size=12), st.data())
-def test_rows_keep_their_numbers(sizes: list[int], data: st.DataObject) -> None:
-    store, rows = RowStore(SCHEMA), list[str]()
+@pytest.mark.parametrize("kind", [RowStore, Payloads])
+@given(st.lists(st.integers(0, 70) | st.just(600), max_size=12), st.data())
+def test_rows_keep_their_numbers(kind: type[RowStore], sizes: list[int], data: st.DataObject) -> None:
+    store, rows = kind(SCHEMA), list[str]()
     for size in sizes:
         fresh = [str(len(rows) + i) for i in range(size)]
         numbers = store.append(payload_of([{"p": p} for p in fresh], SCHEMA), size)
@@ -234,7 +236,7 @@ def test_rows_keep_their_numbers(sizes: list[int], data: st.DataObject) -> None:
     assert store.take(ticks(picked))["p"].to_pylist() == [rows[i] for i in picked]
     store.retain(ticks(picked))
     assert store.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
-    other = RowStore(SCHEMA)
+    other = kind(SCHEMA)
     other.load("rows", store.chunks("rows"))
     assert other.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
 

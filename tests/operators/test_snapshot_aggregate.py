@@ -17,6 +17,7 @@ from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.order import History
 from recension.operators.snapshot import accumulators as sums
+from recension.operators.snapshot.grouped import Asked
 from recension.operators.snapshot.measures import Aggregation
 from recension.operators.snapshot.operator import SnapshotAggregate
 from recension.operators.snapshot.selections import Collect, Extreme, Positional, Quantile, TopK
@@ -48,9 +49,8 @@ class Query:
     def operator(self, variant: Variant, *, grouped: bool) -> SnapshotAggregate:
         schema = pa.schema([*KEY, *self.schema]) if grouped else self.schema
         keys: tuple[Any, Any] = (lambda payload: payload.select(["k"]), KEY) if grouped else (None, None)
-        return SnapshotAggregate(
-            schema, INPUT, self.aggregations, variant, *keys, breaks_ties=self.breaks_ties
-        )
+        asked = Asked(schema, INPUT, self.aggregations, variant, *keys, breaks_ties=self.breaks_ties)
+        return SnapshotAggregate(asked)
 
     def meaning(self, history: History, *, grouped: bool) -> History:
         if grouped:

@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 import recension as rc
 from recension.cli import app
-from recension.core.events import Event, Insert, Retract
+from recension.core.batch import from_elements
+from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.align import Align
 from recension.operators.finalize import Finalize
+from recension.operators.state.passage import Passage
 from recension.runners.local import Session
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -131,6 +133,34 @@ def test_waiting_outlives_the_session() -> None:
     clock.now = 70_000_000
     assert shown(restored) == ["insert [5, 9) {'x': 3}"]
     assert restored.metrics()[-1].dropped == 1
+
+
+def test_a_long_passage_is_told_to_a_4096th_and_freed_by_time() -> None:
+    """A step every 100 ms for 100 minutes; a 4096th of the hour is not quite nine of them."""
+    passage, hour = Passage(3_600_000_000), 36_000
+    for n in range(60_000):
+        reached = passage.tick(n * 100_000)
+        passage.note(n)
+        assert reached == BEGINNING if n < hour else n - hour - 9 <= reached <= n - hour or n < hour + 9
+    assert 3_900 < len(passage) <= 4097
+    assert passage.nbytes() >= 16 * len(passage)
+    assert passage.tick((n + hour) * 100_000) == n
+    assert len(passage) == 0
+
+
+@pytest.mark.parametrize("operator", [Align, Finalize])
+def test_what_is_remembered_of_the_clock_is_counted(operator: type[Align | Finalize]) -> None:
+    clocked, timeless = operator(SCHEMA, 100, by_clock=True), operator(SCHEMA, FOREVER)
+    for n in range(10):
+        come_and_gone: list[Element] = [
+            Insert({"k": "a", "v": 1}, n, 50),
+            Retract({"k": "a", "v": 1}, n, 50, n),
+        ]
+        clocked.on_clock(n)
+        for each in (clocked, timeless):
+            each.on_batch(0, from_elements(come_and_gone, SCHEMA))
+    assert clocked.state_rows() == timeless.state_rows() + 10
+    assert clocked.state_bytes() > timeless.state_bytes()
 
 
 def test_a_clock_set_back_stands_still() -> None:

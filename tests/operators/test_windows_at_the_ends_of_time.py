@@ -12,6 +12,7 @@ import recension as rc
 from recension import denote
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.windows.grid import GAP
 from recension.testing import assert_equivalent, assert_valid
 
 SOURCE = rc.source("s", {"x": "int64"})
@@ -87,9 +88,28 @@ def test_wide_windows(speculate: Any, size: int, offset: int, lifetime: tuple[in
     assert_equivalent(answer(query, events), denote.window_aggregate(events, windows, ROWS))
 
 
-def test_every_tick() -> None:
-    late = [Event({"x": 1}, FOREVER - 5, FOREVER - 1)]
+def test_near_a_time_that_nobody_uses_there_are_more_windows_of_one_tick_than_numbers() -> None:
     query = SOURCE.hopping(3, 1).agg(**AGGREGATES)
-    assert_equivalent(answer(query, late), denote.window_aggregate(late, denote.hopping(3, 1), ROWS))
-    with pytest.raises(rc.RecensionError, match="without number"):
-        answer(query, [Event({"x": 1}, BEGINNING + 1, BEGINNING + 4)])
+    for lifetime in ((GAP - 9, GAP + 9), (GAP - 3, GAP - 2), (GAP - 9, FOREVER), (GAP + 1, GAP + 2)):
+        with pytest.raises(rc.RecensionError, match="without number"):
+            answer(query, [Event({"x": 1}, *lifetime)])
+
+
+@pytest.mark.parametrize("speculate", SPECULATE)
+@given(st.sampled_from([1, 2, 3, 6]), st.data())
+def test_every_tick(speculate: Any, size: int, data: st.DataObject) -> None:
+    events = data.draw(near(BEGINNING, FOREVER, GAP - 60, GAP + 60))
+    query = SOURCE.hopping(size, 1).agg(**AGGREGATES, speculate=speculate)
+    windows = denote.hopping(size, 1)
+    assert_equivalent(answer(query, events), denote.window_aggregate(events, windows, ROWS))
+
+
+def test_a_window_for_every_tick_before_an_event() -> None:
+    events = [Event({"x": 1}, BEGINNING + 1, BEGINNING + 4)]
+    out = rc.run(SOURCE.hopping(3, 1).agg(n=rc.count()), {"s": feed(events)})
+    lifetimes = [(e.vs - BEGINNING, e.ve - BEGINNING) for e in out.history().to_events()]
+    assert lifetimes == [(0, 2), (0, 3), (1, 4), (2, 5), (3, 6)]
+
+
+def feed(events: list[Event]) -> list[Element]:
+    return [*(Insert(e.payload, e.vs, e.ve) for e in events), Cti(FOREVER)]

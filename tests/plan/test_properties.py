@@ -107,6 +107,17 @@ def test_extend_disturbs_the_order_of_retractions() -> None:
     assert source(KEYED_POINTS).extend(-1).properties.constant_duration is None
 
 
+def test_windows_that_overlap_are_of_no_one_duration() -> None:
+    """Cut at the beginning of time, they share a start: one may follow another there as if it were longer."""
+    s = source(PERFECT)
+    assert s.tumbling(10).agg(n=rc.count()).properties.constant_duration == 10
+    hopping = s.hopping(10, 5).agg(n=rc.count(), speculate="eager")
+    assert hopping.properties.constant_duration is None
+    assert hopping.properties.is_shrink_only
+    assert not hopping.align(7).properties.is_shrink_only
+    assert s.tumbling(10).agg(n=rc.count(), speculate="eager").align(7).properties.is_shrink_only
+
+
 def test_hopping_makes_starts_equal() -> None:
     hopped = Properties(
         is_insert_only=True, is_ordered=True, has_deterministic_ties=True, constant_duration=10

@@ -169,7 +169,27 @@ def test_a_level_above_advanced_time_drops_what_is_late() -> None:
     assert sum(m.dropped for m in out.metrics) == 1
 
 
-def test_a_group_has_no_level_of_its_own() -> None:
-    s = rc.source("s", {"x": "int64"})
-    with pytest.raises(rc.SchemaError, match="a group has no level of consistency"):
-        s.group_by("x").apply(lambda g: g.agg(n=rc.count()).consistency(rc.WEAK))
+def test_a_group_has_a_level_of_its_own() -> None:
+    """What is late in a group is late by what the group has seen."""
+    s = rc.source("s", {"k": "string"})
+    query = s.group_by("k").apply(lambda g: g.consistency(rc.WEAK))
+    feed: list[Element] = [Insert({"k": k}, vs, 9) for k, vs in (("a", 5), ("b", 3), ("a", 4), ("b", 3))]
+    out = rc.run(query, {"s": feed}, batch_size=1)
+    assert [(e.payload["k"], e.vs) for e in out.elements() if isinstance(e, Insert)] == [
+        ("a", 5),
+        ("b", 3),
+        ("b", 3),
+    ]
+    assert sum(m.dropped for m in out.metrics) == 1
+
+
+def test_a_level_above_groups_that_have_one() -> None:
+    s = rc.source("s", {"k": "string", "v": "int64"})
+    weak = s.group_by("k").apply(lambda g: g.agg(n=rc.count()).consistency(rc.WEAK))
+    found = steps_in(weak.consistency(rc.MIDDLE, block=3, remember=7))
+    assert found[1] == (
+        "by group k, each by itself: finalize, remember 0, then aggregate n = count(), speculate eager"
+    )
+    assert found[2:] == ["select group k = k, k, v", "source s"]
+    later = s.group_by("k").apply(lambda g: g.cleanse()).consistency(remember=7)
+    assert steps_in(later)[-2:] == ["finalize, remember 7", "source s"]

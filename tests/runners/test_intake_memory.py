@@ -17,6 +17,7 @@ import recension as rc
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element
 from recension.core.formats import open_stream
+from recension.core.openclose import GONE
 from recension.runners.intake import Intake
 from recension.testing.strategies import batchings, histories, physical_streams
 
@@ -114,3 +115,46 @@ def test_the_checks_of_a_file_are_forgotten_too(tmp_path: Path) -> None:
     reader = open_stream(tmp_path / "s.parquet", batch_size=500)
     result = rc.run(one.advance_time(5), {"s": reader})
     assert 0 < result.metrics[0].state_rows <= 20
+
+
+def visits(first: int, kind: str) -> pa.Table:
+    at = np.arange(first, first + ROWS)
+    times = {"_vs": at, "_ve": pa.nulls(ROWS, pa.int64())} if kind == "open" else {"_vs": None, "_ve": at + 2}
+    times = {name: pa.nulls(ROWS, pa.int64()) if t is None else t for name, t in times.items()}
+    return pa.table({"_kind": [kind] * ROWS, **times, "x": at})
+
+
+def test_what_was_opened_and_closed_is_forgotten_behind_the_ctis_made_above() -> None:
+    session = rc.session(one.advance_time(ROWS + 5))
+    for n in range(5):
+        session.push("s", visits(n * ROWS, "open"))
+        session.push("s", visits(n * ROWS, "close"))
+        assert session.metrics()[0].state_rows <= 8 * ROWS
+    session.push("s", [rc.Insert({"x": -1}, 9 * ROWS, 9 * ROWS + 1)])
+    session.push("s", visits(9 * ROWS, "open"))
+    assert session.snapshot()["sources/s/open"].num_rows == ROWS
+    assert len(session.read().history().to_events()) == 6 * ROWS + 1
+
+
+@pytest.mark.parametrize("revive", [False, True])
+def test_a_close_of_what_is_forgotten_is_left_out_and_counted(revive: bool) -> None:
+    session = rc.session(one.advance_time(5))
+    session.push("s", visits(0, "open"))
+    session.push("s", visits(0, "close"))
+    session.push("s", [rc.Insert({"x": -1}, 2 * ROWS, 2 * ROWS + 1)])
+    if revive:
+        restored = rc.session(one.advance_time(5))
+        restored.restore(session.snapshot())
+        session = restored
+    late = pa.table({"_kind": ["close"], "_vs": pa.nulls(1, pa.int64()), "_ve": [3 * ROWS], "x": [7]})
+    session.push("s", late)
+    assert session.counts()["s"] == {GONE: 1}
+    [(reason, batch)] = session.read().dropped["s"]
+    assert (reason, len(batch)) == (GONE, 1)
+
+
+def test_a_close_of_nothing_is_an_error_as_long_as_all_is_remembered() -> None:
+    session = rc.session(one.advance_time(5).union(one))
+    session.push("s", visits(0, "open"))
+    with pytest.raises(StreamError, match="closes an event that is not open, or whose end is final"):
+        session.push("s", visits(ROWS, "close"))

@@ -21,6 +21,10 @@ REFUSED = {
     "time advances after every other event": "advance time, 2 behind",
     "time advances once an interval, late events are cut off": "advance time, 0 behind",
     "time comes from another stream": "advance time with another stream",
+    "a group forgets by its own time": "finalize, remember 4",
+    "time advances in each group, and for all with that of one not seen yet": "advance time, 2 behind",
+    "time that a group takes from another stream": "advance time with another stream",
+    "each group at a level of its own": "finalize, remember 0",
 }
 QUERIES = [t for t in load_transcripts([Path(__file__).parent]) if t.query is not None]
 

@@ -185,8 +185,9 @@ class GroupedStream(Generic[S]):
     def apply(self, query: Callable[[S], S]) -> S:
         """Any query, on each group as if no other group existed: the keys first, then what the query gives.
 
-        The query is written once and runs for all groups together. It may read other streams too; those are
-        the same for every group.
+        The query is written once and runs for all groups together, but for steps that depend on when things
+        come (``advance_time``, ``finalize``, ``cleanse``, ...), which run group by group. It may read other
+        streams too; those are the same for every group.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"site": "string", "x": "int64"})

@@ -150,8 +150,10 @@ class ConsistencyMethods(StreamBase):
             Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
             stream does not hold up a join.
         late
-            Elements before the last CTI are left out and counted (``drop``), cut off at the CTI (``adjust``),
-            or left out and kept in the result's ``dropped`` (``aside``).
+            Elements before the last CTI are left out and counted (``drop``), or left out and kept in the
+            result's ``dropped`` as well (``aside``), with all that corrects an event left out; or cut off at
+            the CTI (``adjust``), with all that corrects an event cut off: only what ended before the CTI is
+            then left out and kept aside.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})

@@ -6,7 +6,9 @@
 Assumes     elements come in arrival order; open and close may stand beside any other kind.
 Guarantees  each open becomes an insert and each close a retraction of the event as it stands (an insert,
             if the event had been taken away). A close of nothing, or before the start, is a fault.
-State       start and end of the last open event of each payload, until a CTI has passed its end.
+State       start and end of the last open event of each payload, until a CTI has passed its end, or the time
+            before which, as the caller knows, changes count for nothing. What closes an event that is gone
+            because of the latter is left out and counted: it may be late, or have no event at all.
 Cost        O(b log s) for a batch of b rows and s events held.
 Source      LMerge technical report, Example 3.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,14 +25,16 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
-from recension.core.rowhash import Hashes, row_hash
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.open_events import OpenEvents, Walk, concatenated
+from recension.core.rowhash import row_hash
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, LATE, Policy
 
 OPEN: Final = 4
 CLOSE: Final = 5
 
 NOT_OPEN: Final = "closes an event that is not open, or whose end is final"
+GONE: Final = "closes an event that is not open, or that ended too long ago for the steps above"
 BEFORE_START: Final = "closes an event before its start"
 
 
@@ -46,8 +50,8 @@ class OpenClose:
         self.counts: Counter[str] = Counter()
         self.rejected: list[tuple[str, EventBatch]] = []
         self._policy = policy
-        self._open = _OpenEvents()
-        self._frontier = BEGINNING
+        self._open = OpenEvents()
+        self._frontier = self._settled = BEGINNING
 
     def __len__(self) -> int:
         return len(self._open)
@@ -62,43 +66,54 @@ class OpenClose:
         rows = np.flatnonzero(batch.kind >= OPEN)
         if len(rows):
             faults = _Faults()
-            walk = self._settled(_walk(batch, rows, self._frontier, self._open), faults)
+            walk = self._standing(_walk(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file)
             self._open.put(walk.last_of_each())
             batch = _written(batch, rows, walk)
         if frontier > self._frontier:
             self._frontier = frontier
-            self._open.forget_before(frontier)
+            self._forget()
         return batch
+
+    def forget_before(self, t: int) -> None:
+        """Changes to events that ended before ``t`` come to nothing: they need not be known."""
+        if t > self._settled:
+            self._settled = t
+            self._forget()
+
+    def _forget(self) -> None:
+        self._open.forget_before(max(self._frontier, self._settled))
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What can still be closed; counts and rejected rows are not part of it."""
-        return {"open": self._open.to_arrow(), "open_until": pa.table({"frontier": [self._frontier]})}
+        until = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
+        return {"open": self._open.to_arrow(), "open_until": until}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Remember what the snapshot remembers."""
         self._frontier = chunks["open_until"]["frontier"][0].as_py()
-        self._open.load(chunks["open"], self._frontier)
+        self._settled = chunks["open_until"]["settled"][0].as_py()
+        self._open.load(chunks["open"], max(self._frontier, self._settled))
 
-    def _settled(self, walk: _Walk, faults: _Faults) -> _Walk:
+    def _standing(self, walk: Walk, faults: _Faults) -> Walk:
         """The rows that stand, each close with the start of its event."""
         if self._policy != "raise":
             walk = self._late_opens(walk, faults)
-        walk = faults.without(walk, walk.opener() < 0, NOT_OPEN)
+        walk = faults.without(walk, walk.opener() < 0, NOT_OPEN if self._settled == BEGINNING else GONE)
         walk = replace(walk, start=walk.start[walk.opener()])
         walk = faults.without(walk, ~walk.is_open & (walk.end < walk.start), BEFORE_START)
         if self._policy != "raise":
             walk = self._late_closes(walk, faults)
         return faults.without(walk, walk.is_final(), NOT_OPEN)
 
-    def _late_opens(self, walk: _Walk, faults: _Faults) -> _Walk:
+    def _late_opens(self, walk: Walk, faults: _Faults) -> Walk:
         late = walk.is_open & (walk.start < walk.frontier)
         if self._policy == "drop":
             return faults.without(walk, late, LATE)
         self.counts[ADJUSTED] += int(late.sum())
         return replace(walk, start=np.where(late, walk.frontier, walk.start))
 
-    def _late_closes(self, walk: _Walk, faults: _Faults) -> _Walk:
+    def _late_closes(self, walk: Walk, faults: _Faults) -> Walk:
         late = ~walk.is_open & (walk.end < walk.frontier)
         if self._policy == "drop":
             return faults.without(walk, late, LATE)
@@ -112,8 +127,9 @@ class OpenClose:
         return rejected
 
     def _report(self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None) -> None:
-        if faults.found and self._policy == "raise":
-            reason, rows = min(faults.found, key=lambda fault: int(fault[1].min()))
+        faulty = [fault for fault in faults.found if fault[0] != GONE]
+        if faulty and self._policy == "raise":
+            reason, rows = min(faulty, key=lambda fault: int(fault[1].min()))
             at = int(rows.min())
             payload = batch.payload.slice(at, 1).to_pylist() or [{}]
             raise StreamError(f"{reason}: {payload[0]} at {batch.ve[at]}", file=file, row=first_row + at)
@@ -122,71 +138,31 @@ class OpenClose:
             self.rejected.append((reason, _as_elements(batch.take(rows))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """Open and close rows by payload, then by arrival.
-
-    What is remembered from earlier batches stands as an open (``row`` -1) before the rows of its payload.
-    """
-
-    key: Hashes
-    row: Index
-    is_open: Mask
-    start: Ticks
-    end: Ticks
-    frontier: Ticks
-
-    def take(self, at: Index | Mask) -> _Walk:
-        return _Walk(
-            self.key[at], self.row[at], self.is_open[at], self.start[at], self.end[at], self.frontier[at]
-        )
-
-    def opener(self) -> Index:
-        """The last open of the same payload at or before each row; -1 if there is none."""
-        at = np.maximum.accumulate(np.where(self.is_open, np.arange(len(self.key)), -1))
-        return np.where((at >= 0) & (self.key[at] == self.key), at, -1)
-
-    def end_before(self) -> Ticks:
-        """For each close the end that its event had until then."""
-        return np.append(np.int64(FOREVER), self.end[:-1])
-
-    def is_final(self) -> Mask:
-        """Which closes find their event ended before a CTI; once one does, all later ones of it do."""
-        has_ended = (self.end_before() < self.frontier) | (self.frontier == FOREVER)
-        fails = np.cumsum(~self.is_open & has_ended)
-        final: Mask = ~self.is_open & (fails > fails[self.opener()])
-        return final
-
-    def last_of_each(self) -> _Walk:
-        """The state of each payload after the last row."""
-        return self.take(np.append(self.key[1:] != self.key[:-1], True)[: len(self.key)])
-
-
 class _Faults:
     """The rows that may not be there, by reason."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Index]] = []
 
-    def without(self, walk: _Walk, bad: Mask, reason: str) -> _Walk:
+    def without(self, walk: Walk, bad: Mask, reason: str) -> Walk:
         if not bool(bad.any()):
             return walk
         self.found.append((reason, walk.row[bad]))
         return walk.take(~bad)
 
 
-def _walk(batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents) -> _Walk:
+def _walk(batch: EventBatch, rows: Index, frontier: int, known: OpenEvents) -> Walk:
     kind = batch.kind[rows]
     end = np.where(kind == OPEN, FOREVER, batch.ve[rows])
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
     ctis = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
     before = np.maximum.accumulate(np.append(frontier, ctis))
-    fresh = _Walk(keys, rows, kind == OPEN, batch.vs[rows], end, before[rows])
-    walk = _concatenated([known.of(np.unique(keys)), fresh])
+    fresh = Walk(keys, rows, kind == OPEN, batch.vs[rows], end, before[rows])
+    walk = concatenated([known.of(np.unique(keys)), fresh])
     return walk.take(np.argsort(walk.key, kind="stable"))
 
 
-def _written(batch: EventBatch, rows: Index, walk: _Walk) -> EventBatch:
+def _written(batch: EventBatch, rows: Index, walk: Walk) -> EventBatch:
     """The batch with its open and close rows replaced by what became of them."""
     before = walk.end_before()
     # An event closed at its start is no longer there; a later close brings it back.
@@ -212,82 +188,3 @@ def _as_elements(rows: EventBatch) -> EventBatch:
     return EventBatch(
         kind, rows.vs, forever, np.where(kind == RETRACT, rows.ve, FOREVER), rows.count, rows.payload
     )
-
-
-def _concatenated(walks: list[_Walk]) -> _Walk:
-    return _Walk(
-        np.concatenate([walk.key for walk in walks]),
-        np.concatenate([walk.row for walk in walks]),
-        np.concatenate([walk.is_open for walk in walks]),
-        np.concatenate([walk.start for walk in walks]),
-        np.concatenate([walk.end for walk in walks]),
-        np.concatenate([walk.frontier for walk in walks]),
-    )
-
-
-class _OpenEvents:
-    """The last open event of each payload, known by hash, as a few sorted runs (see bag.py)."""
-
-    def __init__(self) -> None:
-        self._runs: list[_Walk] = []
-        self._frontier = BEGINNING
-
-    def __len__(self) -> int:
-        return sum(len(run.key) for run in self._runs)
-
-    def of(self, keys: Hashes) -> _Walk:
-        """The events of the given (sorted) payloads that can still be closed."""
-        found = [run.take(_positions(run.key, keys)) for run in self._runs]
-        return self._live(_newest(_concatenated([_nothing(), *found])))
-
-    def put(self, events: _Walk) -> None:
-        """Remember the events of these (sorted) payloads instead of earlier ones."""
-        size = len(events.key)
-        none, nowhere = np.full(size, BEGINNING), np.full(size, -1)
-        self._runs.append(replace(events, row=nowhere, is_open=np.ones(size, np.bool_), frontier=none))
-        while len(self._runs) > 1 and 2 * len(self._runs[-1].key) >= len(self._runs[-2].key):
-            last, before = self._runs.pop(), self._runs.pop()
-            self._runs.append(_newest(_concatenated([before, last])))
-        # Only the oldest run may drop what is final: elsewhere that would uncover what it replaced.
-        self._runs[0] = self._live(self._runs[0])
-
-    def to_arrow(self) -> pa.Table:
-        """Payload hashes with the lifetimes of their events."""
-        events = self._live(_newest(_concatenated([_nothing(), *self._runs])))
-        return pa.table({"key": events.key, "start": events.start, "end": events.end})
-
-    def load(self, table: pa.Table, frontier: int) -> None:
-        """Become what `to_arrow` gave."""
-        self._runs, self._frontier = [], frontier
-        if table.num_rows:
-            key, start, end = (table[name].to_numpy() for name in ("key", "start", "end"))
-            row, is_open = np.full(len(key), -1), np.ones(len(key), np.bool_)
-            self._runs = [_Walk(key, row, is_open, start, end, np.full(len(key), BEGINNING))]
-
-    def forget_before(self, t: int) -> None:
-        """Nothing that ended before ``t`` can be closed again; the space is freed by later merges."""
-        self._frontier = t
-        if t == FOREVER:
-            self._runs = []
-
-    def _live(self, run: _Walk) -> _Walk:
-        keep = run.end >= self._frontier
-        return run if bool(keep.all()) else run.take(keep)
-
-
-def _positions(haystack: Hashes, needles: Hashes) -> Index:
-    at = np.searchsorted(haystack, needles).astype(np.int64)
-    at = at[at < len(haystack)]
-    found: Index = at[haystack[at] == needles[: len(at)]]
-    return found
-
-
-def _newest(events: _Walk) -> _Walk:
-    """One event a payload, sorted: the one that came last."""
-    events = events.take(np.argsort(events.key, kind="stable"))
-    return events.last_of_each()
-
-
-def _nothing() -> _Walk:
-    none = np.zeros(0, np.int64)
-    return _Walk(np.zeros(0, np.uint64), none, np.zeros(0, np.bool_), none, none, none)

@@ -65,7 +65,7 @@ def find_orphans(steps: Steps, live: Known, size: int) -> Mask:
     while True:
         # A retraction that is not carried out steps down all the same, in vain; it announces nothing.
         stands = (walk.step < 0) | ~orphan[walk.row]
-        fresh = _blocked(walk.take(stands), live)
+        fresh = steps_in_vain(walk.take(stands), live)
         if not len(fresh) or bool(orphan[fresh].all()):
             return orphan
         orphan[fresh] = True
@@ -79,7 +79,7 @@ def note_changes(steps: Steps, live: EventBag, rejected: Mask) -> None:
         live.change(steps.key, steps.step, steps.end)
 
 
-def _blocked(walk: Steps, live: Known) -> Index:
+def steps_in_vain(walk: Steps, live: Known) -> Index:
     """The rows whose step down would go below zero; steps are by key, then by arrival."""
     group, sizes = group_sizes(walk.key)
     first = np.cumsum(sizes) - sizes

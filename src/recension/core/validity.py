@@ -56,7 +56,7 @@ class Checker:
         faults = _Faults(batch, first_row, file)
         for reason, rows in _malformed(batch):
             faults.note(reason, rows)
-        before = _frontier_before(batch, self._frontier)
+        before = frontier_before(batch, self._frontier)
         batch = self._late(batch, before, faults)
         if self._live is not None:
             steps = self._remembered(steps_of(batch, faults.ok()))
@@ -175,7 +175,7 @@ def _malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
     ]
 
 
-def _frontier_before(batch: EventBatch, start: int) -> Ticks:
+def frontier_before(batch: EventBatch, start: int) -> Ticks:
     """The largest CTI seen before each row."""
     times = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
     return np.maximum.accumulate(np.concatenate([[np.int64(start)], times]))[:-1]

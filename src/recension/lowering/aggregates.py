@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.operators.snapshot import accumulators, selections
+from recension.operators.snapshot.grouped import Asked
 from recension.operators.snapshot.measures import Aggregation
-from recension.operators.snapshot.views import Variant
 from recension.plan import aggregates, nodes
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.span import projected_schema
 
-Parts: TypeAlias = tuple[list[Aggregation], Variant, Projection | None, pa.Schema]
 
-
-def aggregate_parts(node: nodes.SnapshotAggregate) -> Parts:
-    """What every aggregate operator takes: measures, variant, keys and their schema."""
+def asked(node: nodes.SnapshotAggregate) -> Asked:
+    """What every aggregate operator takes."""
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
+    keys = Projection(node.keys, key_schema) if node.keys else None
     aggregations = [aggregation(aggregate, of) for _, aggregate in node.aggregates]
-    return aggregations, node.speculate, Projection(node.keys, key_schema) if node.keys else None, key_schema
+    return Asked(node.schema, of, aggregations, node.speculate, keys, key_schema, node.breaks_ties)
 
 
 def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:
@@ -36,7 +33,7 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.Count():
             return Aggregation(argument, accumulators.CountValues())
         case aggregates.Sum():
-            return Aggregation(argument, accumulators.SumFloats() if is_float else accumulators.SumIntegers())
+            return Aggregation(argument, _sum(kind))
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
         case aggregates.StdDev():
@@ -54,3 +51,11 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.TopK(k=k, descending=descending):
             return Aggregation(argument, selections.TopK(k, descending=descending))
     raise RecensionError(f"the local engine cannot compute {aggregate}")
+
+
+def _sum(kind: pa.DataType) -> accumulators.Accumulator:
+    if pa.types.is_floating(kind):
+        return accumulators.SumFloats()
+    # Of narrower numbers it takes more to leave int64 than can be remembered.
+    is_long = pa.types.is_integer(kind) and kind.bit_width == 64
+    return accumulators.SumLongs() if is_long else accumulators.SumIntegers()

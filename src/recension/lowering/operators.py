@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+import pyarrow as pa
+
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.aggregates import aggregate_parts
+from recension.lowering.aggregates import asked
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -18,10 +20,13 @@ from recension.operators.clip import Clip
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.finalize import Finalize
+from recension.operators.group_apply import GroupApply
+from recension.operators.grouped_cleanse import GroupedCleanse
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
 from recension.operators.lmerge import choice as lmerge
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.pipeline import Pipeline, Stage
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.snapshot.operator import SnapshotAggregate
 from recension.operators.union import Union
@@ -31,7 +36,8 @@ from recension.operators.windows.operator import WindowAggregate
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
 from recension.plan.evaluation import Predicate, Projection
-from recension.plan.node import Node
+from recension.plan.node import Node, walk
+from recension.plan.rewrites import optimize
 
 
 @singledispatch
@@ -81,14 +87,14 @@ def _distinct(node: nodes.Distinct) -> Operator:
 
 @operator_of.register
 def _cleanse(node: nodes.Cleanse) -> Operator:
-    return Cleanse(node.schema)
+    return GroupedCleanse(node.schema, node.by) if node.by else Cleanse(node.schema)
 
 
 @operator_of.register
 def _align(node: nodes.Align) -> Operator:
     if isinstance(node.block, WallClock):
         return Align(node.schema, node.block.microseconds, by_clock=True)
-    return Align(node.schema, node.block)
+    return Align(node.schema, node.block, node.by)
 
 
 @operator_of.register
@@ -168,22 +174,38 @@ def _join(node: nodes.Join) -> Operator:
 
 @operator_of.register
 def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
-    return SnapshotAggregate(
-        node.schema, node.input.schema, *aggregate_parts(node), breaks_ties=node.breaks_ties
-    )
+    return SnapshotAggregate(asked(node))
 
 
 @operator_of.register
 def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
-    grid = Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
     return WindowAggregate(
-        node.schema, node.input.schema, grid, *aggregate_parts(node), breaks_ties=node.breaks_ties
+        asked(node), Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
     )
 
 
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
-    windows, parts = node.counted, aggregate_parts(node)
-    return CountAggregate(
-        node.schema, node.input.schema, windows.n, windows.by, *parts, breaks_ties=node.breaks_ties
-    )
+    return CountAggregate(asked(node), node.counted.n, node.counted.by)
+
+
+@operator_of.register
+def _group_apply(node: nodes.GroupApply) -> Operator:
+    (plan,) = optimize([node.plan])
+    ports = [step for step in walk(node.plan) if isinstance(step, nodes.Port)]
+    split = [port.columns for port in sorted(ports, key=lambda port: port.number)[: node.split]]
+    keys = pa.schema([node.schema.field(name) for name in node.keys])
+    return GroupApply(node.schema, keys, split, lambda: _pipeline(plan, len(node.streams)))
+
+
+def _pipeline(plan: Node, ports: int) -> Pipeline:
+    """A fresh operator for every step of a group's plan."""
+    numbers: dict[Node, int] = {}
+    stages: list[Stage] = []
+    for node in walk(plan):
+        if isinstance(node, nodes.Port):
+            numbers[node] = node.number
+        else:
+            numbers[node] = ports + len(stages)
+            stages.append(Stage(operator_of(node), tuple(numbers[child] for child in node.inputs)))
+    return Pipeline(ports, stages)

@@ -7,14 +7,16 @@ twice becomes one vertex with two readers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, StreamError
+from recension.core.validity import UNKNOWN
 from recension.lowering.operators import operator_of
 from recension.operators.base import Operator
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.orphan_check import OrphanCheck
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
@@ -63,6 +65,17 @@ class PhysicalPlan:
             if not all(_takes(reader) or self._passes(at) for at, reader in self._readers(number))
         }
 
+    def advised(self, source: str, why: StreamError) -> StreamError:
+        """The error with what to do, where a reader of the source would have coped with its cause."""
+        copes = any(_copes(reader) for _, reader in self._readers(self.source_vertices[source]))
+        if not copes or not why.reason.startswith(UNKNOWN):
+            return why
+        advice = (
+            f"a finalize or merge above {source!r} copes with that, but {source!r} is read without one too: "
+            "put .finalize() there as well, or declare on_violation='drop'"
+        )
+        return StreamError(f"{why.reason}; {advice}", file=why.file, row=why.row)
+
     def _readers(self, number: int) -> list[tuple[int, Vertex]]:
         return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
 
@@ -71,6 +84,32 @@ class PhysicalPlan:
         readers = self._readers(number)
         is_answer = number in self.query_vertices.values()
         return not is_answer and bool(readers) and all(_copes(reader) for _, reader in readers)
+
+    def check_other_readers(self) -> None:
+        """Put a check between a source that Finalize or a merge mends and its other readers.
+
+        With the policy ``raise`` the source itself is checked: the first orphan ends it all.
+        """
+        for name, number in self.source_vertices.items():
+            source = self.sources[name]
+            if source.on_violation == "raise" or source.external_ctis or source.declared.is_insert_only:
+                continue
+            copes = {at: _copes(reader) for at, reader in self._readers(number)}
+            others = [at for at, is_coping in copes.items() if not is_coping]
+            answers = [query for query, at in self.query_vertices.items() if at == number]
+            if any(copes.values()) and (others or answers):
+                self._read_checked(number, others, answers)
+
+    def _read_checked(self, number: int, readers: list[int], answers: list[str]) -> None:
+        checks = [at for at, v in self._readers(number) if isinstance(v.operator, OrphanCheck)]
+        source, checked = self.vertices[number], checks[0] if checks else len(self.vertices)
+        if not checks:
+            operator, shrinks = OrphanCheck(source.schema), source.is_shrink_only
+            self.vertices.append(Vertex(f"check {source.name}", source.schema, operator, (number,), shrinks))
+        for at in readers:
+            inputs = tuple(checked if i == number else i for i in self.vertices[at].inputs)
+            self.vertices[at] = replace(self.vertices[at], inputs=inputs)
+        self.query_vertices.update(dict.fromkeys(answers, checked))
 
     def _passes(self, number: int) -> bool:
         """Do external CTIs get from here to the answers without meeting anything but steps they pass?"""
@@ -85,12 +124,15 @@ def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
     plan = PhysicalPlan([], {}, {}, roots, {}, {})
     for name, root in roots.items():
         plan.query_vertices[name] = _add(plan, root)
+    plan.check_other_readers()
     return plan
 
 
 def extend(plan: PhysicalPlan, query: Node) -> int:
     """Add what a query needs to a plan that runs already; the number of its vertex."""
-    return _add(plan, optimize([query])[0])
+    number = _add(plan, optimize([query])[0])
+    plan.check_other_readers()
+    return number
 
 
 def _add(plan: PhysicalPlan, root: Node) -> int:
@@ -109,7 +151,7 @@ def _takes(vertex: Vertex) -> bool:
 
 
 def _copes(vertex: Vertex) -> bool:
-    return _takes(vertex) or isinstance(vertex.operator, LogicalMerge)
+    return _takes(vertex) or isinstance(vertex.operator, LogicalMerge | OrphanCheck)
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:

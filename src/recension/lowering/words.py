@@ -27,6 +27,8 @@ def chosen(node: Node) -> str | None:
             return _chosen_block(block)
         case nodes.Finalize(remember=remember):
             return f"ctis where the past is proven complete{_limit(remember)}"
+        case nodes.GroupApply():
+            return "runs group by group, a pipeline for each: its steps have no form for all groups at once"
         case nodes.Merge():
             return "{}: {}".format(*node.chosen())
         case nodes.AlterLifetime(lifetime=lifetimes.Custom()):

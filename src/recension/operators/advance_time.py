@@ -2,9 +2,9 @@
 
 Assumes     a valid physical stream; its own CTIs count too.
 Guarantees  CTIs as the pace says, or as another stream gives them. Elements before the last CTI are left out,
-            with all that would change an event left out; or cut off at the CTI (`adjust`). All are counted.
-            The output is a valid stream.
-State       the events that a later retraction may still name.
+            with all that would change an event left out; or cut off at the CTI (`adjust`), with all that
+            changes an event cut off. All are counted. The output is a valid stream.
+State       the events left out or cut off that a later retraction may still name.
 Cost        O(n log n) in the batch.
 Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; rulings A1 to A4.
 """
@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core import ticks
-from recension.core.batch import CTI, EventBatch, Index, Mask, concat, cti, empty, null_payload
+from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, null_payload
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.core.validity import Checker
+from recension.core.validity import ADJUSTED, LATE, frontier_before
 from recension.operators.base import Chunks, Operator, Output
+from recension.operators.late_elements import LateElements, Settled
 
 Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
@@ -54,18 +55,32 @@ class AdvanceTime(Operator):
     def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:
         super().__init__(schema)
         self._pace, self._late = pace, late
-        self._checker = Checker("adjust" if late == "adjust" else "drop")
+        self._settling = LateElements(adjusts=late == "adjust")
+        self._counts: Counter[str] = Counter()
+        self._rejected: list[tuple[str, EventBatch]] = []
         self._latest, self._events = BEGINNING, 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if port or not len(batch):
             return empty(self.schema)
-        checked = self._checker.check(batch if self._pace is None else self._paced(batch, self._pace))
-        if self._late != "aside":
-            self._checker.take_rejected()
-        made = checked.vs[checked.kind == CTI]
-        self.out_cti = max(self.out_cti, int(made.max(initial=BEGINNING)))
-        return checked
+        if self._pace is not None:
+            batch = self._paced(batch, self._pace)
+        settled = self._settling.settle(batch, frontier_before(batch, self.out_cti))
+        self._note(batch, settled)
+        self._reach(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
+        return settled.batch.filter(~settled.is_lost)
+
+    def _note(self, batch: EventBatch, settled: Settled) -> None:
+        """Count what is not as it came; keep aside what is left out, unless it is not wanted at all."""
+        for reason, rows in ((LATE, settled.is_lost), (ADJUSTED, settled.is_moved)):
+            if bool(rows.any()):
+                self._counts[reason] += int(rows.sum())
+        if self._late != "drop" and bool(settled.is_lost.any()):
+            self._rejected.append((LATE, batch.filter(settled.is_lost)))
+
+    def _reach(self, t: int) -> None:
+        self.out_cti = max(self.out_cti, t)
+        self._settling.forget_before(self.out_cti)
 
     def _paced(self, batch: EventBatch, pace: Pace) -> EventBatch:
         """The batch with CTIs put in where they are due and tell something new."""
@@ -82,34 +97,42 @@ class AdvanceTime(Operator):
         return concat([batch, _ctis(t, self.schema)]).take(order)
 
     def on_cti(self, port: int, t: int) -> Output:
-        self._checker.check(cti(t, self.schema))
-        return self.promise(t)
+        answer = self.promise(t)
+        self._reach(t)
+        return answer
 
     def settled(self, port: int, t: int) -> int:
         """Whatever changes before the CTI is late; of port 1 only the CTIs matter, which it has."""
         return BEGINNING if port else self.out_cti
 
     def counts(self) -> Counter[str]:
-        return self._checker.counts
+        return self._counts
 
     def take_rejected(self) -> list[tuple[str, EventBatch]]:
-        return self._checker.take_rejected()
+        rejected, self._rejected = self._rejected, []
+        return rejected
+
+    def trace(self) -> tuple[int, ...] | None:
+        """The greatest start matters once the pace makes more of it than the CTI."""
+        if self._pace is None:
+            return ()
+        due = int(self._pace.times(np.array([self._latest]))[0])
+        return max(due, self.out_cti), self._events % (self._pace.events or 1)
 
     def state_rows(self) -> int:
-        return self._checker.state_rows()
+        return len(self._settling)
 
     def state_bytes(self) -> int:
-        return self._checker.state_bytes()
+        return self._settling.nbytes()
 
     def state_chunks(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "events": [self._events]})
-        return {"seen": seen, **{f"checks/{n}": table for n, table in self._checker.snapshot().items()}}
+        return {"seen": seen, "altered": self._settling.to_arrow()}
 
     def load_chunks(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._events = seen["latest"], seen["events"]
-        own = {n.removeprefix("checks/"): t for n, t in chunks.items() if n.startswith("checks/")}
-        self._checker.restore(own)
+        self._settling.load(chunks["altered"], self.out_cti)
 
 
 def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:

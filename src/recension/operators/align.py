@@ -3,10 +3,10 @@
 Assumes     a valid physical stream.
 Guarantees  the output history is the input history once everything waiting has come out. At a CTI all changes
             before it come out, by (sync time, arrival); before that, changes of events that start ``block``
-            or more before the latest time seen, or before where the stream was ``block`` ago on the
-            wall clock. CTIs pass unchanged. With an endless block the output is
-            ordered.
-State       the changes that wait, one for each event that changes.
+            or more before the latest time seen (in their group), or before where the stream was ``block``
+            ago on the wall clock. CTIs pass unchanged. With an endless block the output is ordered.
+State       the changes that wait, one for each event that changes; the latest times of groups ahead of CTIs;
+            by the wall clock, when the stream grew.
 Cost        O(n log n) in the batch and in what comes out.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.5, as corrected by rulings E1 to E5.
 """
@@ -18,46 +18,58 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from recension.core import ticks
 from recension.core.batch import EventBatch, Index, empty, take_rows
+from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.state.latest import Latest, group_hash
 from recension.operators.state.live_events import LiveEvents
 from recension.operators.state.net_changes import NetChanges, identity, net_changes
 from recension.operators.state.passage import Passage
 
 
 class Align(Operator):
-    """Blocks for ``block`` ticks, of application time or of the wall clock; FOREVER: until a CTI."""
+    """Blocks for ``block`` ticks, of application time or of the wall clock; FOREVER: until a CTI.
 
-    def __init__(self, schema: pa.Schema, block: int, *, by_clock: bool = False) -> None:
+    ``by`` names the columns whose values tell groups apart, each with a time of its own.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, block: int, by: Sequence[str] = (), *, by_clock: bool = False
+    ) -> None:
         super().__init__(schema)
         self._block = block
+        self._by = [] if block == FOREVER or by_clock else list(by)
         self._passage = Passage(block) if by_clock else None
         self.is_clocked = by_clock
         # A change lies in the index from the start of its event to just after its sync time.
         self._waiting = LiveEvents(schema, ("old", "new", "arrival"))
-        self._latest = BEGINNING
+        self._latest = Latest()
         self._arrivals = 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self._block:
             return batch
-        self._see(int(batch.sync().max()))
-        self._buffer(net_changes(batch), batch.payload)
-        return self._release(self._starting_until(self._output_time()))
+        group, sync = group_hash(batch, self._by), batch.sync()
+        one = (group[:1], sync.max(keepdims=True))
+        seen, latest = self._latest.see(*((group, sync) if self._by else one))
+        self._note(int(latest.max()))
+        self._buffer(net_changes(batch), group, batch.payload)
+        return self._release(self._starting_until(seen, self._output_times(latest)))
 
-    def _output_time(self) -> int:
-        """Events that start until then wait no longer."""
+    def _output_times(self, latest: Ticks) -> Ticks:
+        """Events that start until then wait no longer, where ``latest`` is the latest time of their group."""
         if self._passage is not None:
-            return self._passage.reached
-        return BEGINNING if self._block == FOREVER else max(BEGINNING, self._latest - self._block)
+            return np.full(len(latest), self._passage.reached)
+        never = np.full(len(latest), BEGINNING)
+        return never if self._block == FOREVER else ticks.add(latest, -self._block)
 
-    def _see(self, t: int) -> None:
-        self._latest = max(self._latest, t)
+    def _note(self, latest: int) -> None:
         if self._passage is not None:
-            self._passage.note(self._latest)
+            self._passage.note(latest)
 
-    def _buffer(self, change: NetChanges, payload: pa.RecordBatch) -> None:
+    def _buffer(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
         """A change of what another change has made, and waits, becomes one with it (E1)."""
         old, arrival = change.old.copy(), self._arrivals + np.arange(len(change))
         self._arrivals += len(change)
@@ -69,24 +81,36 @@ class Align(Operator):
             arrival[later] = self._waiting.column("arrival", found)
             self._waiting.remove(found)
         rows = np.flatnonzero(old != change.new)
-        self._add(change, rows, old[rows], arrival[rows], take_rows(payload, change.row[rows]))
+        payload, group = take_rows(payload, change.row[rows]), group[change.row[rows]]
+        self._add(change, rows, old[rows], arrival[rows], group, payload)
 
     def _add(
-        self, change: NetChanges, rows: Index, old: Ticks, arrival: Index, payload: pa.RecordBatch
+        self,
+        change: NetChanges,
+        rows: Index,
+        old: Ticks,
+        arrival: Index,
+        group: Hashes,
+        payload: pa.RecordBatch,
     ) -> None:
         vs, new = change.vs[rows], change.new[rows]
         tag = identity(change.hash[rows], vs, new)
         until = _sync(vs, old, new) + 1
-        group = np.zeros(len(rows), np.uint64)
         extras = {"old": old, "new": new, "arrival": arrival}
         self._waiting.insert(group, vs, until, tag, payload, **extras)
 
-    def _starting_until(self, t: int) -> Index:
-        """Where the changes of events that start at ``t`` or before are."""
-        if t == BEGINNING:
-            return np.zeros(0, np.int64)
-        end = np.array([min(t, FOREVER - 1) + 1])
-        return self._waiting.overlapping(np.zeros(1, np.uint64), np.array([BEGINNING]), end)[1]
+    def _starting_until(self, group: Hashes, t: Ticks) -> Index:
+        """Where the changes of events are that start at ``t`` of their group or before."""
+        due = np.flatnonzero(t > BEGINNING)
+        end = np.minimum(t[due], FOREVER - 1) + 1
+        return self._waiting.overlapping(group[due], np.full(len(due), BEGINNING), end)[1]
+
+    def _all_until(self, t: int) -> Index:
+        """The same for one time in all groups; they are looked through where there are several."""
+        if not self._by:
+            return self._starting_until(np.zeros(1, np.uint64), np.array([t]))
+        at = self._waiting.positions()
+        return at[self._waiting.column("vs", at) <= t]
 
     def _release(self, at: Index) -> EventBatch:
         if not len(at):
@@ -105,31 +129,39 @@ class Align(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         if not self._block:
             return self.promise(t)
-        self._see(t)
-        at = self._starting_until(t)
+        self._latest.tell_all(t)
+        self._note(int(self._latest.of(np.zeros(1, np.uint64))[0]))
+        at = self._all_until(t)
+        until = self._output_times(self._latest.of(self._waiting.column("group", at)))
         is_due = self._waiting.column("ve", at) <= t
-        is_due |= self._waiting.column("vs", at) <= self._output_time()
+        is_due |= self._waiting.column("vs", at) <= until
         is_due |= t == FOREVER
         return self.promise(t, self._release(at[is_due]))
 
     def on_clock(self, now: int) -> Output:
         assert self._passage is not None
-        return self.promise(self.out_cti, self._release(self._starting_until(self._passage.tick(now))))
+        return self.promise(self.out_cti, self._release(self._all_until(self._passage.tick(now))))
+
+    def trace(self) -> tuple[int, ...] | None:
+        """An endless block looks at CTIs only."""
+        if self._block in (0, FOREVER):
+            return ()
+        return (*self._latest.trace(), *(() if self._passage is None else self._passage.trace()))
 
     def state_rows(self) -> int:
-        return self._waiting.live()
+        return self._waiting.live() + (0 if self._passage is None else len(self._passage))
 
     def state_bytes(self) -> int:
-        return self._waiting.nbytes()
+        return self._waiting.nbytes() + (0 if self._passage is None else self._passage.nbytes())
 
     def state_chunks(self) -> Chunks:
-        seen = pa.table({"latest": [self._latest], "arrivals": [self._arrivals]})
+        seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.to_arrow()}
         passage = {} if self._passage is None else {"passage": self._passage.to_arrow()}
-        return {"seen": seen, **passage, **self._waiting.chunks("waiting")}
+        return {**seen, **passage, **self._waiting.chunks("waiting")}
 
     def load_chunks(self, chunks: Chunks) -> None:
-        seen = chunks["seen"].to_pylist()[0]
-        self._latest, self._arrivals = seen["latest"], seen["arrivals"]
+        self._arrivals = chunks["seen"]["arrivals"][0].as_py()
+        self._latest.load(chunks["latest"])
         self._waiting.load("waiting", chunks)
         if self._passage is not None:
             self._passage.load(chunks["passage"])

@@ -24,6 +24,8 @@ from recension.operators.lifetimes import Lifetime
 class AlterLifetime(Operator):
     """Every element takes an event's end from one time to another; so does what it becomes."""
 
+    promises_alike = True
+
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
         super().__init__(schema)
         self._lifetime = lifetime
@@ -58,6 +60,9 @@ class AlterLifetime(Operator):
         """Not beyond ``t``: a longer life may be one that was empty, which is an insert at the start."""
         since = self._lifetime.feedback(t)
         return BEGINNING if since is None else min(since, t)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
 
 def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:

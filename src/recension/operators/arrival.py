@@ -12,8 +12,10 @@ from recension.core.orphans import Steps, find_orphans
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import new_end, old_end
-from recension.operators.state.external_ctis import ExternalCtis, Proof
+from recension.operators.state.external_ctis import ExternalCtis
 from recension.operators.state.live_ends import LiveEnds
+from recension.operators.state.proof import Proof
+from recension.operators.state.retraction_chains import RetractionChains
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class Arrival:
         # Nothing that waits holds the CTI back to before what age has closed (F8).
         self._is_doubtful = is_before & (sync >= np.maximum(self.aged_before, past.last))
 
-    def find_broken(self, batch: EventBatch, live: LiveEnds, broken: Hashes) -> Mask:
+    def find_broken(self, batch: EventBatch, live: LiveEnds, chains: RetractionChains) -> Mask:
         """The rows of chains that are broken, or that break in this batch."""
-        is_broken = np.isin(self.start, broken) if len(broken) else np.zeros(len(batch), np.bool_)
+        is_broken = chains.holds(self.start) if len(chains) else np.zeros(len(batch), np.bool_)
         orphan = find_orphans(self._steps(batch), _Known(self.start, batch, live), len(batch))
         if bool(orphan.any()):
             is_broken |= np.isin(self.start, np.unique(self.start[orphan]))

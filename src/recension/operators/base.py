@@ -40,6 +40,8 @@ class Operator(ABC):
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
     """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
+    promises_alike: bool = False
+    """Do its CTIs follow from those it gets, whatever the events? Then all shards promise the same."""
     is_clocked: bool = False
     """Does it count by the wall clock, so that it must be told the time?"""
 
@@ -76,6 +78,14 @@ class Operator(ABC):
         more is not known.
         """
         return BEGINNING
+
+    def trace(self) -> tuple[int, ...] | None:
+        """What a past of which no row is held still decides.
+
+        Two operators that hold no rows, have promised the same and have equal traces go on alike. None where
+        this cannot be told.
+        """
+        return None
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""

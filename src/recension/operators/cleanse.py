@@ -5,7 +5,8 @@ Guarantees  at every CTI the longest run of events, by (vs, payload, ve), of whi
             put out; the output CTI is the start of the first event held back, if that is before the input's.
             After the last CTI the output history is the input history.
 State       the events that were not put out: one that lives long holds back all that start after it.
-Cost        O(n log n) in the batch; a look at all events held when the first of them has become final.
+Cost        O(n log n) in the batch and in what comes out, and once in all events that start together; again
+            when a batch changes one of those that start first whose payload another has too.
 Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
 """
 
@@ -17,83 +18,123 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, empty, inserts
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.snapshot.events import payload_keys
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.events_by_start import EventsByStart, is_open_at
+from recension.operators.state.front import Front
+from recension.operators.state.net_changes import NetChanges, net_changes
 
 
 class Cleanse(Operator):
-    """Keeps the reconstituted history until it is final."""
+    """Keeps the reconstituted history until it is final.
+
+    The events that start with the first one held back stand apart, in ``_front``.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__(schema)
-        self._held = LiveEvents(schema)
-        # The first event held back: nothing comes out before a CTI passes its end.
-        self._first_start, self._first_end = FOREVER, BEGINNING
+        self._held = EventsByStart(schema)
+        self._front: Front | None = None
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if len(batch):
             changed = net_changes(batch)
-            if bool((changed.vs <= self._first_start).any()):
-                self._first_end = BEGINNING
-            self._held.apply(changed, np.zeros(len(changed), np.uint64), batch.payload)
+            if self._front is not None:
+                changed = self._behind(self._front, changed)
+            self._held.apply(changed, batch.payload)
+            self._tidy()
         return empty(self.schema)
 
+    def _tidy(self) -> None:
+        """Drop payloads when most belong to no event."""
+        if self._held.is_wasteful(0 if self._front is None else len(self._front.end)):
+            self._dissolve()
+            self._held.tidy()
+
+    def _behind(self, front: Front, changed: NetChanges) -> NetChanges:
+        """The changes that are not of the front, which is gone if it cannot take those that are."""
+        is_front = changed.vs == front.start
+        if bool((changed.vs < front.start).any()) or not front.change(changed.take(is_front)):
+            self._dissolve()
+            return changed
+        return changed.take(~is_front)
+
+    def _dissolve(self) -> None:
+        if self._front is not None:
+            self._held.add(self._front.left())
+            self._front = None
+
     def on_cti(self, port: int, t: int) -> Output:
-        if t <= self._first_end and t < FOREVER:
-            return self.promise(min(t, self._first_start))
-        at = self._held.positions()
-        if not len(at):
-            self._first_start, self._first_end = FOREVER, BEGINNING
-            return self.promise(t)
-        vs, ve = self._held.column("vs", at), self._held.column("ve", at)
-        is_open = (ve >= t) & (t < FOREVER)
-        self._first_start = int(vs[is_open].min(initial=FOREVER))
-        candidates = np.flatnonzero(vs <= self._first_start)
-        order = candidates[self._order(at[candidates], vs[candidates], ve[candidates])]
-        size = int(is_open[order].argmax()) if bool(is_open[order].any()) else len(order)
-        self._first_end = int(ve[order[size]]) if size < len(order) else BEGINNING
-        released = order[:size]
-        return self.promise(
-            min(t, self._first_start), self._release(at[released], vs[released], ve[released])
-        )
+        front = self._front
+        if front is not None and t <= front.first_end and t < FOREVER:
+            return self.promise(min(t, front.start))
+        parts: list[tuple[Ticks, Ticks, Index]] = []
+        if front is not None:
+            end, row = front.release(t)
+            parts.append((np.full(len(end), front.start), end, row))
+            self._front = front if front.at < len(front.end) else None
+        if self._front is None and len(self._held):
+            parts.append(self._released(t))
+        reached = t if self._front is None else min(t, self._front.start)
+        given = self._given(parts)
+        self._tidy()
+        return self.promise(reached, given)
+
+    def _released(self, t: int) -> tuple[Ticks, Ticks, Index]:
+        """Take out the longest run of events that are final; those that start with the next are the front."""
+        head = self._held.until_open(t)
+        columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
+        is_open = is_open_at(columns[1], t)
+        first = int(columns[0][is_open].min(initial=FOREVER))
+        out = np.flatnonzero(columns[0] <= first)
+        out = out[self._order(*(column[out] for column in columns[:3]))]
+        size = int(is_open[out].argmax()) if bool(is_open[out].any()) else len(out)
+        if size < len(out):
+            _, end, row, payload_hash = (column[out[size:]] for column in columns)
+            self._front = Front(first, end, row, payload_hash.view(np.uint64))
+        kept = ~head.follower
+        kept[out] = False
+        self._held.keep(head, kept)
+        vs, ve, row, _ = (column[out[:size]] for column in columns)
+        return vs, ve, row
+
+    def _given(self, parts: list[tuple[Ticks, Ticks, Index]]) -> EventBatch:
+        if not sum(len(row) for _, _, row in parts):
+            return empty(self.schema)
+        vs, ve, row = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return inserts(vs, ve, self._held.payload(row))
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay; an event that is not there holds back no other."""
         return [t]
 
-    def _order(self, at: Index, vs: Ticks, ve: Ticks) -> Index:
+    def _order(self, vs: Ticks, ve: Ticks, row: Index) -> Index:
         """By start, payload and end; payloads are compared where starts are equal."""
         order = np.lexsort((ve, vs))
         tied = np.append(False, vs[order][1:] == vs[order][:-1])
         tied |= np.append(tied[1:], False)
         rows = order[tied]
         if len(rows):
-            keys = payload_keys(self._held.payload(at[rows]))
+            keys = payload_keys(self._held.payload(row[rows]))
             order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
         return order
 
-    def _release(self, at: Index, vs: Ticks, ve: Ticks) -> EventBatch:
-        if not len(at):
-            return empty(self.schema)
-        out = inserts(vs, ve, self._held.payload(at))
-        self._held.remove(at)
-        self._held.expire(BEGINNING)
-        return out
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_rows(self) -> int:
-        return self._held.live()
+        return len(self._held) + (0 if self._front is None else len(self._front))
 
     def state_bytes(self) -> int:
-        return self._held.nbytes()
+        return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
     def state_chunks(self) -> Chunks:
-        first = pa.table({"start": [self._first_start], "end": [self._first_end]})
-        return {"first": first, **self._held.chunks("held")}
+        front = {} if self._front is None else {"front": pa.table(self._front.left())}
+        return front | self._held.chunks("held")
 
     def load_chunks(self, chunks: Chunks) -> None:
-        first = chunks["first"].to_pylist()[0]
-        self._first_start, self._first_end = first["start"], first["end"]
         self._held.load("held", chunks)
+        self._front = None
+        if "front" in chunks:
+            self._held.add({name: chunks["front"][name].to_numpy() for name in chunks["front"].column_names})

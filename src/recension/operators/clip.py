@@ -31,6 +31,8 @@ from recension.operators.state.start_index import StartIndex
 class Clip(Operator):
     """Left events until the next start of the right input under the same keys."""
 
+    promises_alike = True
+
     def __init__(self, left: Side, right: Side) -> None:
         super().__init__(left.schema)
         self._sides = (left, right)
@@ -125,6 +127,9 @@ class Clip(Operator):
         self._cti = chunks["ctis"]["cti"].to_pylist()
         self._left.load("left", chunks)
         self._starts.load("starts", chunks)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_rows(self) -> int:
         return self._left.live() + self._starts.live()

@@ -46,6 +46,7 @@ class CoverageJoin(Operator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
     _shows_pairs = False
+    promises_alike = True
 
     def __init__(
         self,
@@ -196,6 +197,9 @@ class CoverageJoin(Operator):
         self._left.load("left", chunks)
         self._right.load("right", chunks)
         self._parts.load("parts", chunks)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_rows(self) -> int:
         return self._left.live() + self._right.live() + self._parts.live()

@@ -29,6 +29,8 @@ from recension.operators.state.runs import RunChanges, Runs
 class Distinct(Operator):
     """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
 
+    promises_alike = True
+
     def __init__(
         self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     ) -> None:
@@ -80,6 +82,9 @@ class Distinct(Operator):
         if (numbers := self._points.retire()) is not None:
             self._runs.renumber(numbers)
         return self.promise(t)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_rows(self) -> int:
         return len(self._points) + len(self._runs)

@@ -1,14 +1,15 @@
 """Finalize: retractions that came before what they retract are put in order, and the past is closed.
 
-Assumes     inserts, retractions and external CTIs in any order; external CTIs do not overlap.
+Assumes     inserts, retractions and external CTIs in any order. Where external CTIs overlap, which no source
+            may let them, the one that begins first holds back those behind it.
 Guarantees  a valid stream. A CTI comes out where external CTIs prove the input complete, where the input has
             a CTI, and ``remember`` behind the latest time seen; elements before the last CTI, and
             retractions of what was left out, are left out and counted. With an endless memory the output
             history is the input's.
 State       the ends of events that may still be retracted, the retractions that wait, the sync times of
-            elements that are not yet proven complete.
-Cost        O(n log n) in the batch; a loop over the elements of events whose chains are broken, and over
-            those that wait.
+            elements from the last CTI on, and a count for each external CTI that began before it.
+Cost        O(n log n) in the batch; a loop over its external CTIs and the elements of events whose chains
+            are broken, over what they mend and over what is lost. What waits costs a logarithm.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.6, as corrected by rulings F1 to F10.
 """
 
@@ -28,7 +29,7 @@ from recension.operators.base import Chunks, Operator, Output, changes
 from recension.operators.state.external_ctis import ExternalCtis
 from recension.operators.state.live_ends import LiveEnds
 from recension.operators.state.passage import Passage
-from recension.operators.state.retraction_chains import Broken, RetractionChains
+from recension.operators.state.retraction_chains import RetractionChains
 
 _CAUTIOUS = 256
 
@@ -71,7 +72,7 @@ class Finalize(Operator):
         """What the batch gives; or the row up to which it must be taken first, and nothing has changed."""
         past = Past(self.out_cti, self._latest, self._aged)
         arrival = Arrival(batch, past, self._remember, self._known)
-        is_broken = arrival.find_broken(batch, self._live, self._chains.keys())
+        is_broken = arrival.find_broken(batch, self._live, self._chains)
         if (len(self._chains) or bool(is_broken.any())) and (row := arrival.doubt()):
             return row
         self._latest, self._aged = arrival.latest, int(arrival.aged[-1])
@@ -96,7 +97,7 @@ class Finalize(Operator):
         given: list[tuple[int, int, int]] = []
         for row, key in zip(rows.tolist(), arrival.start[rows].tolist(), strict=True):
             ends, vs = live[key], int(batch.vs[row])
-            self._drop_lost(key, ends, int(arrival.before[row]), int(arrival.aged_before[row]))
+            self._drop_lost(int(arrival.before[row]), int(arrival.aged_before[row]))
             old, new = vs, vs
             if batch.kind[row] == INSERT:
                 new = self._chains.insert(key, ends, vs, int(batch.ve[row]))
@@ -109,18 +110,9 @@ class Finalize(Operator):
         self._live.change(*ends_of(mended, arrival.start[at]))
         return at, mended
 
-    def _drop_lost(self, key: int, ends: dict[int, int], frontier: int, aged: int) -> None:
-        """Leave out retractions whose predecessor cannot come any more, or which may not change the past.
-
-        What comes changes no end before the frontier, so that only an event alive there can still lead on
-        to a retraction that waits (F7, whatever the CTI is that this retraction holds back).
-        """
-
-        def is_lost(broken: Broken) -> bool:
-            is_orphan = broken.vs < frontier and all(end < frontier for end in ends)
-            return is_orphan or broken.ve < frontier or broken.sync < aged
-
-        for broken in self._chains.take_lost(key, is_lost):
+    def _drop_lost(self, frontier: int, aged: int) -> None:
+        """Leave out retractions that wait for what cannot come any more."""
+        for broken in self._chains.take_lost(frontier, aged):
             self._reject(UNKNOWN, broken.elements)
 
     def _reject(self, reason: str, elements: EventBatch) -> None:
@@ -131,12 +123,11 @@ class Finalize(Operator):
     def _time(self) -> int:
         """The CTI that can be put out now; forgets what it closes."""
         frontier = self._known.frontier
-        keys = self._chains.keys()
-        for key, ends in self._live.ends_of(keys).items() if len(keys) else ():
-            self._drop_lost(key, ends, frontier, self._aged)
-        t = min([frontier, *(broken.sync for broken in self._chains)])
+        self._drop_lost(frontier, self._aged)
+        t = min(frontier, self._chains.first_sync())
         if t > self.out_cti:
             self._live.forget_before(t)
+        self._known.forget_before(max(t, self.out_cti))
         return t
 
     def on_cti(self, port: int, t: int) -> Output:
@@ -164,11 +155,19 @@ class Finalize(Operator):
         rejected, self._rejected = self._rejected, []
         return rejected
 
+    def trace(self) -> tuple[int, ...] | None:
+        """What age closes matters once it is more than the CTI has closed."""
+        aged = max(self._aged, BEGINNING if self._remember == FOREVER else self._latest - self._remember)
+        passage = () if self._passage is None else (self._latest, *self._passage.trace())
+        return max(aged, self.out_cti), *passage
+
     def state_rows(self) -> int:
-        return len(self._live) + len(self._chains) + len(self._known)
+        passage = 0 if self._passage is None else len(self._passage)
+        return len(self._live) + len(self._chains) + len(self._known) + passage
 
     def state_bytes(self) -> int:
-        return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes()
+        passage = 0 if self._passage is None else self._passage.nbytes()
+        return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes() + passage
 
     def state_chunks(self) -> Chunks:
         seen = {"latest": pa.array([self._latest], pa.int64()), "aged": pa.array([self._aged], pa.int64())}
@@ -181,7 +180,7 @@ class Finalize(Operator):
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._aged = seen["latest"], seen["aged"]
         self._live.load(chunks["live"], self.out_cti)
-        self._chains.load(dict(chunks))
+        self._chains.load(dict(chunks), self._live)
         self._known.load(dict(chunks))
         if self._passage is not None:
             self._passage.load(chunks["passage"])

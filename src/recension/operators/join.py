@@ -33,6 +33,8 @@ from recension.operators.state.live_events import LiveEvents
 class Join(Operator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
+    promises_alike = True
+
     def __init__(
         self, left: Side, right: Side, columns: Sequence[JoinedColumn], where: Predicate | None = None
     ) -> None:
@@ -74,6 +76,9 @@ class Join(Operator):
         self._cti = chunks["ctis"]["cti"].to_pylist()
         self._live[LEFT].load("left", chunks)
         self._live[RIGHT].load("right", chunks)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_rows(self) -> int:
         return sum(live.live() for live in self._live)

@@ -26,6 +26,7 @@ class Span(Operator):
     """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
 
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
+    promises_alike = True
 
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)
@@ -49,6 +50,9 @@ class Span(Operator):
 
     def settled(self, port: int, t: int) -> int:
         return t
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:

@@ -26,6 +26,7 @@ class Union(Operator):
     """Elements pass as they come; external CTIs too, each about the input it comes from."""
 
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
+    promises_alike = True
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)
@@ -46,6 +47,9 @@ class Union(Operator):
 
     def settled(self, port: int, t: int) -> int:
         return t
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
 
     def state_chunks(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}

@@ -18,13 +18,14 @@ Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 @dataclass(frozen=True, eq=False)
 class Cleanse(Node):
-    """Only what is final, by (vs, payload, ve)."""
+    """Only what is final, by (vs, payload, ve); for each value of the columns ``by``, if any, by itself."""
 
     input: Node
+    by: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        return "cleanse"
+        return f"cleanse by {', '.join(self.by)}" if self.by else "cleanse"
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -32,6 +33,8 @@ class Cleanse(Node):
     def derive_properties(self) -> Properties:
         """Perfect, with ties in payload order. Its CTI waits for the first event that may still change."""
         of = self.input.properties
+        if self.by:
+            return Properties(is_insert_only=True, has_key=of.has_key, constant_duration=of.constant_duration)
         return Properties(
             is_insert_only=True,
             is_ordered=True,
@@ -44,10 +47,14 @@ class Cleanse(Node):
 
 @dataclass(frozen=True, eq=False)
 class Align(Node):
-    """Changes wait for their order: for ``block``, FOREVER until a CTI."""
+    """Changes wait for their order: for ``block``, FOREVER until a CTI.
+
+    ``by``: only those with equal values of these columns need be in order.
+    """
 
     input: Node
     block: Length
+    by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.block, int) and self.block < 0:
@@ -56,7 +63,8 @@ class Align(Node):
 
     @property
     def label(self) -> str:
-        return f"align, block {in_ticks(self.block)}"
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        return f"align{by}, block {in_ticks(self.block)}"
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -71,7 +79,7 @@ class Align(Node):
             return of
         return replace(
             of,
-            is_ordered=self.block == FOREVER,
+            is_ordered=self.block == FOREVER and not self.by,
             has_deterministic_ties=False,
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )

@@ -1,4 +1,4 @@
-"""Group and apply: a query on each group by itself, as one query on all groups at once.
+"""Group and apply: a query on each group by itself, as one query on all groups at once where that can be.
 
 The query is written over a `Group`, which stands for any one group. It is then rewritten: the group's keys
 travel as extra columns beside the payload, under names that nothing else has, and every step that looks at
@@ -10,145 +10,85 @@ more than one event looks only at events with equal keys. No step is run once pe
           with [k]                       of every payload,
           aggregate n by [k]             and of every aggregate's key
 
+Steps that depend on what a group has seen and when (how late an element is, how long one waits) have no such
+form. They run group by group, in one `GroupApply` with all that lies between them.
+
 Streams from outside the group are the same for every group. A step that would show them once per group,
-even for groups without events, cannot be rewritten and is refused.
+even for groups without events, means nothing and is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from itertools import count
 
-import pyarrow as pa
-
-from recension.core.errors import SchemaError
-from recension.plan.aggregate import SnapshotAggregate
-from recension.plan.beside import Beside
+from recension.plan.each_group import GroupApply, Port
 from recension.plan.expressions import column
-from recension.plan.join import Join
-from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.group import Group, readers_of, run_by_group
 from recension.plan.node import Node, walk
-from recension.plan.properties import Properties
-from recension.plan.span import Distinct, Map, Outputs, Project, Union, Where, projected_schema
+from recension.plan.rewrites.sharing import rebuild
+from recension.plan.span import Outputs, Project
+from recension.plan.threading import Threading, all_of
 
-
-@dataclass(frozen=True, eq=False)
-class Group(Node):
-    """Any one group of a stream, while a query over it is written."""
-
-    input: Node
-
-    @property
-    def label(self) -> str:
-        return f"a group of {self.input.label}"
-
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
-
-    def derive_properties(self) -> Properties:
-        return self.input.properties
+_numbers = count()
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
     """What the query gives for every group: the group's keys first, then the other columns."""
-    group = Group(stream)
+    group = Group(stream, next(_numbers))
     applied = query(group)
-    threading = _Threading(group, keys, applied)
-    if not threading.is_grouped(applied):
-        raise SchemaError(f"apply: the result, {applied.label}, does not come from the group")
-    own = [(name, column(hidden)) for (name, _), hidden in zip(keys, threading.hidden, strict=True)]
+    readers = readers_of(group, applied)
+    taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
+    hidden = tuple(_unlike(taken, name) for name, _ in keys)
+    computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
+    threading = Threading(hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")})
+    _thread(threading, readers, run_by_group(readers, applied), hidden)
+    own = [(name, column(key)) for (name, _), key in zip(keys, hidden, strict=True)]
     names = [name for name, _ in keys]
     rest = [(name, column(name)) for name in applied.schema.names if name not in names]
-    return Project(threading.of(applied), (*own, *rest), "apply")
+    return Project(threading[applied], (*own, *rest), "apply")
 
 
-class _Threading:
-    """Rewrites the nodes above a group so that their first columns are the group's keys."""
-
-    def __init__(self, group: Group, keys: Outputs, applied: Node) -> None:
-        self._group, self._keys = group, keys
-        nodes = [group, *walk(applied)]
-        taken = {name for node in nodes for name in node.schema.names}
-        self.hidden = tuple(_unlike(taken, name) for name, _ in keys)
-        self._outputs: Outputs = tuple((name, column(name)) for name in self.hidden)
-        self._grouped: set[Node] = {group}
-        for node in walk(applied):
-            if any(child in self._grouped for child in node.inputs):
-                self._grouped.add(node)
-        self._done: dict[Node, Node] = {group: self._start()}
-
-    def _start(self) -> Node:
-        stream = self._group.input
-        computed = tuple((hidden, key) for hidden, (_, key) in zip(self.hidden, self._keys, strict=True))
-        return Project(stream, (*computed, *_all(stream.schema)), "group_by")
-
-    def is_grouped(self, node: Node) -> bool:
-        """Does the node read the group?"""
-        return node in self._grouped
-
-    def of(self, node: Node) -> Node:
-        """The node for all groups at once."""
-        for below in walk(node):
-            if below in self._grouped and below not in self._done:
-                self._done[below] = self._threaded(below)
-        return self._done[node]
-
-    def _inputs(self, node: Node) -> list[Node]:
-        """The node's inputs, rewritten where they read the group."""
-        return [self._done.get(child, child) for child in node.inputs]
-
-    def _threaded(self, node: Node) -> Node:
-        match node:
-            case Where() | Distinct() | AlterLifetime():
-                return node.with_inputs(self._inputs(node))
-            case Project():
-                return replace(node, input=self._done[node.input], outputs=(*self._outputs, *node.outputs))
-            case Map():
-                return self._map(node)
-            case SnapshotAggregate():
-                return replace(node, input=self._done[node.input], keys=(*self._outputs, *node.keys))
-            case Union():
-                self._require(node, node.inputs)
-                return node.with_inputs(self._inputs(node))
-            case Clip():
-                self._require(node, [node.input])
-                return self._clip(node)
-            case Join():
-                return self._join(node)
-        raise SchemaError(f"apply: {node.label} cannot be done for every group by itself")
-
-    def _require(self, node: Node, inputs: tuple[Node, ...] | list[Node]) -> None:
-        for child in inputs:
-            if child not in self._grouped:
-                raise SchemaError(
-                    f"apply: {node.label} would show {child.label}, which is not of the group, in every group"
-                )
-
-    def _map(self, node: Map) -> Node:
-        keys = projected_schema(self._outputs, self._done[node.input].schema, "apply")
-        fn = Beside(node.fn, self.hidden)
-        return replace(node, input=self._done[node.input], fn=fn, columns=pa.schema([*keys, *node.columns]))
-
-    def _clip(self, node: Clip) -> Node:
-        clipped, by = self._inputs(node)
-        if not self.is_grouped(node.by):
-            return node.with_inputs([clipped, by])
-        return Clip(clipped, by, (*self.hidden, *node.on), (*self.hidden, *node.null_matches))
-
-    def _join(self, node: Join) -> Node:
-        left, right = self._inputs(node)
-        if not self.is_grouped(node.left):
-            if node.how != "inner":
-                self._require(node, [node.left])
-            return Project(node.with_inputs([left, right]), (*self._outputs, *_all(node.schema)), "apply")
-        if not self.is_grouped(node.right):
-            return node.with_inputs([left, right])
-        keys, null_matches = (*self.hidden, *node.on), (*self.hidden, *node.null_matches)
-        return replace(node, left=left, right=right, on=keys, null_matches=null_matches)
+def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hidden: tuple[str, ...]) -> None:
+    """All steps by their keys, but for those that run group by group, which become one."""
+    alone = set(by_group)
+    last = by_group[-1] if by_group else None
+    for node in readers:
+        if node is last:
+            threading.put(node, _each_group(threading, by_group, hidden))
+        elif node not in alone:
+            threading.of([node])
 
 
-def _all(schema: pa.Schema) -> Outputs:
-    return tuple((name, column(name)) for name in schema.names)
+def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
+    """These steps for each group by itself, over whatever they read."""
+    inside = set(steps)
+    read = dict.fromkeys(child for node in steps for child in node.inputs if child not in inside)
+    split = [node for node in read if node in threading]
+    streams = [*split, *(node for node in read if node not in threading)]
+    new: dict[Node, Node] = {
+        node: Port(number, node.schema, node.properties) for number, node in enumerate(streams)
+    }
+    for node in steps:
+        new[node] = node.with_inputs([new[child] for child in node.inputs])
+    over = tuple(threading.get(node, node) for node in streams)
+    return GroupApply(over, hidden, len(split), new[steps[-1]])
+
+
+def keyed(node: GroupApply) -> Node:
+    """What it means, for whom only histories matter: its steps on all groups at once, by their keys."""
+
+    def opened(step: Node) -> Node:
+        is_shared = isinstance(step, Port) and step.number >= node.split
+        return node.streams[step.number] if is_shared else step  # type: ignore[attr-defined]
+
+    (plan,) = rebuild([node.plan], opened)
+    ports = [step for step in walk(plan) if isinstance(step, Port)]
+    threading = Threading(node.keys, {port: node.streams[port.number] for port in ports})
+    for step in walk(plan):
+        if any(child in threading for child in step.inputs):
+            threading.of([step])
+    return threading[plan]
 
 
 def _unlike(taken: set[str], name: str) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
-from recension.plan.group_apply import Group
-from recension.plan.node import Node, walk
+from recension.plan.each_group import GroupApply
+from recension.plan.group import Group
+from recension.plan.node import Node
+from recension.plan.rewrites.sharing import rebuild
 from recension.plan.source import Source
 from recension.plan.span import Map, Project, Span, Where
 
@@ -46,10 +47,6 @@ WEAK = Level(0, 0)
 
 def at_level(root: Node, level: Level) -> Node:
     """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
-    if any(isinstance(node, Group) for node in walk(root)):
-        raise SchemaError(
-            "apply: a group has no level of consistency of its own; give one before group_by or after apply"
-        )
     return _in_order(_Placing().of(root, _Missing(level.block, level.remember, level.speculate)), level)
 
 
@@ -85,11 +82,16 @@ class _Placing:
                 return replace(node, input=self.of(node.input, below))
             case ImportTime():  # only the CTIs of its clock are read
                 return replace(node, input=self.of(node.input, missing))
+            case GroupApply():
+                below = _not_given(node.steps, missing)
+                inputs = [self.of(child, below) for child in node.inputs]
+                return _speculating_in_groups(node.with_inputs(inputs), missing)
         return _speculating(node.with_inputs([self.of(child, missing) for child in node.inputs]), missing)
 
 
 def _steps_of_input(node: Node) -> list[Node]:
-    """A source and the steps over it that look at one event at a time, advance time or give a level.
+    """A source or a group, and the steps over it that look at one event at a time, advance time or give a
+    level.
 
     None if there is anything else.
     """
@@ -99,7 +101,7 @@ def _steps_of_input(node: Node) -> list[Node]:
     ):
         node = node.input
         steps.append(node)
-    return steps if isinstance(node, Source) else []
+    return steps if isinstance(node, Source | Group) else []
 
 
 def _not_given(steps: list[Node], missing: _Missing) -> _Missing:
@@ -116,7 +118,7 @@ def _finalized(node: Node, missing: _Missing) -> Node:
     that advances time."""
     if missing.remember is None or missing.remember == FOREVER:
         return node
-    if isinstance(node, Source | AdvanceTime | ImportTime):
+    if isinstance(node, Source | Group | AdvanceTime | ImportTime):
         return Finalize(node, missing.remember, by_level=True)
     return node.with_inputs([_finalized(child, missing) for child in node.inputs])
 
@@ -133,3 +135,8 @@ def _speculating(node: Node, missing: _Missing) -> Node:
     if isinstance(node, SnapshotAggregate) and missing.speculate is not None:
         return replace(node, speculate=missing.speculate)
     return node
+
+
+def _speculating_in_groups(node: GroupApply, missing: _Missing) -> Node:
+    (plan,) = rebuild([node.plan], lambda step: _speculating(step, missing))
+    return node.over(plan)

@@ -3,6 +3,7 @@
 from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.count_window import CountAggregate
+from recension.plan.each_group import GroupApply, Port
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -20,6 +21,7 @@ __all__ = [
     "CountAggregate",
     "Distinct",
     "Finalize",
+    "GroupApply",
     "How",
     "ImportTime",
     "Join",
@@ -27,6 +29,7 @@ __all__ = [
     "Merge",
     "Node",
     "Outputs",
+    "Port",
     "Project",
     "SnapshotAggregate",
     "Source",

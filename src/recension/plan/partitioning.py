@@ -20,6 +20,7 @@ from recension.plan.nodes import (
     Clip,
     Distinct,
     Finalize,
+    GroupApply,
     ImportTime,
     Join,
     Map,
@@ -56,7 +57,6 @@ def _anywhere(node: Node) -> None:
     return None
 
 
-@needs.register(Cleanse)
 @needs.register(Finalize)
 @needs.register(AdvanceTime)
 @needs.register(ImportTime)
@@ -77,8 +77,13 @@ def is_spread(node: Node) -> bool:
 
 
 @needs.register
+def _cleanse(node: Cleanse) -> Needs:
+    return (tuple((name, column(name)) for name in node.by),)
+
+
+@needs.register
 def _align(node: Align) -> Needs | None:
-    return ((),) if node.block else None
+    return (tuple((name, column(name)) for name in node.by),) if node.block else None
 
 
 @needs.register
@@ -101,6 +106,13 @@ def _merge(node: Merge) -> Needs:
 @needs.register
 def _aggregate(node: SnapshotAggregate) -> Needs:
     return (node.keys,)
+
+
+@needs.register
+def _each_group(node: GroupApply) -> Needs:
+    """A group in one place; all of them where they read what is the same for every group."""
+    keys = tuple((name, column(name)) for name in node.keys) if node.split == len(node.streams) else ()
+    return (keys,) * len(node.streams)
 
 
 @needs.register(Join)

@@ -2,6 +2,9 @@
 
 A property holds for every output a node can produce, however the input is cut into batches. Where a rule
 is in doubt it says nothing. LMerge technical report, §III-C and §IV-G.
+
+One exception, which spares everyone else: what is cut at the beginning of time, such as overlapping windows
+that would begin before it, may share a start there, though starts are said to be keys or to increase.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class Properties:
     is_shrink_only: bool = False
     """Retractions shorten or remove; none lengthens."""
     constant_duration: int | None = None
-    """Every event lives for so many ticks, cut only by the end of time; retractions only remove."""
+    """Every event lives for so many ticks, cut only by the ends of time; retractions only remove."""
     is_point: bool = False
     """Every event lives for one tick: ``constant_duration`` is 1."""
     cti_frequency: int | None = None

@@ -52,12 +52,15 @@ class WindowAggregate(SnapshotAggregate):
         """Windows are shown and taken back whole: once they have ended by the watermark, eager ones at once.
 
         All groups share the watermark, so that the windows of all of them come in order (ruling B15).
+        Windows that overlap share their start where they would begin before time does: they are of no one
+        duration.
         """
         of = self.input.properties
         waits = self.speculate != "eager"
         in_order = waits and of.is_ordered and not self.breaks_ties
         is_single = not self.keys and (self.rows is None or self.rows.k == 1)
-        known = Properties(has_key=True, constant_duration=self.grid.size)
+        duration = self.grid.size if self.grid.size <= self.grid.hop else None
+        known = Properties(has_key=True, is_shrink_only=True, constant_duration=duration)
         return replace(
             known,
             is_insert_only=waits and of.is_perfect,

@@ -10,34 +10,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, RETRACT, EventBatch, concat, cti, null_payload
+from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator
+from recension.operators.flow import Flow, drive
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.runners.feedback import Feedback
 from recension.runners.metrics import Metrics
-
-
-@dataclass(slots=True)
-class Flow:
-    """What a vertex gives in one step."""
-
-    batches: list[EventBatch] = field(default_factory=list)
-    cti: int | None = None
-    has_external: bool = False
-
-    def add(self, answer: Output) -> None:
-        """What an operator emits in answer to a CTI or to the clock."""
-        self.batches.append(answer.batch)
-        self.cti = self.cti if answer.cti is None else answer.cti
 
 
 class Engine:
@@ -93,7 +79,7 @@ class Engine:
         """What of an answer its readers want."""
         batches = [self._feedback.wanted_outside(output, batch) for batch in flow.batches]
         self._metrics[output].skipped += sum(map(len, flow.batches)) - sum(map(len, batches))
-        return replace(flow, batches=batches)
+        return Flow(batches, flow.cti, flow.has_external)
 
     def settled(self) -> dict[int, int]:
         """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
@@ -136,29 +122,19 @@ class Engine:
         self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
     ) -> Flow:
         started = time.perf_counter()
-        out = Flow()
-        if now is not None:
-            out.add(operator.on_clock(now))
-        fed = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
-        for port, flow in fed:
-            for batch in flow.batches:
-                wanted = self._feedback.wanted(number, port, batch)
-                self._metrics[number].skipped += len(batch) - len(wanted)
-                self._count_in(number, wanted)
-                answer = _answers if flow.has_external else _answer
-                out.batches += answer(operator, port, wanted)
-        for port, flow in fed:
-            if flow.cti is not None:
-                out.add(operator.on_cti(port, flow.cti))
-        # One batch a step: readers must not see what holds only until the other half has come.
-        given = [batch for batch in out.batches if len(batch)]
-        out.batches = [concat(given)] if given else []
-        if given and operator.makes_ctis:
-            out = _without_ctis(out)
-        out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
+        read = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
+        out = drive(operator, [(port, self._wanted(number, port, flow)) for port, flow in read], now)
         self._metrics[number].seconds += time.perf_counter() - started
         self._note(number, out)
         return out
+
+    def _wanted(self, number: int, port: int, flow: Flow) -> Flow:
+        """What comes in at a port, less what feedback says nobody wants."""
+        wanted = [self._feedback.wanted(number, port, batch) for batch in flow.batches]
+        for given, kept in zip(flow.batches, wanted, strict=True):
+            self._metrics[number].skipped += len(given) - len(kept)
+            self._count_in(number, kept)
+        return Flow(wanted, flow.cti, flow.has_external)
 
     def _count_in(self, number: int, batch: EventBatch) -> None:
         self._metrics[number].events_in += len(batch)
@@ -244,39 +220,9 @@ def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:
     return list(order)
 
 
-def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
-    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
-    is_cti = batch.kind == CTI
-    t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
-    return batch.filter(~is_cti), t
-
-
 def left_out(counts: Counter[str]) -> int:
     """How many elements were left out, moved ones and idle CTIs aside."""
     return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
-
-
-def _without_ctis(flow: Flow) -> Flow:
-    """CTIs that an operator made are one with the CTI of the step."""
-    batch, t = split(flow.batches[0])
-    made = [time for time in (t, flow.cti) if time is not None]
-    return Flow([batch] if len(batch) else [], max(made, default=None))
-
-
-def _answer(operator: Operator, port: int, batch: EventBatch) -> list[EventBatch]:
-    return [operator.on_batch(port, batch)]
-
-
-def _answers(operator: Operator, port: int, batch: EventBatch) -> list[EventBatch]:
-    """What an operator makes of a batch that holds external CTIs."""
-    if operator.external_ctis == "take":
-        return [operator.on_batch(port, batch)]
-    is_external = batch.kind == EXTERNAL_CTI
-    answers = [operator.on_batch(port, batch.filter(~is_external))]
-    if operator.external_ctis == "pass":
-        passing = batch.filter(is_external)
-        answers.append(replace(passing, payload=null_payload(len(passing), operator.schema)))
-    return answers
 
 
 def elements(flow: Flow, schema: pa.Schema) -> list[EventBatch]:

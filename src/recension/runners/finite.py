@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from recension.core import wall_clock
-from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
 from recension.plan.node import Node
-from recension.runners.intake import Data
+from recension.runners.intake import Data, parts
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.result import Result
 
@@ -56,21 +55,11 @@ def steps(
 def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
     """Pushes one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
-        for batch in data:
-            session.push_checked(name, batch, data)
-            yield True
+        with session.advising(name):
+            for batch in data:
+                session.push_checked(name, batch, data)
+                yield True
         return
-    for part in _parts(data, size):
+    for part in parts(data, size):
         session.push(name, part)
         yield True
-
-
-def _parts(data: Data, size: int) -> Iterator[Data]:
-    if hasattr(data, "slice") and hasattr(data, "num_rows"):
-        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
-    elif isinstance(data, EventBatch | list | tuple):
-        for start in range(0, max(len(data), 1), size):
-            end = min(start + size, len(data))
-            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
-    else:
-        yield data

@@ -60,6 +60,7 @@ class Intake:
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
         self._checker.forget_before(t)
+        self._openclose.forget_before(t)
         if self._reader is not None:
             self._reader.forget_before(t)
 
@@ -153,6 +154,18 @@ class Intake:
         for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
             counts.clear()
         self._reader = None
+
+
+def parts(data: Data, size: int) -> Iterator[Data]:
+    """Data that can be cut, in parts of so many rows; other data as it is."""
+    if hasattr(data, "slice") and hasattr(data, "num_rows"):
+        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
+    elif isinstance(data, EventBatch | list | tuple):
+        for start in range(0, max(len(data), 1), size):
+            end = min(start + size, len(data))
+            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
+    else:
+        yield data
 
 
 def _as_table(data: Data) -> pa.Table:

@@ -7,21 +7,23 @@ once. Nothing is lost on the way in: what the sources' policies leave out is cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from recension.core import wall_clock
 from recension.core.batch import EXTERNAL_CTI, EventBatch, cti
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
+from recension.operators.flow import Flow, split
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Flow, elements, left_out, split
+from recension.runners.engine import Engine, elements, left_out
 from recension.runners.intake import Data, Intake
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
@@ -114,8 +116,18 @@ class Session:
 
     def push(self, source: str, data: Data) -> None:
         """Feed a source: a table, a frame, elements. The queries are worked through batch by batch."""
-        for batch in self._intake(source).take(data):
-            self.feed(source, batch)
+        intake = self._intake(source)
+        with self.advising(source):
+            for batch in intake.take(data):
+                self.feed(source, batch)
+
+    @contextmanager
+    def advising(self, source: str) -> Iterator[None]:
+        """Errors in the elements of a source say what to do about them."""
+        try:
+            yield
+        except StreamError as why:
+            raise self._plan.advised(source, why) from None
 
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""

@@ -127,6 +127,7 @@ class StreamReader:
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
         self._pass.checker.forget_before(t)
+        self._pass.openclose.forget_before(t)
 
     def check_rows(self) -> int:
         """How many events the checks remember."""

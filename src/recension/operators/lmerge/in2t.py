@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index
+from recension.core.batch import Index, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.key_table import KeyTable
@@ -57,7 +57,7 @@ class In2t:
 
     def add(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
         """New nodes with the payloads in these rows."""
-        nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(payload, rows))
+        nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
         self._starts.push(vs, nodes)
         return nodes
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.key_table import KeyTable
@@ -74,7 +74,7 @@ class In3t:
 
     def add_nodes(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
         """New nodes with the payloads in these rows; keys are distinct and not there yet."""
-        self.nodes.add(keys, vs=vs, row=self._payloads.append(payload, rows))
+        self.nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
 
     def put(self, nodes: Index, ve: Ticks, frontier: int) -> Index:
         """The event of each node with this end, made where there is none."""

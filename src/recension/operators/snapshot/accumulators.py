@@ -68,6 +68,36 @@ class SumIntegers(Accumulator):
         return pa.array(ints[1], mask=ints[0] == 0)
 
 
+class SumLongs(Accumulator):
+    """The sum of whole numbers of 64 bits, exact, or an error where it does not fit in as many.
+
+    Beside the sum, which wraps around, that of the upper halves tells how often it has.
+    """
+
+    ints = 3
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers = _integers(values)
+        return Contributions([_is_valid(values).astype(np.int64), numbers, numbers >> 32], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        valid, total, high = ints
+        # What is left of the sum are the lower halves, which are not negative.
+        high = high + (total - (high << 32) >> 32)
+        beyond = (high >= 2**31) | (high < -(2**31))
+        if bool(beyond.any()):
+            raise BeyondInt64Error(int(np.argmax(beyond)))
+        return pa.array(total, mask=valid == 0)
+
+
+class BeyondInt64Error(Exception):
+    """A sum of whole numbers does not fit in int64: that of ``row``."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__("a sum of whole numbers leaves int64")
+        self.row = row
+
+
 class SumFloats(Accumulator):
     """The sum of floats: NaN and the infinities are counted, not summed, so that they can leave again."""
 

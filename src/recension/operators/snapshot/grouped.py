@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from recension.operators.base import Chunks, Operator
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.events import EventsOfGroups, Place
 from recension.operators.snapshot.measures import Aggregation, Measures
+from recension.operators.snapshot.views import Variant
 from recension.operators.snapshot.working_set import Side, WorkingSet, state_columns
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.time_queue import TimeQueue
@@ -20,32 +22,36 @@ from recension.operators.state.time_queue import TimeQueue
 Kept = TypeVar("Kept", bound=EndPoints)
 
 
-class GroupedAggregate(Operator, Generic[Kept]):
-    """Keeps ``points`` with the sums that hold there, and the events for aggregates that are not sums.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of an aggregate, whatever its windows are; without ``keys`` it is not grouped.
 
     ``breaks_ties`` says that some aggregate depends on the order of events that begin together, which the
     ends decide: then a moved end can change the past back to the start of the event, and CTIs must wait.
+    """
+
+    schema: pa.Schema
+    input_schema: pa.Schema
+    aggregations: Sequence[Aggregation]
+    variant: Variant
+    keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    key_schema: pa.Schema | None = None
+    breaks_ties: bool = False
+
+
+class GroupedAggregate(Operator, Generic[Kept]):
+    """Keeps ``points`` with the sums that hold there, and the events for aggregates that are not sums.
+
     ``place`` puts lifetimes on another axis than that of time.
     """
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        input_schema: pa.Schema,
-        points: type[Kept],
-        aggregations: Sequence[Aggregation],
-        keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
-        key_schema: pa.Schema | None,
-        *,
-        breaks_ties: bool,
-        place: Place | None = None,
-    ) -> None:
-        super().__init__(schema)
-        self._keys, self._breaks_ties = keys, breaks_ties
-        self._measures = Measures(schema, aggregations)
+    def __init__(self, asked: Asked, points: type[Kept], place: Place | None = None) -> None:
+        super().__init__(asked.schema)
+        self._keys, self._breaks_ties = asked.keys, asked.breaks_ties
+        self._measures = Measures(asked.schema, asked.aggregations)
         columns = state_columns(self._measures.ints, self._measures.pairs)
-        self._points = points(columns, pa.schema([]) if key_schema is None else key_schema)
-        self._events = EventsOfGroups(input_schema, place) if self._measures.needs_events else None
+        self._points = points(columns, pa.schema([]) if asked.key_schema is None else asked.key_schema)
+        self._events = EventsOfGroups(asked.input_schema, place) if self._measures.needs_events else None
         self._upcoming = TimeQueue()
         self._watermark = BEGINNING
 
@@ -77,6 +83,9 @@ class GroupedAggregate(Operator, Generic[Kept]):
         self._upcoming = TimeQueue()
         if self._events is not None:
             self._events.forget_before(FOREVER)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return (self._watermark,)
 
     def state_rows(self) -> int:
         return len(self._points) + (0 if self._events is None else len(self._events))

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, take_rows
-from recension.operators.snapshot.accumulators import Accumulator
+from recension.operators.snapshot.accumulators import Accumulator, BeyondInt64Error
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.events import CoveringEvents
 from recension.operators.snapshot.selections import Selection, TopK
-from recension.operators.snapshot.steps import Contributions
+from recension.operators.snapshot.steps import Contributions, Pair
 from recension.operators.snapshot.working_set import Side
 
 
@@ -62,11 +62,26 @@ class Measures:
         for aggregation in self._aggregations:
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
-                columns.append(measure.result(side.n[rows], ints[: measure.ints], pairs[: measure.pairs]))
+                sums = side.n[rows], ints[: measure.ints], pairs[: measure.pairs]
+                columns.append(self._total(measure, self._schema.names[len(columns)], keys, sums))
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
                 columns.append(measure.result(events, aggregation.argument(events.payload)))
         return Results(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def _total(
+        self,
+        measure: Accumulator,
+        name: str,
+        keys: pa.RecordBatch,
+        sums: tuple[Index, list[Index], list[Pair]],
+    ) -> pa.Array:
+        try:
+            return measure.result(*sums)
+        except BeyondInt64Error as why:
+            group = f" of {keys.slice(why.row, 1).to_pylist()[0]}" if keys.num_columns else ""
+            reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
+            raise OverflowError(reason) from None
 
     def _top(self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array) -> Results:
         chosen, rank, counts = top.choose(events, values)

@@ -13,20 +13,17 @@ Source      Operator Algorithm Design for Speculative Stream Processing, §3, as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results, emit
-from recension.operators.snapshot.grouped import StretchAggregate
-from recension.operators.snapshot.measures import Aggregation
+from recension.operators.snapshot.grouped import Asked, StretchAggregate
 from recension.operators.snapshot.steps import Steps, steps_of
-from recension.operators.snapshot.views import Variant
 from recension.operators.snapshot.working_set import merge
 from recension.operators.state.end_points import EndPoints
 
@@ -34,22 +31,11 @@ from recension.operators.state.end_points import EndPoints
 class SnapshotAggregate(StretchAggregate):
     """Grouped or not, in the three variants."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        input_schema: pa.Schema,
-        aggregations: Sequence[Aggregation],
-        variant: Variant,
-        keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-        key_schema: pa.Schema | None = None,
-        *,
-        breaks_ties: bool = False,
-    ) -> None:
-        super().__init__(
-            schema, input_schema, EndPoints, aggregations, keys, key_schema, breaks_ties=breaks_ties
-        )
-        self._variant = variant
-        self._watermark = FOREVER if variant == "eager" else BEGINNING
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked, EndPoints)
+        self._variant = asked.variant
+        self.promises_alike = asked.variant != "perfect" and not asked.breaks_ties
+        self._watermark = FOREVER if asked.variant == "eager" else BEGINNING
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):

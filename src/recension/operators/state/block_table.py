@@ -81,6 +81,14 @@ class BlockTable:
         last = np.searchsorted(starts, starts[np.minimum(block + 1, len(sizes))] - 1 + rows, "right") - 1
         return self._read_between(np.maximum(first, 0), np.clip(last, 0, max(0, len(sizes) - 1)))
 
+    def head(self, rows: int) -> Extract:
+        """At least so many rows from the first one on, as far as there are any."""
+        held = last = 0
+        while held < rows and last < len(self._blocks):
+            held += len(self._blocks[last]["time"])
+            last += 1
+        return self._read(np.arange(last))
+
     def _read_between(self, first: Index, last: Index) -> Extract:
         """Every block that lies between some first and last one."""
         touched = np.zeros(len(self._blocks) + 1, np.int64)

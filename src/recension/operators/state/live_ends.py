@@ -16,6 +16,8 @@ from recension.core.batch import Index
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
+_GRACE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -89,8 +91,8 @@ class LiveEnds:
         self._frontier = t
         if t == FOREVER:
             self._runs = []
-        elif 4 * self._unchecked > len(self):
-            # Looking through everything is paid for by what has come since the last time.
+        elif 4 * (self._unchecked + _GRACE) > len(self) > 0:
+            # Looking through everything is paid for by what has come since the last time, or costs nothing.
             self._unchecked = 0
             runs, self._runs = [self._kept(run) for run in self._runs], []
             for run in sorted(runs, key=lambda run: -len(run.start)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
@@ -31,6 +31,10 @@ class NetChanges:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def take(self, at: Index | Mask) -> NetChanges:
+        """Some of the changes."""
+        return NetChanges(self.row[at], self.vs[at], self.old[at], self.new[at], self.hash[at])
 
     @property
     def is_insert_only(self) -> bool:

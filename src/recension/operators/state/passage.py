@@ -8,23 +8,38 @@ latest time seen    40        55           90
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 import pyarrow as pa
 
 from recension.core.ticks import BEGINNING
 
+# How many steps are told apart within the length: more would cost memory for every push.
+_GRAINS: Final = 1 << 12
+# A tuple of two integers.
+_BYTES: Final = 128
+
 
 class Passage:
-    """Remembers for ``length`` microseconds when the latest time seen grew. A clock set back stands still."""
+    """Remembers for ``length`` microseconds when the latest time seen grew. A clock set back stands still.
+
+    Steps in the same 4096th part of the length are one, the last of them: what the stream had reached may be
+    told that much later, never sooner.
+    """
 
     def __init__(self, length: int) -> None:
         self._length = length
+        self._grain = max(1, length // _GRAINS)
         self._now = BEGINNING
         self._reached = BEGINNING
         self._steps: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._steps)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return _BYTES * len(self._steps)
 
     @property
     def reached(self) -> int:
@@ -42,9 +57,13 @@ class Passage:
         """The stream has got to ``latest`` by the clock's last reading."""
         if latest <= (self._steps[-1][1] if self._steps else self._reached):
             return
-        if self._steps and self._steps[-1][0] == self._now:
+        if self._steps and self._steps[-1][0] // self._grain == self._now // self._grain:
             self._steps.pop()
         self._steps.append((self._now, latest))
+
+    def trace(self) -> tuple[int, ...]:
+        """All that it remembers."""
+        return self._reached, *(moment for step in self._steps for moment in step)
 
     def to_arrow(self) -> pa.Table:
         """The state; the first row is the clock's last reading, with what was reached in time."""

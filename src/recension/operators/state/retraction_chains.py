@@ -3,21 +3,33 @@
 An event's end goes through a chain of values. A retraction whose predecessor is missing is *broken*: it
 waits, and becomes one with broken neighbours in its chain. All this is done for the few events whose
 chains are broken, an element at a time; a chain is known by the hash of (payload, start).
+
+What waits is found by chain and by the end it leads from or to; what is lost when the frontier moves, and
+the CTI that what waits still allows, are found by deadline. Nothing looks at all that waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, concat, empty
+from recension.core.batch import RETRACT, EventBatch, Mask, concat, empty
 from recension.core.rowhash import Hashes
+from recension.core.ticks import BEGINNING
+from recension.operators.state.deadlines import Deadlines
+from recension.operators.state.live_ends import LiveEnds
+
+# What waits and has something in common, by number, in the order in which it began to wait.
+_Shared: TypeAlias = "OrderedDict[int, Broken]"
+_Key = TypeVar("_Key")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Broken:
     """A run of retractions from ``ve`` to ``vn`` that waits; ``elements`` are those it is made of."""
 
@@ -31,84 +43,118 @@ class Broken:
         """The earliest time it can change anything."""
         return min(self.ve, self.vn)
 
+    def nbytes(self) -> int:
+        """Memory taken by its elements."""
+        return 40 * len(self.elements) + int(self.elements.payload.nbytes)
+
 
 class RetractionChains:
     """What is broken. The ends that are alive are the caller's to keep: ``ends`` below is {end: how many}."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._broken: dict[int, list[Broken]] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._numbers = count()
+        self._waiting: dict[int, tuple[int, Broken]] = {}
+        self._of: dict[int, _Shared] = {}
+        self._from: dict[tuple[int, int], _Shared] = {}
+        self._to: dict[tuple[int, int], _Shared] = {}
+        self._syncs, self._ends, self._alive = Deadlines(), Deadlines(), Deadlines()
+        self._nbytes = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._broken.values()))
+        return len(self._waiting)
 
     def nbytes(self) -> int:
         """Memory taken."""
-        return sum(40 * len(b.elements) + b.elements.payload.nbytes for b in self)
+        return self._nbytes
 
-    def __iter__(self) -> Iterator[Broken]:
-        for waiting in self._broken.values():
-            yield from waiting
+    def holds(self, chains: Hashes) -> Mask:
+        """Which of these chains have something broken."""
+        if len(self._of) <= len(chains):
+            return np.isin(chains, np.fromiter(self._of, np.uint64, len(self._of)))
+        return np.fromiter((chain in self._of for chain in chains.tolist()), np.bool_, len(chains))
 
-    def keys(self) -> Hashes:
-        """The chains that have something broken."""
-        return np.fromiter(self._broken, np.uint64, len(self._broken))
+    def first_sync(self) -> int:
+        """The earliest time at which anything that waits can change something; FOREVER if nothing waits."""
+        return self._syncs.first()
 
     def insert(self, key: int, ends: dict[int, int], vs: int, ve: int) -> int:
         """An event has come: the end it has, all that waited for it considered; its start if it is gone."""
-        if (after := self._take(key, ve=ve)) is not None:
+        if (after := self._take(self._from.get((key, ve)))) is not None:
             ve = after.vn
         if ve > vs:
             ends[ve] = ends.get(ve, 0) + 1
+        self._live_until(key, ends, vs)
         return ve
 
     def retract(self, key: int, ends: dict[int, int], element: EventBatch) -> tuple[int, int] | None:
         """A retraction has come: the change of end it makes now, None if it waits or changes nothing."""
         vs, ve, vn = (int(column[0]) for column in (element.vs, element.ve, element.new_ve))
         merged = Broken(vs, ve, vn, element)
-        if ve not in ends and (before := self._take(key, vn=ve)) is not None:
+        if ve not in ends and (before := self._take(self._to.get((key, ve)))) is not None:
             merged = Broken(vs, before.ve, vn, concat([before.elements, merged.elements]))
-        if (after := self._take(key, ve=vn)) is not None:
+        if (after := self._take(self._from.get((key, vn)))) is not None:
             merged = Broken(vs, merged.ve, after.vn, concat([merged.elements, after.elements]))
-        if merged.ve == merged.vn:
-            return None
-        if merged.ve not in ends:
-            # Rows of their own, so that they do not keep the batch they came in.
-            merged.elements = merged.elements.take(np.arange(len(merged.elements)))
-            self._broken.setdefault(key, []).append(merged)
-            return None
-        ends[merged.ve] -= 1
-        if not ends[merged.ve]:
-            del ends[merged.ve]
-        if merged.vn > vs:
-            ends[merged.vn] = ends.get(merged.vn, 0) + 1
-        return merged.ve, merged.vn
+        moved = None
+        if merged.ve != merged.vn:
+            if merged.ve in ends:
+                moved = _moved(ends, merged)
+            else:
+                # Rows of their own, so that they do not keep the batch they came in.
+                merged.elements = merged.elements.take(np.arange(len(merged.elements)))
+                self._add(key, merged)
+        self._live_until(key, ends, vs)
+        return moved
 
-    def _take(self, key: int, *, ve: int | None = None, vn: int | None = None) -> Broken | None:
-        """Take out a broken retraction from or to an end, if there is one."""
-        for waiting in self._broken.get(key, ()):
-            if waiting.ve == ve or waiting.vn == vn:
-                self._keep(key, [other for other in self._broken[key] if other is not waiting])
-                return waiting
-        return None
+    def _live_until(self, key: int, ends: dict[int, int], vs: int) -> None:
+        """Once the frontier is past the start and all ends nothing can lead on to what waits (F7)."""
+        if key in self._of:
+            self._alive.set(key, max(vs, max(ends, default=BEGINNING)))
 
-    def take_lost(self, key: int, is_lost: Callable[[Broken], bool]) -> list[Broken]:
-        """Take out the broken retractions of a chain for which this holds."""
-        waiting = self._broken.get(key, [])
-        lost = [broken for broken in waiting if is_lost(broken)]
-        if lost:
-            self._keep(key, [broken for broken in waiting if not is_lost(broken)])
+    def _add(self, key: int, broken: Broken) -> None:
+        number = next(self._numbers)
+        self._waiting[number] = key, broken
+        self._of.setdefault(key, OrderedDict())[number] = broken
+        self._from.setdefault((key, broken.ve), OrderedDict())[number] = broken
+        self._to.setdefault((key, broken.vn), OrderedDict())[number] = broken
+        self._syncs.set(number, broken.sync)
+        self._ends.set(number, broken.ve)
+        self._nbytes += broken.nbytes()
+
+    def _remove(self, number: int) -> Broken:
+        key, broken = self._waiting.pop(number)
+        _leave(self._of, key, number)
+        _leave(self._from, (key, broken.ve), number)
+        _leave(self._to, (key, broken.vn), number)
+        self._syncs.discard(number)
+        self._ends.discard(number)
+        if key not in self._of:
+            self._alive.discard(key)
+        self._nbytes -= broken.nbytes()
+        return broken
+
+    def _take(self, shared: _Shared | None) -> Broken | None:
+        """Take out the first of these."""
+        return self._remove(next(iter(shared))) if shared else None
+
+    def take_lost(self, frontier: int, aged: int) -> list[Broken]:
+        """Take out what can no longer be mended, or may not change the past before ``aged``.
+
+        What comes changes no end before the frontier, so that only an event alive there can still lead on
+        to a retraction that waits (F7, whatever the CTI is that this retraction holds back).
+        """
+        lost = [self._remove(number) for number in self._syncs.pop_before(aged)]
+        lost += [self._remove(number) for number in self._ends.pop_before(frontier)]
+        for key in self._alive.pop_before(frontier):
+            lost += [self._remove(number) for number in list(self._of[key])]
         return lost
-
-    def _keep(self, key: int, waiting: list[Broken]) -> None:
-        if waiting:
-            self._broken[key] = waiting
-        else:
-            del self._broken[key]
 
     def chunks(self) -> dict[str, pa.Table]:
         """The state as named tables."""
-        waiting = [(key, b) for key, own in self._broken.items() for b in own]
+        waiting = list(self._waiting.values())
         elements = concat([b.elements for _, b in waiting]) if waiting else empty(self._schema)
         names = ("vs", "ve", "vn")
         columns = {name: pa.array([getattr(b, name) for _, b in waiting], pa.int64()) for name in names}
@@ -120,16 +166,33 @@ class RetractionChains:
             "broken payloads": pa.Table.from_batches([elements.payload], self._schema),
         }
 
-    def load(self, chunks: dict[str, pa.Table]) -> None:
-        """Become what gave these chunks."""
-        self._broken = {}
+    def load(self, chunks: dict[str, pa.Table], live: LiveEnds) -> None:
+        """Become what gave these chunks, with these ends alive."""
+        self._clear()
         vs, ve, new_ve = (column.to_numpy() for column in chunks["broken elements"].columns)
         payload = chunks["broken payloads"].combine_chunks().to_batches() or [empty(self._schema).payload]
-        kind, count = np.full(len(vs), RETRACT, np.uint8), np.zeros(len(vs), np.int64)
-        elements = EventBatch(kind, vs, ve, new_ve, count, payload[0])
+        kind, none = np.full(len(vs), RETRACT, np.uint8), np.zeros(len(vs), np.int64)
+        elements = EventBatch(kind, vs, ve, new_ve, none, payload[0])
         start = 0
         for row in chunks["broken"].to_pylist():
             stop = start + row["size"]
-            broken = Broken(row["vs"], row["ve"], row["vn"], elements.slice(start, stop))
-            self._broken.setdefault(row["key"], []).append(broken)
+            self._add(row["key"], Broken(row["vs"], row["ve"], row["vn"], elements.slice(start, stop)))
             start = stop
+        for key, ends in live.ends_of(np.fromiter(self._of, np.uint64, len(self._of))).items():
+            self._live_until(key, ends, next(iter(self._of[key].values())).vs)
+
+
+def _leave(places: dict[_Key, _Shared], key: _Key, number: int) -> None:
+    del places[key][number]
+    if not places[key]:
+        del places[key]
+
+
+def _moved(ends: dict[int, int], merged: Broken) -> tuple[int, int]:
+    """Move an end that is alive."""
+    ends[merged.ve] -= 1
+    if not ends[merged.ve]:
+        del ends[merged.ve]
+    if merged.vn > merged.vs:
+        ends[merged.vn] = ends.get(merged.vn, 0) + 1
+    return merged.ve, merged.vn

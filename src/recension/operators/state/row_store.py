@@ -14,7 +14,10 @@ _RATIO = 4
 
 
 class RowStore:
-    """Rows of one schema, numbered from 0 in order of arrival."""
+    """Rows of one schema, numbered from 0 in order of arrival.
+
+    Blocks are united so that each is several times as long as the next, or all when most rows are taken.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -36,14 +39,18 @@ class RowStore:
 
     def append(self, rows: pa.RecordBatch, size: int) -> Index:
         """The numbers of the added rows; ``size`` is how many, for a schema without columns."""
-        start = len(self)
+        start, keep = len(self), self._kept_before(size)
+        self._push(rows, size)
+        self._unite(keep)
+        return np.arange(start, start + size)
+
+    def _kept_before(self, size: int) -> int:
+        """How many blocks stay as they are when so many rows come; the others become one with them."""
         keep, total = len(self._sizes), size
         while keep and self._sizes[keep - 1] <= _RATIO * total:
             keep -= 1
             total += self._sizes[keep]
-        self._push(rows, size)
-        self._unite(keep)
-        return np.arange(start, start + size)
+        return keep
 
     def _push(self, rows: pa.RecordBatch, size: int) -> None:
         self._serial += 1
@@ -62,19 +69,27 @@ class RowStore:
         """The rows with these numbers, in this order."""
         if not len(numbers) or not self.schema.names:
             return null_payload(0, self.schema)
-        if _RATIO * len(numbers) >= len(self):
-            self._unite(0)
+        self._before_taking(len(numbers))
         return take_rows(self._blocks[0], numbers) if len(self._blocks) == 1 else self._gather(numbers)
+
+    def _before_taking(self, rows: int) -> None:
+        if _RATIO * rows >= len(self):
+            self._unite(0)
 
     def _gather(self, numbers: Index) -> pa.RecordBatch:
         """Block by block, then back into the order asked for (Arrow would copy all blocks into one)."""
         ends = np.cumsum(self._sizes)
-        places, parts = [], []
-        for block, start, end in zip(self._blocks, ends - self._sizes, ends, strict=True):
-            place = np.flatnonzero((numbers >= start) & (numbers < end))
-            places.append(place)
-            parts.append(take_rows(block, numbers[place] - start))
-        return take_rows(pa.concat_batches(parts), np.argsort(np.concatenate(places)))
+        block = np.searchsorted(ends, numbers, "right")
+        inside: Index = numbers - (ends - np.array(self._sizes))[block]
+        if bool((block == block[0]).all()):
+            return take_rows(self._blocks[int(block[0])], inside)
+        order = np.argsort(block, kind="stable")
+        used, first = np.unique(block[order], return_index=True)
+        places = np.split(order, first[1:])
+        parts = [take_rows(self._blocks[i], inside[at]) for i, at in zip(used.tolist(), places, strict=True)]
+        gathered = pa.concat_batches(parts)
+        in_order = bool((order[1:] > order[:-1]).all())
+        return gathered if in_order else take_rows(gathered, np.argsort(order))
 
     def retain(self, numbers: Index) -> None:
         """Keep only these rows; they are numbered anew, from 0, in this order."""

@@ -12,20 +12,17 @@ Source      The Extensibility Framework in Microsoft StreamInsight, §III.B and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, empty
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results
-from recension.operators.snapshot.grouped import GroupedAggregate
-from recension.operators.snapshot.measures import Aggregation
-from recension.operators.snapshot.views import Variant
+from recension.operators.snapshot.grouped import Asked, GroupedAggregate
 from recension.operators.windows.consecutive import Consecutive, windows_on
 from recension.operators.windows.count_emission import emit_counted
 from recension.operators.windows.kept_moments import KeptMoments
@@ -33,27 +30,12 @@ from recension.operators.windows.moments import Axis, Changes, changes_at, merge
 
 
 class CountAggregate(GroupedAggregate[KeptMoments]):
-    """Grouped or not. ``breaks_ties``: never when counting ends."""
+    """Grouped or not; when it counts ends, no aggregate may break ties."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        input_schema: pa.Schema,
-        n: int,
-        by: Literal["start", "end"],
-        aggregations: Sequence[Aggregation],
-        variant: Variant,
-        keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-        key_schema: pa.Schema | None = None,
-        *,
-        breaks_ties: bool = False,
-    ) -> None:
-        super().__init__(
-            schema, input_schema, KeptMoments, aggregations, keys, key_schema,
-            breaks_ties=breaks_ties, place=self._place,
-        )  # fmt: skip
+    def __init__(self, asked: Asked, n: int, by: Literal["start", "end"]) -> None:
+        super().__init__(asked, KeptMoments, self._place)
         self._n, self._by = n, by
-        self._watermark = FOREVER if variant == "eager" else BEGINNING
+        self._watermark = FOREVER if asked.variant == "eager" else BEGINNING
 
     def _moment(self, vs: Ticks, end: Ticks) -> Ticks:
         """Where an event counts; FOREVER if it is not there, or counts by an end it never reaches."""

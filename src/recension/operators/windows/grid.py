@@ -5,17 +5,24 @@ window numbers an event is again an interval, and an aggregate over windows is o
 
 Windows that reach beyond an end of time begin or end there (ruling A7), but are numbered as if time went on.
 So times are divided by the hop before anything is taken from them: differences may not fit, quotients do.
+
+With a hop of one tick there are more windows than numbers. Below `GAP`, a time that nobody uses, windows are
+then numbered by their ends instead of their starts; those around it have no number, and no event may be in
+them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from recension.core.batch import Index
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+
+GAP: Final = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +37,37 @@ class Grid:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", self.offset % self.hop)
 
-    def first(self, vs: Ticks) -> Index:
+    def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
+        """Lifetimes on the axis of window numbers; one that meets no window is empty."""
+        if self.hop == 1 and bool(((vs < self._above) & (ve > self._below)).any()):
+            raise RecensionError(f"an event within a window of {GAP} is in windows without number")
+        first = self._first(vs)
+        return first, np.where(ve == vs, first, np.maximum(first, self._stop(ve)))
+
+    def _first(self, vs: Ticks) -> Index:
         """The first window that an event starting at ``vs`` overlaps."""
-        hops, past = divmod(self.size + self.offset, self.hop)
-        before = add(vs // self.hop, -hops)
         if bool((vs == BEGINNING).any()):
             raise RecensionError("an event that starts at the beginning of time is in windows without number")
-        if bool((before == BEGINNING).any()):  # only with a hop of one tick
-            raise RecensionError("an event this near to the beginning of time is in windows without number")
-        return self._cut(before + (vs % self.hop >= past))
+        hops, past = divmod(self.size + self.offset, self.hop)
+        first = add(vs // self.hop, -hops) + (vs % self.hop >= past)
+        return self._cut(first if self.hop > 1 else np.where(vs < self._above, vs + 1, first))
 
-    def stop(self, ve: Ticks) -> Index:
+    def _stop(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
         window = ve // self.hop + (ve % self.hop > self.offset)
+        if self.hop == 1:
+            window = np.where(ve <= self._below, add(ve, self.size), ve)
         return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), window))
+
+    @property
+    def _below(self) -> int:
+        """Events that end by then are in windows numbered by their ends."""
+        return _in_range(GAP - self.size)
+
+    @property
+    def _above(self) -> int:
+        """Events that start from then on are in windows numbered by their starts."""
+        return _in_range(GAP + self.size - 1)
 
     def _cut(self, window: Index) -> Index:
         if self.until is None:
@@ -52,10 +76,14 @@ class Grid:
 
     def start(self, window: Index) -> Ticks:
         """Where each window starts."""
+        if self.hop == 1:
+            return np.where(window < GAP, add(window, -self.size), window)
         return self._at(window, self.offset)
 
     def end(self, window: Index) -> Ticks:
         """Where each window ends."""
+        if self.hop == 1:
+            return np.where(window < GAP, window, add(window, self.size))
         return self._at(window, self.offset + self.size)
 
     def _at(self, window: Index, shift: int) -> Ticks:
@@ -77,7 +105,12 @@ class Grid:
 
     def _after(self, t: int, start: int) -> int:
         """The first window that starts after ``start``; at the ends of time, before or after all windows."""
-        return t if t in (BEGINNING, FOREVER) else _in_range((start - self.offset) // self.hop + 1)
+        if t in (BEGINNING, FOREVER):
+            return t
+        window = (start - self.offset) // self.hop + 1
+        if self.hop == 1 and window < GAP:
+            return min(window + self.size, GAP)
+        return _in_range(window)
 
 
 def _in_range(window: int) -> int:

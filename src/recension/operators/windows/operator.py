@@ -12,20 +12,17 @@ Source      The Extensibility Framework in Microsoft StreamInsight, §III.B and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import FOREVER
 from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results
-from recension.operators.snapshot.grouped import StretchAggregate
-from recension.operators.snapshot.measures import Aggregation
+from recension.operators.snapshot.grouped import Asked, StretchAggregate
 from recension.operators.snapshot.steps import Steps, steps_of
-from recension.operators.snapshot.views import Variant
 from recension.operators.snapshot.working_set import Side, merge
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windows.emission import emit_windows
@@ -35,35 +32,17 @@ from recension.operators.windows.grid import Grid
 class WindowAggregate(StretchAggregate):
     """Grouped or not."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        input_schema: pa.Schema,
-        grid: Grid,
-        aggregations: Sequence[Aggregation],
-        variant: Variant,
-        keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-        key_schema: pa.Schema | None = None,
-        *,
-        breaks_ties: bool = False,
-    ) -> None:
-        super().__init__(
-            schema, input_schema, EndPoints, aggregations, keys, key_schema,
-            breaks_ties=breaks_ties, place=self._place,
-        )  # fmt: skip
-        self._grid, self._is_eager = grid, variant == "eager"
-
-    def _place(self, vs: Ticks, end: Ticks) -> tuple[Index, Index]:
-        """Lifetimes on the axis of window numbers; one that meets no window is empty."""
-        first = self._grid.first(vs)
-        return first, np.where(end == vs, first, np.maximum(first, self._grid.stop(end)))
+    def __init__(self, asked: Asked, grid: Grid) -> None:
+        super().__init__(asked, EndPoints, grid.place)
+        self._grid, self._is_eager = grid, asked.variant == "eager"
+        self.promises_alike = not asked.breaks_ties
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
         group, watermark = self._groups(batch), self._watermark_after(batch)
-        first, new = self._place(batch.vs, new_end(batch))
-        old = first if bool((batch.kind == INSERT).all()) else self._place(batch.vs, old_end(batch))[1]
+        first, new = self._grid.place(batch.vs, new_end(batch))
+        old = first if bool((batch.kind == INSERT).all()) else self._grid.place(batch.vs, old_end(batch))[1]
         amounts = self._measures.contributions(batch)
         since = first if self._breaks_ties else None
         steps = steps_of(group, first, old, new, amounts, since=since, spans=self._coming(watermark))

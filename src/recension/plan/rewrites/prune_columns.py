@@ -49,8 +49,10 @@ def demands(node: Node, needed: Names) -> list[Names]:
         return [needed | node.predicate.references]
     if isinstance(node, Project):
         return [_references(e.references for name, e in node.outputs if name in needed)]
-    if isinstance(node, AlterLifetime | Align | Union):
+    if isinstance(node, AlterLifetime | Union):
         return [needed for _ in node.inputs]
+    if isinstance(node, Align):
+        return [needed | set(node.by)]
     if isinstance(node, Clip):
         return [needed | set(node.on), frozenset(node.on)]
     if isinstance(node, Join):

@@ -32,6 +32,7 @@ SESSION_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "recension.runners.spark.daemon",
 }
 # `transformWithState` dies on start without them.
 NEEDED = {"google.protobuf": "protobuf", "grpc": "grpcio", "grpc_status": "grpcio-status"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
 import recension as rc
@@ -82,15 +83,20 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
             raise AssertionError(f"{query.plan.label}\n{why}") from None
 
 
-def test_sums_beyond_int64_wrap_as_on_the_local_engine(quick: Any) -> None:
+def test_sums_beyond_int64_are_refused_as_on_the_local_engine(quick: Any) -> None:
     big = 2**63 - 1
-    events = [Event({"v": v}, vs, vs + 4) for v, vs in ((big, 0), (big, 1), (-5, 2), (-(2**63), 3))]
+    events = [Event({"v": v}, vs, vs + 4) for v, vs in ((big, 0), (-(2**63), 1), (-5, 5), (-(2**63) + 5, 5))]
     schema = pa.schema([("v", pa.int64())])
-    query = rc.source("s", schema).agg(t=rc.sum("v"), a=rc.mean("v"))
+    source = rc.source("s", schema)
+    query = source.agg(t=rc.sum("v"), a=rc.mean("v"))
     (got,) = answers([batch(quick, query, {"s": frame(quick, events, schema)})])
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
     assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
-    assert any(e.payload["t"] == -2 for e in got)
+    assert {e.payload["t"] for e in got} >= {big, -(2**63)}
+    for beyond in (1, -6):
+        more = frame(quick, [*events, Event({"v": beyond}, 0 if beyond > 0 else 5, 9)], schema)
+        with pytest.raises(Exception, match="does not fit in int64"):
+            answers([batch(quick, source.agg(t=rc.sum("v")), {"s": more})])
 
 
 def test_lifetimes_saturate(quick: Any) -> None:
@@ -123,3 +129,22 @@ def test_lifetimes_saturate(quick: Any) -> None:
             assert_equivalent(got, expected)
         except AssertionError as why:
             raise AssertionError(f"{query.plan.label}\n{why}") from None
+
+
+def test_windows_at_the_ends_of_time(quick: Any) -> None:
+    schema = pa.schema([("v", pa.int64())])
+    lifetimes = [(BEGINNING + 2, BEGINNING + 5), (-3, 4), (FOREVER - 6, FOREVER - 1)]
+    events = [Event({"v": i}, vs, ve) for i, (vs, ve) in enumerate(lifetimes)]
+    source = rc.source("s", schema)
+    n, top = rc.count(), rc.max("v")
+    queries = [
+        source.tumbling(10).agg(n=n),
+        source.hopping(9, 4, offset=BEGINNING + 3).agg(n=n, top=top),
+        source.hopping(2**62, 2**61, offset=FOREVER - 1).agg(n=n),
+        source.hopping(3, 1).agg(n=n),
+    ]
+    given = frame(quick, events, schema)
+    found = answers([batch(quick, query, {"s": given}) for query in queries])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    for query, got in zip(queries, found, strict=True):
+        assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())

@@ -18,10 +18,8 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
 from recension.runners.spark.stream import live
-from recension.runners.spark.stream.blobs import events_of, rows_of
-from recension.runners.spark.stream.inflow import ROW
 from recension.runners.spark.stream.joining import COMES, word
-from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, ROW, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
@@ -60,7 +58,7 @@ def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving])
             packets += packing.tell(word(COMES, folder.name), str(folder))
         else:
             packets += packing.packets(stream_rows(came, stream_schema(came.schema, pa.int64())))
-    return [*packets, *packing.farewell()]
+    return [*(packet.sealed() for packet in packets), *packing.farewell()]
 
 
 def _in_file(arrival: Arrival) -> pa.RecordBatch:
@@ -120,8 +118,9 @@ class Rehearsal:
         mine = [p for p in packets if p.edge == OUTPUT and p.first == query]
         if not mine:
             return empty(schema)
-        parts = [events_of(rows_of(p.blob), schema) for p in mine if p.blob is not None]
+        parts = [p.opened(schema).events for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous for p in mine)
+        assert not self.plan.promises_alike or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []
         return concat([*parts, *promise]) if parts or promise else empty(schema)
 

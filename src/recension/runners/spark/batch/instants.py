@@ -36,10 +36,6 @@ def floor(times: Column, step: int) -> Column:
 
 def floor_divide(times: Column, step: int) -> Column:
     """The whole number of steps up to each time, rounded down."""
-    return f.call_function("div", times - f.pmod(times, tick(step)), tick(step))
-
-
-def ceil_divide(times: Column, step: int) -> Column:
-    """The whole number of steps up to each time, rounded up."""
-    past = f.pmod(times, tick(step))
-    return floor_divide(times, step) + f.when(past == 0, tick(0)).otherwise(tick(1))
+    # Not by way of the multiple of the step, which may lie before the beginning of time.
+    is_past = (times < 0) & (f.pmod(times, tick(step)) != 0)
+    return f.call_function("div", times, tick(step)) - f.when(is_past, tick(1)).otherwise(tick(0))

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 from recension.core.errors import RecensionError
 from recension.plan import nodes
+from recension.plan.group_apply import keyed
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
+from recension.plan.rewrites.sharing import rebuild
 from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, merging, span
 from recension.runners.spark.batch.frame import Frame
 
@@ -35,7 +37,7 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
 
 def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
     """The query's history as a frame."""
-    (root,) = optimize([query])
+    (root,) = optimize(rebuild([query], _on_all_groups))
     done: dict[Node, Frame] = {}
     for node in walk(root):
         if isinstance(node, nodes.Source):
@@ -43,6 +45,11 @@ def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
         else:
             done[node] = _step(node)(node, *(done[child] for child in node.inputs))
     return done[root]
+
+
+def _on_all_groups(node: Node) -> Node:
+    """Steps that run group by group only because of when things come: a history has no when."""
+    return keyed(node) if isinstance(node, nodes.GroupApply) else node
 
 
 def _step(node: Node) -> Callable[..., Frame]:

@@ -1,7 +1,7 @@
 """Aggregates that are sums: what each event adds, and the answer that sums stand for.
 
 A whole number is added in two halves of 32 bits. Neither overflows, both can be taken back, and put
-together they give the sum as int64 holds it, wrapped around where it does not fit: as the local engine does.
+together they give the sum, or tell that it does not fit in int64: an error, as on the local engine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from recension.plan.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 
 EVENTS = "events"
+BEYOND = "a sum of whole numbers does not fit in int64; give the column as float64"
 _LOW = 0xFFFFFFFF
 
 
@@ -66,7 +67,9 @@ def _known(name: str, answer: Column) -> Column:
 def _whole(name: str) -> Column:
     low = f.col(f"{name}low")
     high = f.col(f"{name}high") + f.shiftright(low, 32)
-    return f.shiftleft(high, 32).bitwiseOR(low.bitwiseAND(f.lit(_LOW)))
+    fits = (high >= f.lit(-(1 << 31))) & (high < f.lit(1 << 31))
+    total = f.shiftleft(high, 32).bitwiseOR(low.bitwiseAND(f.lit(_LOW)))
+    return f.when(fits, total).otherwise(f.raise_error(f.lit(BEYOND)).cast("bigint"))
 
 
 def _mean(name: str) -> Column:

@@ -25,6 +25,7 @@ from recension.core.errors import FormatError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.runners.spark.stream.packets import FEEDBACK, Packet
 from recension.runners.spark.stream.packing import PACKETS, paths_of
+from recension.runners.spark.stream.task import keep_what_is_loaded
 from recension.runners.spark.stream.topology import Topology
 
 FOLDER: Final = "_feedback"
@@ -63,6 +64,7 @@ class FeedbackPacker:
         self._shards, self._keys = topology.called_from(level), keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         t = max(map(time_of, paths_of(batches)), default=BEGINNING)
         rows = [Packet(self._keys[shard], FEEDBACK, cti=t)._asdict() for shard in range(self._shards)]
         if t > BEGINNING:

@@ -20,15 +20,16 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, add
+from recension.operators.flow import split
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
-from recension.runners.engine import split
 from recension.runners.local import Session
 from recension.runners.spark.stream.blobs import to_blob
 from recension.runners.spark.stream.inflow import inflow
 from recension.runners.spark.stream.joining import Comings, Joining, require_order
 from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.reading import Reading
 from recension.runners.spark.stream.report import Report
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.topology import Topology
@@ -85,14 +86,26 @@ class Host:
         mine = {self._numbers[edge.source.name] for f in self._fragments for edge in f.edges}
         self._hear(max((packet.cti for packet in by_edge.pop(FEEDBACK, [])), default=BEGINNING))
         answers = [p for number, passing in by_edge.items() if number not in mine for p in passing]
+        reading = Reading(self._topology, self._level, self._shard)
         for place, (fragment, session) in enumerate(zip(self._fragments, self._sessions, strict=True)):
-            arrived = {e.source.name: by_edge[self._numbers[e.source.name]] for e in fragment.edges}
+            arrived = self._arrived(fragment, by_edge, reading)
             report = self._work(fragment, session, arrived)
             for number, (node, _) in enumerate(fragment.outputs):
                 changes, t = split(_joined(session.read(str(number)).batches, node))
                 answers += self._give(f"{place}/{number}", node, changes, t)
             answers.append(self._told(report))
         return answers
+
+    def _arrived(
+        self, fragment: Fragment, by_edge: Mapping[int, list[Packet]], reading: Reading
+    ) -> dict[str, list[Packet]]:
+        """What came on each edge of a fragment; files of a source that are to be read here are."""
+        arrived = {e.source.name: by_edge[self._numbers[e.source.name]] for e in fragment.edges}
+        for edge in fragment.edges:
+            name = edge.source.name
+            if isinstance(edge.origin, Source) and name not in self._joining:
+                arrived[name] = reading.fetched(arrived[name], edge.origin.name)
+        return arrived
 
     def _work(self, fragment: Fragment, session: Session, arrived: dict[str, list[Packet]]) -> Report:
         """Feed one fragment with all that came."""
@@ -173,7 +186,8 @@ class Host:
 
     def _answer(self, root: int, changes: EventBatch, now: int, previous: int) -> list[Packet]:
         """Changes to the task that writes this shard's; word of the promise to all of them."""
-        outlets = self._topology.outlets
+        outlets = self._topology.outlets(self._shard)
+        mine = self._shard if self._shard in outlets else outlets[0]
         blob = to_blob(changes) if len(changes) else None
         return [
             Packet(
@@ -181,11 +195,11 @@ class Host:
                 OUTPUT,
                 str(self._shard),
                 root,
-                blob if outlet == self._shard % outlets else None,
+                blob if outlet == mine else None,
                 now,
                 previous,
             )
-            for outlet in range(outlets)
+            for outlet in outlets
         ]
 
     def _sent(self, number: int, router: Router, changes: EventBatch, t: int) -> list[Packet]:

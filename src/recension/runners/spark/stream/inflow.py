@@ -10,12 +10,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import EventBatch, Index, concat, empty
 from recension.core.errors import StreamError
-from recension.runners.spark.stream.blobs import events_of, rows_of
-from recension.runners.spark.stream.packets import Packet
-
-# Columns that travel beside the events: the row in a file, and what puts rows in order.
-ROW = "_row"
-ORDER = "_order"
+from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
 
 
 @dataclass(slots=True)
@@ -23,19 +18,18 @@ class Inflow:
     """Events in order, and the packets they came in."""
 
     events: EventBatch
-    packets: list[Packet]
-    beside: list[pa.RecordBatch]
+    parts: list[tuple[str, Contents]]
+    """What came from each place."""
     order: Index | None = None
     """Where each event stood before they were put in order."""
 
     def place(self, row: int) -> tuple[str, int | None]:
         """File and row of the row-th event, as far as they are known."""
         row = row if self.order is None else int(self.order[row])
-        for packet, rows in zip(self.packets, self.beside, strict=True):
-            if row < rows.num_rows:
-                known = ROW in rows.schema.names
-                return packet.place, rows.column(ROW)[row].as_py() if known else None
-            row -= rows.num_rows
+        for place, (events, beside) in self.parts:
+            if row < len(events):
+                return place, beside[ROW][row].as_py() if ROW in beside else None
+            row -= len(events)
         return "", None
 
     def placed(self, why: StreamError, source: str, rows_before: int) -> StreamError:
@@ -49,14 +43,15 @@ class Inflow:
 def inflow(packets: list[Packet], schema: pa.Schema) -> Inflow:
     """The events of some packets: by the columns that order them, else by their places."""
     full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.first))
-    rows = [rows_of(packet.blob) for packet in full if packet.blob is not None]
-    if not rows:
-        return Inflow(empty(schema), [], [])
-    events = concat([events_of(part, schema) for part in rows])
-    columns = [name for name in rows[0].schema.names if name.startswith(ORDER)]
+    parts = [(packet.place, packet.opened(schema)) for packet in full]
+    if not parts:
+        return Inflow(empty(schema), [])
+    events = concat([part.events for _, part in parts])
+    columns = [name for name in parts[0][1].beside if name.startswith(ORDER)]
     if not columns:
-        return Inflow(events, full, rows)
-    keys = pa.Table.from_batches([part.select(columns) for part in rows])
+        return Inflow(events, parts)
+    beside = [{name: part.beside[name] for name in columns} for _, part in parts]
+    keys = pa.Table.from_batches([pa.RecordBatch.from_pydict(own) for own in beside])
     sort_keys = [(name, "ascending") for name in columns]
     order = pc.sort_indices(keys, sort_keys=sort_keys).to_numpy().astype(np.int64)
-    return Inflow(events.take(order), full, rows, order)
+    return Inflow(events.take(order), parts, order)

@@ -16,7 +16,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.inflow import ORDER, ROW
+from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
 
@@ -34,6 +34,8 @@ class Input:
     inlet: Inlet
     time_type: pa.DataType
     packer: Callable[[Topology, str, int, list[int]], SourcePacker] = SourcePacker
+    is_quickly_read: bool = False
+    """Files of columns, which every shard may as well read for itself?"""
 
 
 def read_folder(
@@ -56,7 +58,7 @@ def read_folder(
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(found_files(spark, closing, None))
-    return Input(frame, Inlet((), delay), reader.time_type, FilePacker)
+    return Input(frame, Inlet((), delay), reader.time_type, FilePacker, reader.is_typed)
 
 
 def found_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:

@@ -25,11 +25,9 @@ from recension.core.formats.order import keys_of
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.blobs import to_blob
-from recension.runners.spark.stream.inflow import ORDER, ROW
-from recension.runners.spark.stream.packets import Packet
+from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
 from recension.runners.spark.stream.routing import Router
-from recension.runners.spark.stream.task import task_number
+from recension.runners.spark.stream.task import keep_what_is_loaded, task_number
 from recension.runners.spark.stream.topology import Topology
 
 # The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
@@ -60,10 +58,11 @@ class SourcePacker:
         self._topology, self._source, self._level, self._keys = topology, source, level, keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         packing = Packing(self._topology, self._source, self._level, task_number())
         for packet in chain(self.packets(packing, batches), packing.farewell()):
             # A batch a packet: they are large.
-            row = packet._replace(shard=self._keys[packet.shard])._asdict()
+            row = packet.sealed()._replace(shard=self._keys[packet.shard])._asdict()
             yield pa.RecordBatch.from_pylist([row], PACKETS)
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
@@ -84,13 +83,16 @@ class FilePacker(SourcePacker):
 def paths_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Path]:
     """The files that Spark has found."""
     for address in (address for batch in batches for address in batch.column("path").to_pylist()):
-        yield Path(unquote(urlparse(address).path))
+        yield local_path(address)
 
 
 class Packing:
-    """One task's work."""
+    """One task's work: what it sends to all shards, or to the one that does this for itself."""
 
-    def __init__(self, topology: Topology, source: str, level: int, task: int = 0) -> None:
+    def __init__(
+        self, topology: Topology, source: str, level: int, task: int = 0, only: int | None = None
+    ) -> None:
+        self._only = only
         self._origin: Source = topology.sources()[source]
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, task * _MOST_SENT
@@ -113,7 +115,7 @@ class Packing:
             if file.layout.has_order:
                 keys = keys_of(rows, file.name, row)
                 beside |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            yield from self._packed(decoded.batch, beside, _place(path))
+            yield from self._packed(decoded.batch, beside, place_of(path))
             row += rows.num_rows
 
     def tell(self, words: str, place: str) -> Iterator[Packet]:
@@ -149,9 +151,9 @@ class Packing:
         first = beside[ROW][0].as_py() if ROW in beside else self._sent
         self._sent += 1
         for number, router in self._routers.items():
-            for shard, share, at in router.split(events):
+            for shard, share, at in router.split(events, self._only):
                 own = beside if at is None else {n: column.take(pa.array(at)) for n, column in beside.items()}
-                yield Packet(shard, number, place, first, to_blob(share, own), self._latest)
+                yield Packet(shard, number, place, first, Contents(share, own), self._latest)
 
     def farewell(self) -> Iterator[Packet]:
         """To every shard: this task is done, and what it has seen; also to those that only pass it on."""
@@ -163,7 +165,12 @@ class Packing:
                 yield Packet(shard, number, cti=self._latest, info=counts if tells else "")
 
 
-def _place(path: Path) -> str:
+def local_path(address: str) -> Path:
+    """The file that Spark means."""
+    return Path(unquote(urlparse(address).path))
+
+
+def place_of(path: Path) -> str:
     """A file's place in its stream; the word that a stream is closed comes after all its files."""
     return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
 

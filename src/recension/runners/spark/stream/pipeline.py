@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,11 +22,15 @@ from recension.runners.spark.stream.feedback import FeedbackPacker
 from recension.runners.spark.stream.identity import OWNER
 from recension.runners.spark.stream.inputs import Input, found_files, read_folder, read_input
 from recension.runners.spark.stream.metrics import METRICS_NAME
-from recension.runners.spark.stream.packets import DDL, METRICS
+from recension.runners.spark.stream.packets import DDL, METRICS, Packet
+from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.partitions import partition_keys
 from recension.runners.spark.stream.processor import FragmentProcessor
 from recension.runners.spark.stream.topology import Topology, topology
 from recension.runners.spark.stream.unpacking import Unpacker, output_schema
+
+# So many shards may each read all files: beyond, they would do too much of each other's work.
+FEW: Final = 4
 
 
 def stream(
@@ -107,9 +111,29 @@ def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[Dat
     edges = [edge for edge in plan.edges if edge.level == level]
     names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
     return [
-        inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
+        _to_read(plan, inputs[name].frame, name, level)
+        if inputs[name].is_quickly_read and plan.shards <= FEW
+        else inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
         for name in names
     ]
+
+
+def _to_read(plan: Topology, paths: DataFrame, name: str, level: int) -> DataFrame:
+    """A packet for every shard and edge, with nothing in it but the name of a file to read."""
+    keys = partition_keys(plan.shards)
+    called = Packing(plan, name, level).farewell()
+    pairs = [F.struct(F.lit(keys[p.shard]).alias("shard"), F.lit(p.edge).alias("edge")) for p in called]
+    rest = Packet(0, 0)
+    return paths.select("path", F.explode(F.array(*pairs)).alias("to")).select(
+        "to.shard",
+        "to.edge",
+        F.col("path").alias("place"),
+        F.lit(rest.first).cast("long").alias("first"),
+        F.lit(None).cast("binary").alias("blob"),
+        F.lit(rest.cti).alias("cti"),
+        F.lit(rest.previous).alias("previous"),
+        F.lit(rest.info).alias("info"),
+    )
 
 
 def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -> DataFrame:
@@ -125,7 +149,7 @@ def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -
 def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType, tells: Path | None) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
-    if plan.shards_at(plan.levels) > 1:
+    if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
     schema = plan.roots[0].schema
     first = partition_keys(plan.shards)[0]

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from recension.runners.spark.stream.live import visit
 from recension.runners.spark.stream.packets import METRICS, Packet
-from recension.runners.spark.stream.task import batch_id, query_id
+from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded, query_id
 from recension.runners.spark.stream.topology import Topology
 
 
@@ -45,6 +45,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Called by Spark."""
+        keep_what_is_loaded()
         batch = batch_id()
         packets = [Packet(self._keys.index(shard), *rest) for shard, *rest in rows]
         seen = visit(self._topology, self._level, self._keys.index(key[0]), self._store, query_id())

@@ -36,15 +36,21 @@ class Router:
             below = route.path[-1].schema if route.path else schema
             self._keys = Projection(route.keys, projected_schema(route.keys, below, "exchange"))
 
-    def split(self, batch: EventBatch) -> Iterator[tuple[int, EventBatch, Index | None]]:
-        """For each shard that gets any of it, what it gets, in order, and which rows that is (None: all)."""
+    def split(
+        self, batch: EventBatch, only: int | None = None
+    ) -> Iterator[tuple[int, EventBatch, Index | None]]:
+        """For each shard that gets any of it, what it gets, in order, and which rows that is (None: all).
+
+        With ``only``, for that shard.
+        """
         if self.shards == 1:
-            yield 0, batch, None
+            if not only:
+                yield 0, batch, None
             return
         shard = self._shard_of(batch)
         everywhere = shard == _EVERY
         is_shared = bool(everywhere.any())
-        for number in range(self.shards):
+        for number in range(self.shards) if only is None else (only,):
             rows = np.flatnonzero((shard == number) | everywhere if is_shared else shard == number)
             if len(rows):
                 yield number, batch.take(rows), rows

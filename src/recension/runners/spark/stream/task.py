@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
+
 from pyspark import TaskContext
+
+
+@cache
+def keep_what_is_loaded() -> None:
+    """Spark searches a worker for garbage after every task: modules are none, and take longest to search."""
+    gc.freeze()
 
 
 def batch_id() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node
@@ -72,10 +73,27 @@ class Topology:
         """Does an output have an order to keep?"""
         return any(root.properties.is_ordered for root in self.roots)
 
-    @property
-    def outlets(self) -> int:
-        """How many tasks write the output."""
-        return 1 if self.in_order else self.shards_at(self.levels)
+    @cached_property
+    def promises_alike(self) -> bool:
+        """Do all shards that answer promise the same? They hear the same promises, and that may decide.
+
+        Then one of them can speak for all, and nobody has to be asked.
+        """
+        answering = [f for f in self.fragments if any(node in self.roots for node, _ in f.outputs)]
+        plans = [lower({str(n): plan for n, (_, plan) in enumerate(f.outputs)}) for f in answering]
+        running = [vertex.operator for plan in plans for vertex in plan.vertices]
+        return all(operator is None or operator.promises_alike for operator in running)
+
+    @cached_property
+    def is_gathered(self) -> bool:
+        """Do the answers of several shards meet once more, for an order to keep or a promise to agree on?"""
+        return self.shards_at(self.levels) > 1 and (self.in_order or not self.promises_alike)
+
+    def outlets(self, shard: int) -> range:
+        """The tasks that a shard tells what it promises; the first of them, or its own, writes its answer."""
+        if not self.is_gathered:
+            return range(shard, shard + 1)
+        return range(1 if self.in_order else self.shards_at(self.levels))
 
     @cached_property
     def owner(self) -> str:

@@ -16,10 +16,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.runners.spark.stream.blobs import events_of, rows_of
 from recension.runners.spark.stream.feedback import publish
 from recension.runners.spark.stream.packets import OUTPUT, Packet
-from recension.runners.spark.stream.task import batch_id
+from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
 
 LAST: Final = 2**62
 _SHARD: Final = 2**40
@@ -50,13 +49,14 @@ class Unpacker:
         self._feedback = feedback
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         packets = [Packet(**row) for batch in batches for row in batch.to_pylist()]
         mine = [packet for packet in packets if packet.edge == OUTPUT]
         if not mine:
             return
         batch = batch_id()
         full = sorted((p for p in mine if p.blob is not None), key=lambda p: int(p.place))
-        parts = [(int(p.place), events_of(rows_of(p.blob), self._schema)) for p in full if p.blob is not None]
+        parts = [(int(p.place), p.opened(self._schema).events) for p in full]
         for shard, events in self._ordered(parts):
             yield self._rows(events, batch, shard * _SHARD)
         now, before = (min(p.cti for p in mine), min(p.previous for p in mine))

@@ -1,0 +1,182 @@
+"""Group and apply: a pipeline of its own for every group, as if no other group existed.
+
+Assumes     valid physical streams. Those that are split carry the group's keys beside what the group sees;
+            the others are the same for every group.
+Guarantees  the output of each group's pipeline, with the group's keys before it. Every CTI reaches every
+            group; the output CTI is the least of all groups, and of a group that has not been seen yet.
+State       that of the pipelines of the groups at hand, and of one more, which has seen all CTIs and no
+            event: a new group begins as that one is, and a group that has become like it is forgotten.
+Cost        O(n log n) to split a batch, once; then that of a pipeline, for every group the batch holds, and
+            at a CTI for every group at hand.
+Source      DESIGN, group_by(...).apply; ruling B15.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, concat, cti
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.flow import Flow
+from recension.operators.pipeline import Pipeline, below
+from recension.operators.state.group_chunks import stacked, unstacked
+from recension.operators.state.keys import KeyIndex
+
+
+class GroupApply(Operator):
+    """Ports are first those that are ``split``, each with the columns that a group sees, then the others."""
+
+    makes_ctis: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key_schema: pa.Schema,
+        split: Sequence[pa.Schema],
+        make: Callable[[], Pipeline],
+    ) -> None:
+        super().__init__(schema)
+        self._split, self._make = split, make
+        self._key_names = key_schema.names
+        self._keys = KeyIndex(key_schema)
+        self._groups: list[Pipeline] = []
+        self._ctis = np.zeros(0, np.int64)
+        self._unseen = make()
+        self._unseen_chunks: Chunks | None = None
+        self._counts: Counter[str] = Counter()
+        self._rejected: list[tuple[str, EventBatch]] = []
+        self._settled: dict[int, int] = {}
+        self.is_clocked = self._unseen.is_clocked
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return self._nothing
+        if port < len(self._split):
+            out = self._fed(port, self._shares(port, batch))
+        else:
+            out = self._told(lambda pipeline: pipeline.feed(port, Flow([batch])))
+        before, t = self.out_cti, self._least()
+        self.out_cti = max(before, t)
+        return concat([out, cti(t, self.schema)]) if t > before else out
+
+    def _shares(self, port: int, batch: EventBatch) -> Iterable[tuple[int, EventBatch]]:
+        """The elements of each group, in the order in which they came."""
+        number = self._keys.number(batch.payload.select(self._key_names))
+        opened = [self._open() for _ in range(len(self._keys) - len(self._groups))]
+        self._ctis = np.append(self._ctis, np.array(opened, np.int64))
+        order = np.argsort(number, kind="stable")
+        number = number[order]
+        own = replace(batch, payload=batch.payload.select(self._split[port].names)).take(order)
+        first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        for start, stop in zip(first.tolist(), [*first[1:].tolist(), len(own)], strict=True):
+            yield int(number[start]), own.slice(start, stop)
+
+    def _open(self) -> int:
+        """A group that was not there begins as one that has seen no event."""
+        pipeline = self._make()
+        if self._unseen_chunks is None:
+            self._unseen_chunks = self._unseen.snapshot()
+        pipeline.restore(self._unseen_chunks)
+        self._groups.append(pipeline)
+        return pipeline.out_cti
+
+    def _fed(self, port: int, shares: Iterable[tuple[int, EventBatch]]) -> EventBatch:
+        given = [(number, self._groups[number].feed(port, Flow([share]))) for number, share in shares]
+        return self._gathered(given)
+
+    def _told(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
+        """Every group is told something, and the one that stands for those to come."""
+        tell(self._unseen)
+        self._unseen.take_counts()
+        self._unseen_chunks = None
+        return self._gathered([(number, tell(group)) for number, group in enumerate(self._groups)])
+
+    def _gathered(self, given: Sequence[tuple[int, Flow]]) -> EventBatch:
+        """What groups gave, each with its keys; what they left out is taken note of."""
+        for number, _ in given:
+            group = self._groups[number]
+            self._ctis[number] = group.out_cti
+            self._counts.update(group.take_counts())
+            self._rejected += group.take_rejected()
+        shown = [(number, batch) for number, flow in given for batch in flow.batches]
+        if not shown:
+            return self._nothing
+        owner = np.repeat([number for number, _ in shown], [len(batch) for _, batch in shown])
+        return self._with_keys(owner, concat([batch for _, batch in shown]))
+
+    def _with_keys(self, owner: Index, batch: EventBatch) -> EventBatch:
+        columns = [*self._keys.rows(owner).columns, *batch.payload.columns]
+        return replace(batch, payload=pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def _least(self) -> int:
+        return int(self._ctis.min(initial=self._unseen.out_cti))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        out = self._told(lambda pipeline: pipeline.feed(port, Flow(cti=t)))
+        return self._after(out)
+
+    def on_clock(self, now: int) -> Output:
+        return self._after(self._told(lambda pipeline: pipeline.tick(now)))
+
+    def _after(self, shown: EventBatch) -> Output:
+        """All groups have been told something: some may have become like one that was never seen."""
+        t = self._least()
+        in_use = np.array([not group.goes_on_like(self._unseen) for group in self._groups], np.bool_)
+        if not in_use.all():
+            self._keys.retire(in_use)
+            self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
+            self._ctis = self._ctis[in_use]
+        self._settled = {}
+        return self.promise(t, shown)
+
+    def settled(self, port: int, t: int) -> int:
+        """The least of all groups, as of the last time they were all told something: it only grows."""
+        if port not in self._settled:
+            everyone = [self._unseen, *self._groups]
+            self._settled[port] = min(pipeline.settled(port) for pipeline in everyone)
+        return self._settled[port]
+
+    def trace(self) -> tuple[int, ...] | None:
+        return None if self._groups else ()
+
+    def counts(self) -> Counter[str]:
+        return self._counts
+
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        rejected, self._rejected = self._rejected, []
+        return rejected
+
+    def state_rows(self) -> int:
+        return self._unseen.state_rows() + sum(group.state_rows() for group in self._groups)
+
+    def state_bytes(self) -> int:
+        return self._keys.nbytes() + sum(group.state_bytes() for group in [self._unseen, *self._groups])
+
+    def state_chunks(self) -> Chunks:
+        unseen = {f"unseen/{name}": table for name, table in self._unseen.snapshot().items()}
+        groups = stacked(group.snapshot() for group in self._groups)
+        stack = {f"groups/{name}": table for name, table in groups.items()}
+        return {"keys": self._keys.to_arrow(), **unseen, **stack}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._keys.load(_whole(chunks["keys"]))
+        self._unseen, self._unseen_chunks = self._make(), None
+        self._unseen.restore(below("unseen/", chunks))
+        self._groups = []
+        for own in unstacked(below("groups/", chunks)):
+            group = self._make()
+            group.restore(own)
+            self._groups.append(group)
+        self._ctis = np.array([group.out_cti for group in self._groups], np.int64)
+        self._settled = {}
+
+
+def _whole(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -1,0 +1,59 @@
+"""Retractions of events that are not there are left out, for readers that cannot mend them.
+
+Assumes     a valid stream but for such retractions.
+Guarantees  a valid stream; what is left out is counted and kept aside.
+State       the events that a later retraction may still name.
+Cost        O(n log n) in the batch.
+Source      Operator Algorithm Design for Speculative Stream Processing, §2.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, cti
+from recension.core.validity import Checker
+from recension.operators.base import Chunks, Operator, Output
+
+
+class OrphanCheck(Operator):
+    """Stands on a source that Finalize or a merge reads as it comes, below its other readers."""
+
+    external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
+        self._checker = Checker("drop")
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        return self._checker.check(batch)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        self._checker.check(cti(t, self.schema))
+        return self.promise(t)
+
+    def settled(self, port: int, t: int) -> int:
+        """What comes to nothing above need not be checked either."""
+        self._checker.forget_before(t)
+        return t
+
+    def counts(self) -> Counter[str]:
+        return self._checker.counts
+
+    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+        return self._checker.take_rejected()
+
+    def state_rows(self) -> int:
+        return self._checker.state_rows()
+
+    def state_bytes(self) -> int:
+        return self._checker.state_bytes()
+
+    def state_chunks(self) -> Chunks:
+        return self._checker.snapshot()
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._checker.restore(chunks)

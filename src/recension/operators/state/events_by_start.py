@@ -1,0 +1,115 @@
+"""Events with their payloads in the order of their starts, changed and taken out a few at a time.
+
+A `BlockTable` sorted by (start, hash of the payload) and a `RowStore` for the payloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask, take_rows
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.net_changes import NetChanges, identity
+from recension.operators.state.row_store import RowStore
+
+_SLACK = 1024
+
+
+class EventsByStart:
+    """A bag of events; in a table's rows ``group`` is the start and ``time`` the hash of the payload."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._table = BlockTable({"end": np.int64, "row": np.int64})
+        self._store = RowStore(schema)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._table.nbytes() + self._store.nbytes()
+
+    def apply(self, change: NetChanges, payload: pa.RecordBatch) -> None:
+        """Take over the net changes of a batch; ``payload`` has the rows of the batch that they name."""
+        gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
+        added = _rows(change, come, change.new)
+        added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
+        self._exchange(_rows(change, gone, change.old), added)
+
+    def add(self, rows: Columns) -> None:
+        """Take in rows that were taken out."""
+        self._exchange({name: column[:0] for name, column in rows.items()}, rows)
+
+    def _exchange(self, removed: Columns, added: Columns) -> None:
+        named = _sorted({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
+        extract = self._table.extract(named["group"], named["time"], named["time"])
+        held = {name: column[~extract.follower] for name, column in extract.columns.items()}
+        stays, _, _ = surviving(_identities(held), _identities(removed))
+        merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
+        self._table.replace(extract.blocks, _sorted(merged))
+
+    def until_open(self, t: int) -> Extract:
+        """The first blocks: all events that start no later than the first that does not end before ``t``."""
+        rows = 1
+        while True:
+            head = self._table.head(rows)
+            start, rows = head.columns["group"], len(head.follower)
+            at = (
+                int(np.argmax(is_open)) if bool((is_open := is_open_at(head.columns["end"], t)).any()) else -1
+            )
+            if not bool(head.follower.any()) or (at >= 0 and start[-1] > start[at]):
+                return head
+            rows *= 2
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        """The payloads of rows of the table."""
+        return self._store.take(rows)
+
+    def keep(self, head: Extract, kept: Mask) -> None:
+        """Only these events of the first blocks stay."""
+        columns = {name: column[kept] for name, column in head.columns.items()}
+        self._table.replace(head.blocks, columns)
+
+    def is_wasteful(self, out: int) -> bool:
+        """Do most payload rows belong to no event, neither here nor among ``out`` rows taken out?"""
+        return len(self._store) > 2 * (len(self) + out) + _SLACK
+
+    def tidy(self) -> None:
+        """Drop the payload rows that belong to no event here; the others get new numbers."""
+        table = self._table.to_arrow()
+        self._store.retain(table["row"].to_numpy())
+        at = table.schema.get_field_index("row")
+        self._table.load(table.set_column(at, "row", pa.array(np.arange(len(self)))))
+
+    def chunks(self, name: str) -> dict[str, pa.Table]:
+        """The state as tables whose names begin with ``name``."""
+        return {f"{name}/events": self._table.to_arrow(), **self._store.chunks(name)}
+
+    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        """Become what gave these chunks under this name."""
+        self._table.load(chunks[f"{name}/events"])
+        self._store.load(name, chunks)
+
+
+def is_open_at(end: Ticks, t: int) -> Mask:
+    """Which ends may still move after a CTI; at the end of time none."""
+    return (end >= t) & (t < FOREVER)
+
+
+def _rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
+    return {"group": change.vs[at], "time": change.hash[at].view(np.int64), "end": end[at]}
+
+
+def _identities(rows: Columns) -> Hashes:
+    return identity(rows["time"].view(np.uint64), rows["group"], rows["end"])
+
+
+def _sorted(columns: Columns) -> Columns:
+    order = np.lexsort((columns["time"], columns["group"]))
+    return {name: column[order] for name, column in columns.items()}

@@ -1,0 +1,97 @@
+"""Group and apply, one group at a time: for steps that have no form for all groups at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+
+from recension.plan.node import Node, walk
+from recension.plan.properties import Properties
+from recension.plan.rewrites.sharing import rebuild
+
+
+@dataclass(frozen=True, eq=False)
+class Port(Node):
+    """What a group's plan reads: the group's part of a stream, or all of another one."""
+
+    number: int
+    columns: pa.Schema
+    declared: Properties
+
+    ports: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def label(self) -> str:
+        return f"input {self.number}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.columns
+
+    def derive_properties(self) -> Properties:
+        return self.declared
+
+
+@dataclass(frozen=True, eq=False)
+class GroupApply(Node):
+    """``plan`` for every group by itself, the group's ``keys`` first in its answers.
+
+    The first ``split`` streams begin with the keys and are split by them; the others are the same for every
+    group. The plan's ports are numbered as the streams are.
+    """
+
+    streams: tuple[Node, ...]
+    keys: tuple[str, ...]
+    split: int
+    plan: Node
+    ports: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def label(self) -> str:
+        steps = ", then ".join(step.label for step in self.steps)
+        return f"by {', '.join(self.keys)}, each by itself: {steps}"
+
+    @property
+    def steps(self) -> list[Node]:
+        """The steps of the plan, from its ports up."""
+        return [node for node in walk(self.plan) if not isinstance(node, Port)]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.streams
+
+    def with_inputs(self, inputs: Sequence[Node]) -> GroupApply:
+        """What is known of the streams is known to the plan."""
+        if all(new is old for new, old in zip(inputs, self.streams, strict=True)):
+            return self
+        return replace(self, streams=tuple(inputs), plan=_read(self.plan, inputs))
+
+    def over(self, plan: Node) -> GroupApply:
+        """Another plan for the same groups."""
+        return replace(self, plan=plan)
+
+    def derive_schema(self) -> pa.Schema:
+        first = self.streams[0].schema
+        return pa.schema([*(first.field(name) for name in self.keys), *self.plan.schema])
+
+    def derive_properties(self) -> Properties:
+        """What holds whichever group an element is of: no group waits for another."""
+        of = self.plan.properties
+        return Properties(
+            is_insert_only=of.is_insert_only,
+            has_key=of.has_key,
+            is_shrink_only=of.is_shrink_only,
+            constant_duration=of.constant_duration,
+        )
+
+
+def _read(plan: Node, streams: Sequence[Node]) -> Node:
+    """The plan over ports that declare what is known of the streams."""
+
+    def port(node: Node) -> Node:
+        return replace(node, declared=streams[node.number].properties) if isinstance(node, Port) else node
+
+    (new,) = rebuild([plan], port)
+    return new
