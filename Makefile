@@ -17,7 +17,7 @@ demo: $(READY) ## the product's story, in about a minute
 	@$(BIN)/recension demo
 
 test: check ## everything CI runs: the checks, then all tests
-	@$(BIN)/python -m pytest
+	@sh scripts/test.sh
 
 soak: $(READY) ## the long tests of recovery: everything is killed, five times over
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600

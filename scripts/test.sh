@@ -1,0 +1,19 @@
+#!/bin/sh
+# All tests in two halves that run beside each other: those that mostly wait for Spark, and the others.
+# What the first half says is shown when both are done.
+set -u
+python=.venv/bin/python
+on_spark="tests/runners/spark tests/cli tests/transcripts/test_spark_batch.py"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+$python -m pytest $on_spark >"$log" 2>&1 &
+half=$!
+# shellcheck disable=SC2046 -- one option a word
+$python -m pytest $(printf -- '--ignore=%s ' $on_spark)
+others=$?
+echo "The tests on Spark and of the command:"
+wait "$half"
+spark=$?
+cat "$log"
+exit $((others > spark ? others : spark))
