@@ -33,7 +33,7 @@ KNOWN = [rc.Properties(), rc.Properties(is_insert_only=True), rc.Properties(is_s
 
 @pytest.mark.parametrize("plan", PLANS)
 @given(st.data())
-@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3), deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_still_wanted_is_as_it_would_be(plan: str, data: st.DataObject) -> None:
     """Two pipelines hear the same, one in workers that forget and fail; a third hears nothing."""
     known = data.draw(st.sampled_from(KNOWN))
