@@ -11,6 +11,7 @@ from tests.lmerge.scripts import examples
 
 import recension as rc
 from recension.core.events import Element
+from recension.plan.merge import Merge
 from recension.runners.local import Session
 from recension.testing.assertions import assert_equivalent
 from recension.testing.compatibility import Compatibility
@@ -267,3 +268,34 @@ def test_a_merge_of_merges_is_a_merge(data: st.DataObject) -> None:
         judge.check()
     assert_equivalent(judge.history(), history)
     assert sum(m.state_rows for m in live.metrics()) == 0
+
+
+def test_what_readers_do_not_want_is_left_out() -> None:
+    known = rc.Properties(is_shrink_only=True)
+    (s,) = sources("s", properties=known)
+    live = rc.session(out=s.where(rc.col("p") != ""), same=s.where(rc.col("p") != ""), all=s)
+    live.push("s", [rc.Insert(X, 1, 5), rc.Insert(Y, 1, 9)])
+    for query in ("out", "same", "all"):
+        live.read(query)
+    live.hear(7, "out")
+    live.push("s", [rc.Insert(X, 2, 6)])
+    assert len(live.read("out").elements()) == 1, "what is computed once is for both its readers"
+    live.hear(8, "same")
+    live.push("s", [rc.Retract(X, 1, 5, 4), rc.Insert(X, 3, 7), rc.Retract(Y, 1, 9, 6), rc.Cti(3)])
+    # The event that ends at 7 is wanted by one of the two, and so is the change of one that ended at 9.
+    for query in ("out", "same"):
+        found = [str(element) for element in live.read(query).elements()]
+        assert found[-3:] == ["insert [3, 7) {'p': 'x'}", "retract [1, 9) -> 6 {'p': 'y'}", "cti 3"]
+        assert "retract [1, 5) -> 4 {'p': 'x'}" not in found
+    assert len(live.read("all").elements()) == 5
+
+
+def test_an_open_merge_begins_with_nobody() -> None:
+    (a,) = sources("a", properties=KEYED)
+    everybody = rc.source("*", {"p": "string"}, properties=KEYED)
+    live = Session({"query": Merge((everybody.plan,), is_open=True)})
+    assert live.states() == []
+    live.attach(a, from_time=0)
+    live.push("a", [rc.Insert(X, 1, 5), rc.Cti(3)])
+    assert said(live) == ["insert [1, 5) {'p': 'x'}"], "nobody can vouch for what was before 0"
+    assert live.states() == ["joining"]

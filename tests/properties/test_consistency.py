@@ -13,7 +13,7 @@ from tests.properties.plans import Plan, plans
 
 import recension as rc
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.runners.local import steps
+from recension.runners.finite import steps
 from recension.testing.assertions import assert_equivalent, assert_valid
 from recension.testing.strategies import SCHEMA, histories, physical_streams
 from recension.testing.walk import reconstitute

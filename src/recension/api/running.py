@@ -7,8 +7,8 @@ from typing import Any
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.wall_clock import Clock, now
+from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
-from recension.runners.local import run as run_plan
 from recension.runners.result import Result
 
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from os import PathLike
+from typing import Any, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
-from recension.core.ticks import DurationLike
+from recension.core.errors import RecensionError
+from recension.core.ticks import DurationLike, duration
+from recension.core.validity import Policy
+from recension.plan.merge import Leader, MergeCase, MergePolicy, OnMismatch
+from recension.plan.properties import NOTHING_KNOWN, Properties
+from recension.plan.schemas import IntoSchema, schema_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
+from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.stream.merging import merge_frames, merge_root
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.pipeline import stream as stream_plan
+from recension.runners.spark.stream.root import attach, detach
 
 __all__ = [
+    "attach",
     "batch",
+    "detach",
     "history",
+    "merge",
     "metrics",
     "read_changelog",
     "read_history",
@@ -28,6 +40,8 @@ __all__ = [
     "write_changelog",
     "write_history",
 ]
+
+Place: TypeAlias = str | PathLike[str]
 
 
 def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any]) -> Any:
@@ -58,6 +72,7 @@ def stream(
     order_by: Mapping[str, Sequence[str]] | None = None,
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
+    feedback: Place | None = None,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
 
@@ -82,6 +97,10 @@ def stream(
         says of a DataFrame.
     files_per_batch
         How many files of a folder a micro-batch takes at most.
+    feedback
+        The folder in which a merge that reads the output says what it no longer wants of it
+        (`rc.spark.merge`, ``feedback``): such events are left out, where no retraction could lengthen them,
+        and what only serves them is forgotten.
     """
     return stream_plan(
         spark,
@@ -91,7 +110,79 @@ def stream(
         order_by=order_by,
         watermark=watermark,
         files_per_batch=files_per_batch,
+        feedback=None if feedback is None else local_path(feedback),
     )
+
+
+def merge(
+    spark: Any,
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    root: Place | None = None,
+    schema: IntoSchema | None = None,
+    timestamps: bool = False,
+    case: MergeCase = "auto",
+    policy: MergePolicy = "first",
+    lag: DurationLike = 0,
+    feedback: bool | Place = False,
+    on_mismatch: OnMismatch = "raise",
+    leader: Leader = "stable",
+    quorum: float = 0.5,
+    properties: Properties | None = None,
+    on_violation: Policy = "raise",
+    shards: int | None = None,
+    files_per_batch: int | None = None,
+) -> Any:
+    """One streaming DataFrame out of several that are physically different and logically the same.
+
+    What `rc.merge` says of ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader`` and ``quorum`` holds
+    here too. The result is like that of `rc.spark.stream`.
+
+    Parameters
+    ----------
+    spark
+        A classic Spark session.
+    inputs
+        Streaming DataFrames of equal payload, each in the order of its own ``_batch`` and ``_seq``.
+    root
+        Instead of them, a folder with a sub-folder for each stream, as `rc.spark.write_changelog` writes it.
+        A new sub-folder is a new stream, complete from the beginning unless `rc.spark.attach` has said
+        otherwise; `rc.spark.detach` lets one go. One that stops has died, and may go on.
+    schema, timestamps
+        For a root in which nothing is yet: the payload's columns, and whether times are timestamps.
+    feedback
+        Tell slower inputs what is no longer wanted: the folder in which their queries look for it
+        (``rc.spark.stream(..., feedback=FOLDER)``). With a root ``True`` means its ``_feedback``.
+    properties
+        What is known of every input; ``case="auto"`` relies on it.
+    on_violation
+        What happens to elements of an input that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
+    shards, files_per_batch
+        As for `rc.spark.stream`.
+    """
+    how: dict[str, Any] = {"case": case, "policy": policy, "lag": duration(lag)}
+    how |= {"on_mismatch": on_mismatch, "leader": leader, "quorum": quorum}
+    source = {"declared": NOTHING_KNOWN if properties is None else properties, "on_violation": on_violation}
+    if (inputs is None) == (root is None):
+        raise RecensionError("merge: give either streaming DataFrames or root=FOLDER")
+    if root is None:
+        frames = inputs if isinstance(inputs, Mapping) else _named(inputs)
+        return merge_frames(spark, frames, how, source, shards=shards, feedback=feedback)
+    return merge_root(
+        spark,
+        local_path(root),
+        how,
+        source,
+        shards=shards,
+        feedback=feedback,
+        schema=None if schema is None else schema_of(schema, "merge"),
+        timestamps=timestamps,
+        files_per_batch=files_per_batch,
+    )
+
+
+def _named(frames: Any) -> dict[str, Any]:
+    return {f"input {number}": frame for number, frame in enumerate(frames, 1)}
 
 
 def metrics(query: Any) -> PipelineMetrics:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import STALE_CTI
-from recension.runners.engine import Metrics
+from recension.runners.metrics import Metrics
 
 
 def tell_counts(counted: Mapping[str, Counter[str]]) -> None:

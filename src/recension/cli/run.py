@@ -23,7 +23,8 @@ from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, write_history, write_stream
 from recension.core.reconstitution import HistoryBuilder
-from recension.runners.local import BATCH_SIZE, Session, steps
+from recension.runners.finite import steps
+from recension.runners.local import BATCH_SIZE, Session
 
 
 class EngineName(StrEnum):

@@ -76,7 +76,8 @@ def _union(node: nodes.Union) -> Operator:
 def _merge(node: nodes.Merge) -> Operator:
     policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
     case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
-    return lmerge.merge_of(case, node.schema, len(node.streams), policy, node.lag, can_fall=can_fall)
+    ports = 0 if node.is_open else len(node.streams)
+    return lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
 
 
 @operator_of.register

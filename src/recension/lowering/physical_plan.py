@@ -159,6 +159,8 @@ def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
     if isinstance(node, nodes.Source):
         return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only)
     sends_feedback = isinstance(node, nodes.Merge) and node.feedback
+    if isinstance(node, nodes.Merge) and node.is_open:
+        inputs = ()  # whoever joins is read
     return Vertex(node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback)
 
 

@@ -32,6 +32,8 @@ class Merge(Node):
     on_mismatch: OnMismatch = "raise"
     leader: Leader = "stable"
     quorum: float = 0.5
+    is_open: bool = False
+    """Does its only stream stand for all those that will join while it runs?"""
     ports: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -42,6 +44,8 @@ class Merge(Node):
                 raise RecensionError(f"merge: {name} is one of {known}, not {getattr(self, name)!r}")
         if self.lag < 0:
             raise RecensionError(f"merge: lag is a duration from 0, not {self.lag}")
+        if self.is_open and len(self.streams) != 1:
+            raise RecensionError(f"merge: one stream stands for all that join, not {len(self.streams)}")
         if not 0 < self.quorum <= 1:
             raise RecensionError(f"merge: quorum is a part of the inputs up to 1, not {self.quorum}")
         super().__post_init__()
@@ -53,7 +57,7 @@ class Merge(Node):
         said = [
             f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
         ]
-        return ", ".join([f"merge {self.policy}", *said])
+        return ", ".join([f"merge {self.policy}", *said, *(["of all that join"] if self.is_open else [])])
 
     @property
     def inputs(self) -> tuple[Node, ...]:

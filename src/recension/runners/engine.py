@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import pyarrow as pa
@@ -24,30 +23,7 @@ from recension.operators.base import Chunks, Operator
 from recension.operators.flow import Flow, drive
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.runners.feedback import Feedback
-
-
-@dataclass(slots=True)
-class Metrics:
-    """What one operator has done so far."""
-
-    name: str
-    events_in: int = 0
-    retractions_in: int = 0
-    events_out: int = 0
-    retractions_out: int = 0
-    cti: int = BEGINNING
-    state_rows: int = 0
-    state_bytes: int = 0
-    seconds: float = 0.0
-    dropped: int = 0
-    skipped: int = 0
-    """Elements that no reader wanted, by feedback."""
-    inputs: list[str] = field(default_factory=list)
-    """Of a merge: whether each input is joining, joined, leaving or has left."""
-    anomalies: int = 0
-    """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
-    is_halted: bool = False
-    """Of a merge: has every input left that could move the output, while others wait for it to move?"""
+from recension.runners.metrics import Metrics
 
 
 class Engine:
@@ -94,6 +70,16 @@ class Engine:
                     flows[number] = flow
         self._feedback.send()
         return flows
+
+    def hear(self, output: int, t: int) -> None:
+        """Those who read an answer do not want what finally ends before ``t``."""
+        self._feedback.hear(output, t)
+
+    def wanted(self, output: int, flow: Flow) -> Flow:
+        """What of an answer its readers want."""
+        batches = [self._feedback.wanted_outside(output, batch) for batch in flow.batches]
+        self._metrics[output].skipped += sum(map(len, flow.batches)) - sum(map(len, batches))
+        return Flow(batches, flow.cti, flow.has_external)
 
     def settled(self) -> dict[int, int]:
         """By vertex, a time such that nothing comes of changes in its output to events ended before it."""

@@ -4,17 +4,23 @@ A signal goes from reader to input as far as operators can say what it means for
 readers is spared only what none of them wants. What is not wanted is left out on the way into a reader, if
 no retraction of that stream lengthens an event: then an end, once seen, is the latest there will be.
 
+Whoever reads an answer is a reader too, and wants all of it until it says otherwise.
+
 Source      Physically Independent Stream Merging, §V-D; ruling 47.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from recension.core.batch import EventBatch
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import Vertex
 from recension.operators.lmerge.merge import LogicalMerge
+
+# The reader of an answer, where readers are named.
+_OUTSIDE: Final = -1
 
 
 class Feedback:
@@ -35,13 +41,28 @@ class Feedback:
         for reader in running:
             for port, number in enumerate(vertices[reader].inputs):
                 self._readers.setdefault(number, []).append((reader, port))
+        for number in self._outputs:
+            self._readers.setdefault(number, []).append((_OUTSIDE, number))
 
     def wanted(self, reader: int, port: int, batch: EventBatch) -> EventBatch:
         """The elements of a batch that may matter to a reader."""
-        since = self._wanted.get((reader, port), BEGINNING) if self._wanted else BEGINNING
-        if since == BEGINNING or not self._vertices[self._vertices[reader].inputs[port]].is_shrink_only:
+        return self._without_unwanted((reader, port), self._vertices[reader].inputs[port], batch)
+
+    def wanted_outside(self, output: int, batch: EventBatch) -> EventBatch:
+        """The elements of an answer that may matter to those who read it."""
+        return self._without_unwanted((_OUTSIDE, output), output, batch)
+
+    def _without_unwanted(self, edge: tuple[int, int], number: int, batch: EventBatch) -> EventBatch:
+        since = self._wanted.get(edge, BEGINNING) if self._wanted else BEGINNING
+        if since == BEGINNING or not self._vertices[number].is_shrink_only:
             return batch
         return batch.filter((batch.ve >= since) | ~batch.is_data())
+
+    def hear(self, output: int, t: int) -> None:
+        """Those who read an answer do not want what finally ends before ``t``."""
+        if t > self._wanted.get((_OUTSIDE, output), BEGINNING):
+            self._wanted[_OUTSIDE, output] = t
+            self._pass_on(output)
 
     def send(self) -> None:
         """Let every merge that has advanced tell the inputs that lag."""
@@ -58,8 +79,11 @@ class Feedback:
             return
         self._wanted[reader, port] = t
         number = self._vertices[reader].inputs[port]
-        if number < 0 or number in self._outputs:
-            return
+        if number >= 0:
+            self._pass_on(number)
+
+    def _pass_on(self, number: int) -> None:
+        """What no reader of a vertex wants, its inputs need not give."""
         least = min(self._wanted.get(edge, BEGINNING) for edge in self._readers[number])
         vertex = self._vertices[number]
         if vertex.operator is None or least <= self._told.get(number, BEGINNING):

@@ -23,9 +23,10 @@ from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.flow import Flow, split
 from recension.plan.node import Node
-from recension.runners.engine import Engine, Metrics, elements, left_out
-from recension.runners.intake import Data, Intake, parts
+from recension.runners.engine import Engine, elements, left_out
+from recension.runners.intake import Data, Intake
 from recension.runners.merging import MergePorts
+from recension.runners.metrics import Metrics
 from recension.runners.result import Result
 
 BATCH_SIZE = 1 << 16
@@ -57,6 +58,7 @@ class Session:
         self._open_intakes()
         self._output: dict[str, list[EventBatch]] = {name: [] for name in queries}
         self._aside: dict[str, Dropped] = {name: {} for name in queries}
+        self._heard: dict[str, int] = {}
 
     @property
     def sources(self) -> list[str]:
@@ -92,6 +94,10 @@ class Session:
     def state_of(self, stream: Joining | str, query: str | None = None) -> str:
         """Whether an input of the merge of a query is ``joining`` or has ``joined``."""
         return self._ports(query).state_of(stream if isinstance(stream, str) else _plan(stream))
+
+    def states(self, query: str | None = None) -> list[str]:
+        """The state of every stream that ever joined the merge of a query, in the order they came."""
+        return [str(state) for state in self._ports(query).merge.states()]
 
     def _ports(self, query: str | None) -> MergePorts:
         name = self._query(query)
@@ -136,6 +142,18 @@ class Session:
         """Promise that nothing more comes at any source."""
         for source in self._intakes:
             self.advance(source, FOREVER)
+
+    def hear(self, t: TimeLike, query: str | None = None) -> None:
+        """Those who read a query do not want events that finally end before ``t``: they are spared.
+
+        A merge of replicas says so of those that lag (`rc.merge`, ``feedback``). Where an answer is never
+        lengthened such events are left out of it; state that only serves them is dropped.
+        """
+        name = self._query(query)
+        self._heard[name] = max(instant(t), self._heard.get(name, BEGINNING))
+        vertex = self._plan.query_vertices[name]
+        readers = [one for one, number in self._plan.query_vertices.items() if number == vertex]
+        self._engine.hear(vertex, min(self._heard.get(one, BEGINNING) for one in readers))
 
     def tick(self) -> None:
         """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
@@ -216,7 +234,8 @@ class Session:
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         for name, vertex in self._plan.query_vertices.items():
             if vertex in flows:
-                self._output[name] += elements(flows[vertex], self._plan.queries[name].schema)
+                wanted = self._engine.wanted(vertex, flows[vertex])
+                self._output[name] += elements(wanted, self._plan.queries[name].schema)
         settled = self._engine.settled()
         for source, intake in self._intakes.items():
             intake.forget_before(settled.get(self._plan.source_vertices[source], BEGINNING))
@@ -242,56 +261,6 @@ def _plan(stream: Joining) -> Node:
     if not isinstance(plan, Node):
         raise RecensionError(f"a stream is needed here, not {stream!r}")
     return plan
-
-
-def run(
-    query: Node,
-    inputs: Mapping[str, Data],
-    *,
-    batch_size: int = BATCH_SIZE,
-    close: bool = False,
-    clock: Clock = wall_clock.now,
-) -> Result:
-    """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": query}, batch_size, clock)
-    for _ in steps(session, inputs, batch_size=batch_size, close=close):
-        pass
-    return session.read()
-
-
-def steps(
-    session: Session, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
-) -> Iterator[str]:
-    """Push finite inputs in turn, a batch from each; gives the name of the source after each push.
-
-    An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
-    """
-    if missing := [name for name in session.sources if name not in inputs]:
-        named = ", ".join(session.sources)
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
-    if unknown := [name for name in inputs if name not in session.sources]:
-        raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
-    pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
-    while pieces:
-        for name in list(pieces):
-            if not next(pieces[name], False):
-                del pieces[name]
-                if close or session.is_table(name):
-                    session.advance(name, FOREVER)
-            yield name
-
-
-def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
-    """Pushes one batch of an input each time it is asked."""
-    if isinstance(data, StreamReader):
-        with session.advising(name):
-            for batch in data:
-                session.push_checked(name, batch, data)
-                yield True
-        return
-    for part in parts(data, size):
-        session.push(name, part)
-        yield True
 
 
 def _below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:

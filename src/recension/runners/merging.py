@@ -21,7 +21,8 @@ class MergePorts:
     def __init__(self, plan: PhysicalPlan, query: str, written: Node) -> None:
         self._plan = plan
         self.vertex = self._outermost(query)
-        self._streams = list(_merge_in(written).streams)
+        merge = _merge_in(written)
+        self._streams = [] if merge.is_open else list(merge.streams)
 
     def _outermost(self, query: str) -> int:
         level = [self._plan.query_vertices[query]]

@@ -17,7 +17,7 @@ from recension.core.show import show_history
 from recension.plan.properties import Properties
 
 if TYPE_CHECKING:
-    from recension.runners.engine import Metrics
+    from recension.runners.metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pyspark.worker
 from pyspark.daemon import manager
 
 import recension.runners.spark.stream.processor
+import recension.runners.spark.stream.root_packing
 import recension.runners.spark.stream.unpacking
 
 __all__ = ["pyspark", "recension"]

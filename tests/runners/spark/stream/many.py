@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.runners.spark.stream.rehearsal import Rehearsal, packed
+from tests.runners.spark.stream.rehearsal import Arriving, Rehearsal, packed
 
 from recension.core.batch import EventBatch
 from recension.plan.node import Node
@@ -21,15 +21,21 @@ from recension.runners.spark.stream.packets import DDL, Packet
 from recension.runners.spark.stream.packing import PACKETS
 from recension.runners.spark.stream.partitions import partition_keys
 from recension.runners.spark.stream.pipeline import through_levels
+from recension.runners.spark.stream.topology import Inlet
 
-Turn = Mapping[str, list[EventBatch]]
+Turn = Mapping[str, Sequence[Arriving]]
 
 
 def run_together(
-    spark: Any, queries: list[Node], turns: Sequence[Turn], shards: int, folder: Path
+    spark: Any,
+    queries: list[Node],
+    turns: Sequence[Turn],
+    shards: int,
+    folder: Path,
+    inlets: Mapping[str, Inlet] | None = None,
 ) -> list[list[EventBatch]]:
     """For each query what it put out in each micro-batch."""
-    rehearsal = Rehearsal(queries, shards)
+    rehearsal = Rehearsal(queries, shards, inlets)
     _write(rehearsal, turns, folder / "packets")
     prepare_streaming(spark)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))

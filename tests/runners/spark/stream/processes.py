@@ -106,9 +106,9 @@ class Program:
         return False
 
     def _workers(self) -> list[Process]:
-        """Python workers are children of a daemon of Spark's that bears the same name."""
+        """Python workers are children of a daemon that bears the same name, Spark's own or ours."""
         family = self.family()
-        daemons = {process.pid for process in family if "pyspark.daemon" in process.command}
+        daemons = {process.pid for process in family if "spark.daemon" in process.command}
         return [process for process in family if process.pid in daemons and process.parent in daemons]
 
 

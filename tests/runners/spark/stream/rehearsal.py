@@ -7,16 +7,20 @@ cost seconds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
 from recension.runners.spark.stream import live
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
-from recension.runners.spark.stream.packing import Packing
+from recension.runners.spark.stream.joining import COMES, word
+from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, ROW, Packet
+from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
 
@@ -30,12 +34,38 @@ class Memory(dict[str, bytes]):
         del self[name]
 
 
-def packed(plan: Topology, source: str, level: int, batches: Iterable[EventBatch]) -> list[Packet]:
+class Arrival(NamedTuple):
+    """A file of one of the streams of a root; or words about it."""
+
+    place: str
+    batch: EventBatch | None = None
+    words: str = ""
+
+
+Arriving: TypeAlias = EventBatch | Arrival
+
+
+def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving]) -> list[Packet]:
     """What a task sends for a source."""
     packing = Packing(plan, source, level)
-    rows = [stream_rows(batch, stream_schema(batch.schema, pa.int64())) for batch in batches]
-    sent = [packet.sealed() for run in rows for packet in packing.packets(run)]
-    return sent + list(packing.farewell())
+    packets: list[Packet] = []
+    for came in batches:
+        if isinstance(came, Arrival) and came.batch is None:
+            packets += packing.tell(came.words, came.place)
+        elif isinstance(came, Arrival):
+            packets += packing.packets(_in_file(came))
+            folder = PurePath(came.place).parent
+            packets += packing.tell(word(COMES, folder.name), str(folder))
+        else:
+            packets += packing.packets(stream_rows(came, stream_schema(came.schema, pa.int64())))
+    return [*(packet.sealed() for packet in packets), *packing.farewell()]
+
+
+def _in_file(arrival: Arrival) -> pa.RecordBatch:
+    assert arrival.batch is not None
+    rows = stream_rows(arrival.batch, stream_schema(arrival.batch.schema, pa.int64()))
+    rows = rows.append_column(FILE, pa.array([arrival.place] * len(rows), pa.string()))
+    return rows.append_column(ROW, pa.array(range(1, len(rows) + 1), pa.int64()))
 
 
 class Rehearsal:
@@ -47,16 +77,21 @@ class Rehearsal:
         self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
         self._batch = 0
 
-    def turn(self, inputs: Mapping[str, list[EventBatch]], *, fails: bool = False) -> list[Packet]:
+    def turn(
+        self, inputs: Mapping[str, Sequence[Arriving]], *, heard: int = BEGINNING, fails: bool = False
+    ) -> list[Packet]:
         """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
 
         A source that is not among the inputs has no new files: Spark then starts no task for it at all.
+        What is ``heard`` by feedback every level hears.
         """
         before = {key: Memory(store) for key, store in self.stores.items()}
         flowing: list[Packet] = []
         for level in range(1, self.plan.levels + 1):
             for source, batches in inputs.items():
                 flowing += packed(self.plan, source, level, batches)
+            if heard > BEGINNING:
+                flowing += [Packet(n, FEEDBACK, cti=heard) for n in range(self.plan.called_from(level))]
             flowing = self._level(level, flowing)
         self._batch += 1
         if fails:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumn
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
-from recension.runners.spark.stream.topology import Inlet
+from recension.runners.spark.stream.topology import Inlet, Topology
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
@@ -32,7 +33,7 @@ class Input:
     frame: DataFrame
     inlet: Inlet
     time_type: pa.DataType
-    packer: type[SourcePacker] = SourcePacker
+    packer: Callable[[Topology, str, int, list[int]], SourcePacker] = SourcePacker
     is_quickly_read: bool = False
     """Files of columns, which every shard may as well read for itself?"""
 
@@ -53,20 +54,20 @@ def read_folder(
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
-    frame = _paths(spark, folder, files)
+    frame = found_files(spark, folder, files)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
-        frame = frame.union(_paths(spark, closing, None))
+        frame = frame.union(found_files(spark, closing, None))
     return Input(frame, Inlet((), delay), reader.time_type, FilePacker, reader.is_typed)
 
 
-def _paths(spark: SparkSession, folder: Path, files: int | None) -> DataFrame:
+def found_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
     """The names of files as they come; nothing is read of them."""
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
     if folder.is_file():
         limit["pathGlobFilter"] = _escaped(folder.name)
-    reader = reader.options(**limit)
+    reader = reader.options(**limit, **options)
     return reader.load(_escaped(str(folder.parent if folder.is_file() else folder))).select("path")
 
 

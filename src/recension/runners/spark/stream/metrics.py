@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from recension.runners.engine import Metrics
+from recension.runners.metrics import Metrics
 
 METRICS_NAME: Final = "recension"
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
@@ -25,6 +25,8 @@ class PipelineMetrics:
     turns: int = 0
     live_turns: int = 0
     """Micro-batches of a shard that found their engine in the worker."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Of a merge over a root: whether each stream is joining, joined, leaving or has left."""
 
 
 def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
@@ -60,6 +62,7 @@ def events_of(progress: Mapping[str, Any]) -> int:
 def _add(total: PipelineMetrics, told: Mapping[str, Any]) -> None:
     total.turns += 1
     total.live_turns += bool(told["was_live"])
+    total.inputs |= told["inputs"]
     for stage in _STAGES:
         total.stages[stage] += told[stage]
     for name, counts in told["counts"].items():

@@ -21,6 +21,8 @@ ORDER: Final = "_order"
 # Packets that are for the end of the pipeline rather than for a fragment.
 OUTPUT: Final = -1
 METRICS: Final = -2
+# What is not wanted any more, for the engines themselves.
+FEEDBACK: Final = -3
 
 
 class Contents(NamedTuple):

@@ -21,6 +21,7 @@ from recension.core.errors import FormatError
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile
+from recension.core.formats.order import keys_of
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
@@ -75,8 +76,14 @@ class FilePacker(SourcePacker):
     """The same for files that the task reads itself, given their paths."""
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
-        for path in (path for batch in batches for path in batch.column("path").to_pylist()):
-            yield from packing.read(local_path(path))
+        for path in paths_of(batches):
+            yield from packing.read(path)
+
+
+def paths_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Path]:
+    """The files that Spark has found."""
+    for address in (address for batch in batches for address in batch.column("path").to_pylist()):
+        yield local_path(address)
 
 
 class Packing:
@@ -103,9 +110,19 @@ class Packing:
         file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
         for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
-            numbers = {} if file.layout.is_table else {ROW: pa.array(np.flatnonzero(decoded.kept) + row)}
-            yield from self._packed(decoded.batch, numbers, place_of(path))
+            kept = np.flatnonzero(decoded.kept)
+            beside = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
+            if file.layout.has_order:
+                keys = keys_of(rows, file.name, row)
+                beside |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
+            yield from self._packed(decoded.batch, beside, place_of(path))
             row += rows.num_rows
+
+    def tell(self, words: str, place: str) -> Iterator[Packet]:
+        """A word for every shard."""
+        for number, router in self._routers.items():
+            for shard in range(router.shards):
+                yield Packet(shard, number, place, info=words)
 
     def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
         """The packets of a run of rows from one place."""

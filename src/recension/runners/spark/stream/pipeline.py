@@ -18,8 +18,9 @@ from recension.core.ticks import DurationLike, duration
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.stream.feedback import FeedbackPacker
 from recension.runners.spark.stream.identity import OWNER
-from recension.runners.spark.stream.inputs import Input, read_folder, read_input
+from recension.runners.spark.stream.inputs import Input, found_files, read_folder, read_input
 from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS, Packet
 from recension.runners.spark.stream.packing import Packing
@@ -42,10 +43,10 @@ def stream(
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     closing: Path | None = None,
+    feedback: Path | None = None,
 ) -> DataFrame:
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     prepare_streaming(spark)
-    shards = shards or spark.sparkContext.defaultParallelism
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     _require_inputs(sources, inputs)
     ready: dict[str, Input] = {}
@@ -58,11 +59,42 @@ def stream(
                 ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
                 ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
-    plan = topology([query], shards, {name: given.inlet for name, given in ready.items()})
+    heard = None if feedback is None else heard_from(spark, feedback)
+    return flow(spark, query, ready, shards, hears=heard)
+
+
+def flow(
+    spark: SparkSession,
+    query: Node,
+    inputs: Mapping[str, Input],
+    shards: int | None,
+    *,
+    hears: DataFrame | None = None,
+    tells: Path | None = None,
+) -> DataFrame:
+    """The output of a query over inputs that are ready to be packed.
+
+    ``hears`` has the files in which its readers say what they no longer want, ``tells`` is the folder in
+    which it says so of itself.
+    """
+    shards = shards or spark.sparkContext.defaultParallelism
+    plan = topology([query], shards, {name: given.inlet for name, given in inputs.items()})
     # The number of partitions of a stateful operator is that of the session when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
-    flowing = through_levels(plan, lambda level: _packed(plan, ready, level))
-    return _unpacked(flowing, plan, _time_type(ready))
+
+    def arriving(level: int) -> list[DataFrame]:
+        packed = _packed(plan, inputs, level)
+        if hears is not None:
+            packed.append(hears.mapInArrow(FeedbackPacker(plan, level, partition_keys(shards)).__call__, DDL))
+        return packed
+
+    return _unpacked(through_levels(plan, arriving), plan, _time_type(inputs), tells)
+
+
+def heard_from(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files of a merge's feedback as they come."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return found_files(spark, folder, None)
 
 
 def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, Any]) -> None:
@@ -114,13 +146,14 @@ def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -
     return flowing[0]
 
 
-def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType) -> DataFrame:
+def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType, tells: Path | None) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
     if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
     schema = plan.roots[0].schema
-    unpacker = Unpacker(schema, time_type, first_key=partition_keys(plan.shards)[0], in_order=plan.in_order)
+    first = partition_keys(plan.shards)[0]
+    unpacker = Unpacker(schema, time_type, first_key=first, in_order=plan.in_order, feedback=tells)
     columns = from_arrow_schema(output_schema(schema, time_type))
     columns[BATCH].metadata = {OWNER: plan.owner}
     return observed.mapInArrow(unpacker.__call__, columns)

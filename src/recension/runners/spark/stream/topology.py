@@ -25,6 +25,8 @@ class Inlet:
     """Columns that put them in order; none: they come with their place in a file, or need no order."""
     delay: int | None = None
     """With a watermark: how far promises lag behind the latest start seen."""
+    is_root: bool = False
+    """Do they come from a root, whose sub-folders are streams that come and go?"""
 
 
 @dataclass(frozen=True)

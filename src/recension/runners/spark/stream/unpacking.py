@@ -7,6 +7,7 @@ it advanced, the one promise that all shards have made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.spark.stream.feedback import publish
 from recension.runners.spark.stream.packets import OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
 
@@ -33,9 +35,18 @@ class Unpacker:
     ``in_order`` says that the output has an order to keep: it is then put together here, in one task.
     """
 
-    def __init__(self, schema: pa.Schema, time_type: pa.DataType, *, first_key: int, in_order: bool) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        time_type: pa.DataType,
+        *,
+        first_key: int,
+        in_order: bool,
+        feedback: Path | None = None,
+    ) -> None:
         self._schema, self._time_type = schema, time_type
         self._first_key, self._in_order = first_key, in_order
+        self._feedback = feedback
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keep_what_is_loaded()
@@ -51,6 +62,9 @@ class Unpacker:
         now, before = (min(p.cti for p in mine), min(p.previous for p in mine))
         if now > before and mine[0].shard == self._first_key:
             yield self._rows(cti(now, self._schema), batch, LAST)
+            # Should this micro-batch be run again, it comes as far: it may be said before all is done.
+            if self._feedback is not None:
+                publish(self._feedback, now)
 
     def _ordered(self, parts: list[tuple[int, EventBatch]]) -> list[tuple[int, EventBatch]]:
         if not self._in_order or len(parts) < 2:
