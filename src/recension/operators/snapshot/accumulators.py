@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
-from recension.operators import double_double as dd
 from recension.operators.double_double import Floats
 from recension.operators.snapshot.steps import Contributions, Pair
 
@@ -131,28 +130,6 @@ class MeanIntegers(Mean):
         low = np.where(high < 2.0**63, low, low - 1024.0)
         counts = [_is_valid(values).astype(np.int64), np.zeros(size, np.int64)]
         return Contributions(counts, [(high, low)])
-
-
-class StdDev(Accumulator):
-    """The sample standard deviation, from exact sums of values and squares."""
-
-    ints = 2
-    pairs = 2
-
-    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers, kinds = _finite(_floats(values))
-        counts = [_is_valid(values).astype(np.int64), kinds]
-        return Contributions(counts, [(numbers, np.zeros(size)), dd.square(numbers)])
-
-    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        valid = np.maximum(ints[0], 2).astype(np.float64)
-        # n·Σx² − (Σx)² in pairs: the difference of two nearly equal numbers keeps its digits.
-        total, squares = pairs
-        product = dd.add(dd.multiply(total, total[0]), dd.multiply((total[1], np.zeros(len(n))), total[0]))
-        spread = dd.add(dd.multiply(squares, valid), dd.negate(product))
-        variance = np.maximum(_rounded(spread), 0.0) / (valid * (valid - 1.0))
-        deviation = np.where(ints[1] != 0, np.nan, np.sqrt(variance))
-        return pa.array(deviation, mask=ints[0] < 2)
 
 
 def _is_valid(values: pa.Array | None) -> Mask:
