@@ -3,6 +3,8 @@
 Taking a value back out of a plain running sum leaves a rounding error behind; in pairs the error is some
 1e-32 of what passed through, so that a retracted event leaves no trace one could see.
 
+Assumes     values so small that no sum overflows: it would be NaN, and NaN never leaves again.
+
 Source      Ogita, Rump, Oishi: Accurate Sum and Dot Product (2005).
 """
 
@@ -16,11 +18,6 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-# Beyond the range of float64 sums become infinite or NaN, as sums of floats do; that is no news to warn of.
-_quietly = np.errstate(over="ignore", invalid="ignore")
-
-
-@_quietly
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` and its exact rounding error."""
     total = a + b
@@ -28,14 +25,12 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, (a - (total - part)) + (b - part)
 
 
-@_quietly
 def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """The sum of two pairs."""
     high, error = two_sum(a[0], b[0])
     return two_sum(high, error + (a[1] + b[1]))
 
 
-@_quietly
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Sums of the prefixes of each stretch, as pairs; no stretch hears of another.
 
