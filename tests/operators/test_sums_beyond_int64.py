@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import recension as rc
@@ -73,6 +73,7 @@ def unsigned(query: Any, values: list[int]) -> list[Any]:
 
 
 @given(st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 2)), min_size=1, max_size=5))
+@example([2**63])
 def test_sums_of_numbers_without_a_sign(values: list[int]) -> None:
     query = UNSIGNED.agg(s=rc.sum("v"))
     if sum(values) <= HIGH:
