@@ -25,13 +25,13 @@ SOURCE = rc.source("s", {"k": "string", "v": "int64", "x": "float64"})
 AGGREGATES: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
     "sums": (
         [],
-        {"n": rc.count(), "s": rc.sum("v"), "m": rc.mean("x"), "d": rc.stddev("x")},
-        denote.agg(n=denote.count(), s=denote.sum("v"), m=denote.mean("x"), d=denote.stddev("x")),
+        {"n": rc.count(), "s": rc.sum("v"), "m": rc.mean("x")},
+        denote.agg(n=denote.count(), s=denote.sum("v"), m=denote.mean("x")),
     ),
     "choices": (
         [],
-        {"s": rc.sum("x"), "top": rc.max("v"), "q": rc.quantile("x", 0.5)},
-        denote.agg(s=denote.sum("x"), top=denote.max("v"), q=denote.quantile("x", 0.5)),
+        {"s": rc.sum("x"), "top": rc.max("v"), "q": rc.quantile("x", 0.5), "d": rc.stddev("x")},
+        denote.agg(s=denote.sum("x"), top=denote.max("v"), q=denote.quantile("x", 0.5), d=denote.stddev("x")),
     ),
     "lists": (
         [],

@@ -17,6 +17,7 @@ from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.order import History
 from recension.operators.snapshot import accumulators as sums
+from recension.operators.snapshot.deviation import StdDev
 from recension.operators.snapshot.grouped import Asked
 from recension.operators.snapshot.measures import Aggregation
 from recension.operators.snapshot.operator import SnapshotAggregate
@@ -90,9 +91,9 @@ QUERIES = {
     "sums": SUMS,
     "stddev": Query(
         pa.schema([("d", FLOAT)]),
-        [Aggregation(f, sums.StdDev())],
+        [Aggregation(f, StdDev())],
         denote.agg(d=denote.stddev("f")),
-        is_sum=True,
+        large=1e300,
     ),
     "extremes": Query(
         pa.schema([("a", INT), ("b", FLOAT), ("q", FLOAT)]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import recension as rc
@@ -62,3 +62,29 @@ def test_narrow_numbers_have_far_to_go() -> None:
     feed = [Insert({"v": 2**31 - 1}, 1, 2)] * 5
     (found,) = rc.run(source.agg(s=rc.sum("v")), {"s": feed}, close=True).history().to_events()
     assert found.payload["s"] == 5 * (2**31 - 1)
+
+
+UNSIGNED = rc.source("s", {"v": "uint64"})
+
+
+def unsigned(query: Any, values: list[int]) -> list[Any]:
+    feed = [Insert({"v": value}, 1, 4) for value in values]
+    return [e.payload for e in rc.run(query, {"s": feed}, close=True).history().to_events()]
+
+
+@given(st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 2)), min_size=1, max_size=5))
+@example([2**63])
+def test_sums_of_numbers_without_a_sign(values: list[int]) -> None:
+    query = UNSIGNED.agg(s=rc.sum("v"))
+    if sum(values) <= HIGH:
+        assert unsigned(query, values) == [{"s": sum(values)}]
+        return
+    with pytest.raises(rc.RecensionError, match=r"s = sum\(v\).*the sum s does not fit in int64"):
+        unsigned(query, values)
+
+
+@pytest.mark.parametrize(
+    "values", [[2**63], [2**64 - 1, 2**64 - 1], [2**64 - 1, 1], [2**63 + 1, 2**63 - 1], [2**64 - 1025, 0]]
+)
+def test_means_of_numbers_without_a_sign(values: list[int]) -> None:
+    assert unsigned(UNSIGNED.agg(m=rc.mean("v")), values) == [{"m": sum(values) / len(values)}]

@@ -83,8 +83,12 @@ def stddev(column: str) -> Aggregate:
     """The sample standard deviation (n - 1); null of fewer than two values."""
 
     def compute(values: list[Any]) -> float:
-        finite = all(math.isfinite(value) for value in values)
-        return float(statistics.stdev(values)) if finite else math.nan
+        if not all(math.isfinite(value) for value in values):
+            return math.nan
+        try:
+            return float(statistics.stdev(values))  # in fractions, rounded once
+        except OverflowError:  # beyond the largest float
+            return math.inf
 
     return _of_values(compute, column, least=2)
 

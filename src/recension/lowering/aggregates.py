@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
-from recension.operators.snapshot import accumulators, selections
+from recension.operators.snapshot import accumulators, deviation, selections
 from recension.operators.snapshot.grouped import Asked
 from recension.operators.snapshot.measures import Aggregation
 from recension.plan import aggregates, nodes
@@ -37,7 +37,7 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
         case aggregates.StdDev():
-            return Aggregation(argument, accumulators.StdDev())
+            return Aggregation(argument, deviation.StdDev())
         case aggregates.Min() | aggregates.Max():
             return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
         case aggregates.First() | aggregates.Last():

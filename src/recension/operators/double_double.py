@@ -3,6 +3,8 @@
 Taking a value back out of a plain running sum leaves a rounding error behind; in pairs the error is some
 1e-32 of what passed through, so that a retracted event leaves no trace one could see.
 
+Assumes     values so small that no sum overflows: it would be NaN, and NaN never leaves again.
+
 Source      Ogita, Rump, Oishi: Accurate Sum and Dot Product (2005).
 """
 
@@ -15,14 +17,7 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-_SPLITTER = 134217729.0  # 2**27 + 1, Veltkamp's constant for 53-bit numbers
 
-
-# Beyond the range of float64 sums become infinite or NaN, as sums of floats do; that is no news to warn of.
-_quietly = np.errstate(over="ignore", invalid="ignore")
-
-
-@_quietly
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` and its exact rounding error."""
     total = a + b
@@ -30,19 +25,12 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, (a - (total - part)) + (b - part)
 
 
-@_quietly
 def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """The sum of two pairs."""
     high, error = two_sum(a[0], b[0])
     return two_sum(high, error + (a[1] + b[1]))
 
 
-def negate(a: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """The pair with its sign changed."""
-    return -a[0], -a[1]
-
-
-@_quietly
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Sums of the prefixes of each stretch, as pairs; no stretch hears of another.
 
@@ -69,24 +57,3 @@ def _prefix_sums(high: Floats, low: Floats) -> tuple[Floats, Floats]:
     part = sums - before
     error = (before - (sums - part)) + (high - part)
     return two_sum(sums, np.cumsum(error + low, axis=1))
-
-
-@_quietly
-def square(a: Floats) -> tuple[Floats, Floats]:
-    """The exact square of each number, as a pair."""
-    product = a * a
-    big = _SPLITTER * a
-    high = big - (big - a)
-    low = a - high
-    return product, ((high * high - product) + 2.0 * high * low) + low * low
-
-
-@_quietly
-def multiply(a: tuple[Floats, Floats], b: Floats) -> tuple[Floats, Floats]:
-    """A pair times a number."""
-    product = a[0] * b
-    big_a, big_b = _SPLITTER * a[0], _SPLITTER * b
-    high_a, high_b = big_a - (big_a - a[0]), big_b - (big_b - b)
-    low_a, low_b = a[0] - high_a, b - high_b
-    error = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
-    return two_sum(product, error + a[1] * b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
-from recension.operators import double_double as dd
 from recension.operators.double_double import Floats
 from recension.operators.snapshot.steps import Contributions, Pair
 
-# Counts of NaN, +inf and -inf share one whole number, 21 bits each.
-_KIND_BITS = 21
-_KIND_MASK = (1 << _KIND_BITS) - 1
+Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+
+# Counts of +inf and -inf share one whole number; that of NaN has its own.
+_DOWN_BITS = 31
+
+# Of floats up to this size no number of events that fits in int64 has a sum beyond the largest float.
+_LARGEST = 2.0**960
 
 
 class Accumulator(ABC):
@@ -77,8 +81,10 @@ class SumLongs(Accumulator):
     ints = 3
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers = _integers(values)
-        return Contributions([_is_valid(values).astype(np.int64), numbers, numbers >> 32], [])
+        numbers = _longs(values)
+        # What has no sign and does not fit in int64 wraps around; its upper half remains what it is.
+        parts = [numbers.view(np.int64), (numbers >> 32).astype(np.int64)]
+        return Contributions([_is_valid(values).astype(np.int64), *parts], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         valid, total, high = ints
@@ -98,18 +104,26 @@ class BeyondInt64Error(Exception):
         self.row = row
 
 
+class TooLargeError(Exception):
+    """A float is too large for sums of many to stay finite."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(f"{value!r} is beyond 2**960")
+        self.value = value
+
+
 class SumFloats(Accumulator):
     """The sum of floats: NaN and the infinities are counted, not summed, so that they can leave again."""
 
-    ints = 2
+    ints = 3
     pairs = 1
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers, kinds = _finite(_floats(values))
-        return Contributions([_is_valid(values).astype(np.int64), kinds], [(numbers, np.zeros(size))])
+        numbers, *kinds = _finite(_floats(values))
+        return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_with_kinds(_rounded(pairs[0]), ints[1]), mask=ints[0] == 0)
+        return pa.array(_with_kinds(_rounded(pairs[0]), *ints[1:]), mask=ints[0] == 0)
 
 
 class Mean(SumFloats):
@@ -117,42 +131,30 @@ class Mean(SumFloats):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
-        return pa.array(_with_kinds(mean, ints[1]), mask=ints[0] == 0)
+        return pa.array(_with_kinds(mean, *ints[1:]), mask=ints[0] == 0)
 
 
 class MeanIntegers(Mean):
     """The arithmetic mean of whole numbers, exact where their sum would not fit in int64."""
 
-    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers = _integers(values)
-        high = numbers.astype(np.float64)
-        # The rounding error of a whole number is a whole number; at the top of the range high is 2**63.
-        low = (numbers - np.where(high < 2.0**63, high, 2.0**63 - 1024).astype(np.int64)).astype(np.float64)
-        low = np.where(high < 2.0**63, low, low - 1024.0)
-        counts = [_is_valid(values).astype(np.int64), np.zeros(size, np.int64)]
-        return Contributions(counts, [(high, low)])
-
-
-class StdDev(Accumulator):
-    """The sample standard deviation, from exact sums of values and squares."""
-
-    ints = 2
-    pairs = 2
+    ints = 1
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers, kinds = _finite(_floats(values))
-        counts = [_is_valid(values).astype(np.int64), kinds]
-        return Contributions(counts, [(numbers, np.zeros(size)), dd.square(numbers)])
+        return Contributions([_is_valid(values).astype(np.int64)], [_exact_pair(_longs(values))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        valid = np.maximum(ints[0], 2).astype(np.float64)
-        # n·Σx² − (Σx)² in pairs: the difference of two nearly equal numbers keeps its digits.
-        total, squares = pairs
-        product = dd.add(dd.multiply(total, total[0]), dd.multiply((total[1], np.zeros(len(n))), total[0]))
-        spread = dd.add(dd.multiply(squares, valid), dd.negate(product))
-        variance = np.maximum(_rounded(spread), 0.0) / (valid * (valid - 1.0))
-        deviation = np.where(ints[1] != 0, np.nan, np.sqrt(variance))
-        return pa.array(deviation, mask=ints[0] < 2)
+        return pa.array(_rounded(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+
+
+def _exact_pair(numbers: Longs) -> Pair:
+    """Whole numbers of 64 bits as floats and their rounding errors."""
+    high = numbers.astype(np.float64)
+    # At the top of the range high is the next power of two, which is no number of this type.
+    top, step = (2.0**64, 2048.0) if numbers.dtype == np.uint64 else (2.0**63, 1024.0)
+    is_top = high == top
+    near = np.where(is_top, top - step, high).astype(numbers.dtype)
+    low = (numbers - near).view(np.int64).astype(np.float64)
+    return high, np.where(is_top, low - step, low)
 
 
 def _is_valid(values: pa.Array | None) -> Mask:
@@ -167,27 +169,40 @@ def _integers(values: pa.Array | None) -> Index:
     return numbers
 
 
+def _longs(values: pa.Array | None) -> Longs:
+    """Whole numbers of 64 bits, with a sign unless they are given without."""
+    assert values is not None
+    if not pa.types.is_uint64(values.type):
+        return _integers(values)
+    numbers: Longs = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    return numbers
+
+
 def _floats(values: pa.Array | None) -> Floats:
     filled = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)  # type: ignore[union-attr]
     numbers: Floats = filled.to_numpy(zero_copy_only=False)
     return numbers
 
 
-def _finite(numbers: Floats) -> tuple[Floats, Index]:
-    """Numbers with 0 in the place of what is not finite, and codes that count what that was."""
-    finite = np.isfinite(numbers)
-    if bool(finite.all()):
-        return numbers, np.zeros(len(numbers), np.int64)
-    code = np.where(np.isnan(numbers), 1, np.where(numbers > 0, 1 << _KIND_BITS, 1 << 2 * _KIND_BITS))
-    return np.where(finite, numbers, 0.0), np.where(finite, 0, code)
+def _finite(numbers: Floats) -> tuple[Floats, Index, Index]:
+    """Numbers with 0 in the place of what is not finite, and what counts the NaN and the infinities."""
+    usual = np.abs(numbers) <= _LARGEST
+    if bool(usual.all()):
+        nothing = np.zeros(len(numbers), np.int64)
+        return numbers, nothing, nothing
+    too_large = np.isfinite(numbers) & ~usual
+    if bool(too_large.any()):
+        raise TooLargeError(float(numbers[np.argmax(too_large)]))
+    infinite = np.where(numbers == np.inf, 1, np.where(numbers == -np.inf, 1 << _DOWN_BITS, 0))
+    return np.where(usual, numbers, 0.0), np.isnan(numbers).astype(np.int64), infinite
 
 
-def _with_kinds(sums: Floats, kinds: Index) -> Floats:
-    if not bool(kinds.any()):
+def _with_kinds(sums: Floats, nans: Index, infinite: Index) -> Floats:
+    if not bool(nans.any() or infinite.any()):
         return sums
-    nan, up, down = (((kinds >> (_KIND_BITS * i)) & _KIND_MASK) > 0 for i in range(3))
-    infinite = np.where(up, np.inf, np.where(down, -np.inf, sums))
-    return np.where(nan | (up & down), np.nan, infinite)
+    up, down = infinite & ((1 << _DOWN_BITS) - 1) > 0, infinite >> _DOWN_BITS > 0
+    with_infinite = np.where(up, np.inf, np.where(down, -np.inf, sums))
+    return np.where((nans > 0) | (up & down), np.nan, with_infinite)
 
 
 def _rounded(pair: Pair) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, take_rows
-from recension.operators.snapshot.accumulators import Accumulator, BeyondInt64Error
+from recension.operators.snapshot.accumulators import Accumulator, BeyondInt64Error, TooLargeError
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.events import CoveringEvents
 from recension.operators.snapshot.selections import Selection, TopK
@@ -42,10 +42,17 @@ class Measures:
     def contributions(self, batch: EventBatch) -> Contributions:
         """What each event adds to the sums."""
         total = Contributions([], [])
-        for aggregation in self._aggregations:
+        for place, aggregation in enumerate(self._aggregations, len(self._schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
                 values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-                part = aggregation.measure.contributions(values, len(batch))
+                try:
+                    part = aggregation.measure.contributions(values, len(batch))
+                except TooLargeError as why:
+                    name = self._schema.names[place]
+                    reason = (
+                        f"{name} cannot add up {why}, where sums may leave float64; scale the values down"
+                    )
+                    raise OverflowError(reason) from None
                 total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
         return total
 

@@ -1,0 +1,57 @@
+"""Sums and means of odd floats: any number of NaN and infinities, and values too huge to add up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import recension as rc
+from recension.operators.snapshot.accumulators import Mean, SumFloats
+
+SOURCE = rc.source("s", {"k": "string", "x": "float64"})
+MANY = 2**21
+
+
+@pytest.mark.parametrize("measure", [SumFloats(), Mean()], ids=["sum", "mean"])
+@pytest.mark.parametrize(
+    ("odd", "expected"), [(math.nan, math.nan), (math.inf, math.inf), (-math.inf, -math.inf)]
+)
+@pytest.mark.parametrize("number", [1, MANY, 2 * MANY])
+def test_any_number_of_values_that_are_not_finite(
+    measure: SumFloats, odd: float, expected: float, number: int
+) -> None:
+    """Counts of them once ran over into each other from 2**21 on."""
+    part = measure.contributions(pa.array(np.full(number, odd)), number)
+    ints = [column.sum(keepdims=True) for column in part.ints]
+    pairs = [(high.sum(keepdims=True), low.sum(keepdims=True)) for high, low in part.pairs]
+    assert measure.result(np.array([number]), ints, pairs).to_pylist() == pytest.approx(
+        [expected], nan_ok=True
+    )
+
+
+def test_infinities_of_both_signs_leave_again() -> None:
+    feed = [rc.Insert({"k": "a", "x": x}, 0, end) for x, end in ((math.inf, 3), (-math.inf, 2), (1.5, 4))]
+    query = SOURCE.agg(s=rc.sum("x"), speculate="eager")
+    found = [e.payload["s"] for e in rc.run(query, {"s": feed}, close=True).history().to_events()]
+    assert found == pytest.approx([math.nan, math.inf, 1.5], nan_ok=True)
+
+
+@pytest.mark.parametrize("aggregate", [rc.sum("x"), rc.mean("x")], ids=str)
+@pytest.mark.parametrize("value", [1e308, -1.7e308, math.nextafter(2.0**960, math.inf)])
+def test_values_whose_sums_could_overflow_are_refused(aggregate: Any, value: float) -> None:
+    """A running sum that has overflowed is NaN, in later windows too, and for ever."""
+    feed = [rc.Insert({"k": "a", "x": x}, t, t + 1) for t, x in enumerate([value, value, 1.0])]
+    query = SOURCE.group_by("k").tumbling(2).agg(n=rc.count(), total=aggregate)
+    with pytest.raises(rc.RecensionError, match=r"\(x\) by k.*total cannot add up -?\d.*is beyond 2\*\*960"):
+        rc.run(query, {"s": feed}, close=True)
+
+
+def test_the_largest_values_that_can_be_added_up() -> None:
+    feed = [rc.Insert({"k": "a", "x": x}, t, t + 1) for t, x in enumerate([2.0**960, 2.0**960, 1.0])]
+    query = SOURCE.tumbling(2).agg(s=rc.sum("x"), m=rc.mean("x"))
+    found = [e.payload for e in rc.run(query, {"s": feed}, close=True).history().to_events()]
+    assert found == [{"s": 2.0**961, "m": 2.0**960}, {"s": 1.0, "m": 1.0}]
