@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output
 from recension.operators.flow import Flow
 from recension.operators.pipeline import Pipeline, below
 from recension.operators.state.group_chunks import stacked, unstacked
@@ -141,6 +141,10 @@ class GroupApply(Operator):
             everyone = [self._unseen, *self._groups]
             self._settled[port] = min(pipeline.settled(port) for pipeline in everyone)
         return self._settled[port]
+
+    def orphans(self, port: int) -> Orphans:
+        """A group gets its elements in the order in which they came."""
+        return self._unseen.orphans(port)
 
     def trace(self) -> tuple[int, ...] | None:
         return None if self._groups else ()
