@@ -76,7 +76,8 @@ class Operator(ABC):
         """A time such that nothing comes of changes, on this port, to events that ended before it.
 
         An insert or a change before ``t`` in what this operator gives comes to nothing. BEGINNING where
-        more is not known.
+        more is not known. It is said of events as they have ended by now: the answer may go back when one
+        that had ended later is told to have ended before.
         """
         return BEGINNING
 

@@ -88,12 +88,15 @@ class GroupApply(Operator):
 
     def _fed(self, port: int, shares: Iterable[tuple[int, EventBatch]]) -> EventBatch:
         given = [(number, self._groups[number].feed(port, Flow([share]))) for number, share in shares]
+        for known, t in self._settled.items():
+            self._settled[known] = min(t, *(self._groups[number].settled(known) for number, _ in given))
         return self._gathered(given)
 
     def _told(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
         """Every group is told something, and the one that stands for those to come."""
         tell(self._unseen)
         self._unseen.take_counts()
+        self._settled = {}
         self._unseen_chunks = None
         return self._gathered([(number, tell(group)) for number, group in enumerate(self._groups)])
 
@@ -132,11 +135,10 @@ class GroupApply(Operator):
             self._keys.retire(in_use)
             self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
             self._ctis = self._ctis[in_use]
-        self._settled = {}
         return self.promise(t, shown)
 
     def settled(self, port: int, t: int) -> int:
-        """The least of all groups, as of the last time they were all told something: it only grows."""
+        """The least of all groups since the last time they were all told something."""
         if port not in self._settled:
             everyone = [self._unseen, *self._groups]
             self._settled[port] = min(pipeline.settled(port) for pipeline in everyone)
