@@ -68,6 +68,15 @@ def test_so_may_one_in_a_file(tmp_path: Path) -> None:
     assert_equivalent(result.history(), [Event(A, 3, 7)])
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_merge_gets_them_through_steps_as_from_the_source_itself(size: int) -> None:
+    feeds = {"s": [BROKEN[1], BROKEN[0], BROKEN[2]], "t": BROKEN}
+    on_sources = rc.run(rc.merge(s, t), feeds, batch_size=size)
+    above = rc.run(rc.merge(s.shift(0), t.where(rc.col("k") == "a")), feeds, batch_size=size)
+    assert_equivalent(above.history(), on_sources.history())
+    assert_equivalent(above.history(), [Event(A, 0, 4)])
+
+
 REFUSED: dict[str, Callable[[rc.Stream], rc.Stream]] = {
     "shorter, which may make an insert of it": lambda s: s.extend(-3).finalize(),
     "deletes, which make an insert of it": lambda s: s.deletes().finalize(),
