@@ -141,7 +141,7 @@ def test_the_wall_clock_reaches_every_group() -> None:
 def test_the_checks_of_a_source_forget_behind_the_slowest_group() -> None:
     """Without CTIs of the source a group may come that has seen nothing: nothing is forgotten."""
     s = rc.source("s", SCHEMA)
-    session = rc.session(s.group_by("k").apply(lambda g: g.finalize(5)))
+    session = rc.session(s.group_by("k").apply(lambda g: g.advance_time(5)))
     for t in range(0, 400, 10):
         session.push("s", [Insert({"k": "ab"[t % 20 // 10], "v": 0}, t, t + 3)])
     assert next(m.state_rows for m in session.metrics() if m.name == "s") == 40

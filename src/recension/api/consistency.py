@@ -108,7 +108,9 @@ class ConsistencyMethods(StreamBase):
     def finalize(self, remember: LengthLike | None = None, *, since: TimeLike = 0) -> Self:
         """Retractions that came before what they retract put in order, and the past closed.
 
-        Put it directly on a source: this then need not be a valid stream, and its external CTIs become CTIs.
+        Put it on a source: this then need not be a valid stream, and its external CTIs become CTIs. Between
+        the two, here or in a group, may stand steps that such retractions pass as they are: ``where``,
+        ``select``, ``map``, ``union``, and lifetimes that are shifted, extended or set.
 
         Parameters
         ----------

@@ -52,6 +52,7 @@ class OpenClose:
         self._policy = policy
         self._open = OpenEvents()
         self._frontier = self._settled = BEGINNING
+        self._has_forgotten = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -68,17 +69,24 @@ class OpenClose:
             faults = _Faults()
             walk = self._standing(_walk(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file)
-            self._open.put(walk.last_of_each())
+            self._remember(walk.last_of_each())
             batch = _written(batch, rows, walk)
         if frontier > self._frontier:
             self._frontier = frontier
             self._forget()
         return batch
 
+    def _remember(self, events: Walk) -> None:
+        """Whether changes to these come to nothing is yet to be heard, however long ago they ended."""
+        self._settled = int(events.end.min(initial=self._settled))
+        self._forget()
+        self._open.put(events)
+
     def forget_before(self, t: int) -> None:
-        """Changes to events that ended before ``t`` come to nothing: they need not be known."""
-        if t > self._settled:
+        """Changes to events that have ended before ``t`` by now come to nothing: they need not be known."""
+        if t != self._settled:
             self._settled = t
+            self._has_forgotten |= t > BEGINNING
             self._forget()
 
     def _forget(self) -> None:
@@ -86,20 +94,23 @@ class OpenClose:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What can still be closed; counts and rejected rows are not part of it."""
-        until = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
+        until = pa.table(
+            {"frontier": [self._frontier], "settled": [self._settled], "has_forgotten": [self._has_forgotten]}
+        )
         return {"open": self._open.to_arrow(), "open_until": until}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Remember what the snapshot remembers."""
         self._frontier = chunks["open_until"]["frontier"][0].as_py()
         self._settled = chunks["open_until"]["settled"][0].as_py()
+        self._has_forgotten = chunks["open_until"]["has_forgotten"][0].as_py()
         self._open.load(chunks["open"], max(self._frontier, self._settled))
 
     def _standing(self, walk: Walk, faults: _Faults) -> Walk:
         """The rows that stand, each close with the start of its event."""
         if self._policy != "raise":
             walk = self._late_opens(walk, faults)
-        walk = faults.without(walk, walk.opener() < 0, NOT_OPEN if self._settled == BEGINNING else GONE)
+        walk = faults.without(walk, walk.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
         walk = replace(walk, start=walk.start[walk.opener()])
         walk = faults.without(walk, ~walk.is_open & (walk.end < walk.start), BEFORE_START)
         if self._policy != "raise":

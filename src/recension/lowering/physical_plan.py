@@ -14,8 +14,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, StreamError
 from recension.core.validity import UNKNOWN
 from recension.lowering.operators import operator_of
-from recension.operators.base import Operator
-from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.base import Operator, Orphans, worst
 from recension.operators.orphan_check import OrphanCheck
 from recension.plan import nodes
 from recension.plan.node import Node, walk
@@ -67,8 +66,7 @@ class PhysicalPlan:
 
     def advised(self, source: str, why: StreamError) -> StreamError:
         """The error with what to do, where a reader of the source would have coped with its cause."""
-        copes = any(_copes(reader) for _, reader in self._readers(self.source_vertices[source]))
-        if not copes or not why.reason.startswith(UNKNOWN):
+        if not self._leads_to_mending(self.source_vertices[source]) or not why.reason.startswith(UNKNOWN):
             return why
         advice = (
             f"a finalize or merge above {source!r} copes with that, but {source!r} is read without one too: "
@@ -80,10 +78,27 @@ class PhysicalPlan:
         return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
 
     def _is_coped_with(self, number: int) -> bool:
-        """Is this read by nothing but Finalize and merges?"""
-        readers = self._readers(number)
+        """Is this read by nothing but Finalize and merges, with only steps between that orphans may pass?"""
+        readers = [at for at, _ in self._readers(number)]
         is_answer = number in self.query_vertices.values()
-        return not is_answer and bool(readers) and all(_copes(reader) for _, reader in readers)
+        return not is_answer and bool(readers) and all(self._copes(at, number) for at in readers)
+
+    def _copes(self, reader: int, number: int) -> bool:
+        """Does a reader of this cope with orphans, or hand them on to nothing but what does?"""
+        becomes = self._orphans(reader, number)
+        return becomes == "take" or (becomes == "pass" and self._is_coped_with(reader))
+
+    def _leads_to_mending(self, number: int) -> bool:
+        """Is there something above that copes with orphans, whatever else there is?"""
+        becomes = {at: self._orphans(at, number) for at, _ in self._readers(number)}
+        return "take" in becomes.values() or any(
+            self._leads_to_mending(at) for at, orphans in becomes.items() if orphans == "pass"
+        )
+
+    def _orphans(self, reader: int, number: int) -> Orphans:
+        vertex = self.vertices[reader]
+        assert vertex.operator is not None, "sources read nothing"
+        return worst([vertex.operator.orphans(port) for port, i in enumerate(vertex.inputs) if i == number])
 
     def check_other_readers(self) -> None:
         """Put a check between a source that Finalize or a merge mends and its other readers.
@@ -94,7 +109,7 @@ class PhysicalPlan:
             source = self.sources[name]
             if source.on_violation == "raise" or source.external_ctis or source.declared.is_insert_only:
                 continue
-            copes = {at: _copes(reader) for at, reader in self._readers(number)}
+            copes = {at: self._copes(at, number) for at, _ in self._readers(number)}
             others = [at for at, is_coping in copes.items() if not is_coping]
             answers = [query for query, at in self.query_vertices.items() if at == number]
             if any(copes.values()) and (others or answers):
@@ -148,10 +163,6 @@ def _add(plan: PhysicalPlan, root: Node) -> int:
 
 def _takes(vertex: Vertex) -> bool:
     return vertex.operator is not None and vertex.operator.external_ctis == "take"
-
-
-def _copes(vertex: Vertex) -> bool:
-    return _takes(vertex) or isinstance(vertex.operator, LogicalMerge | OrphanCheck)
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:

@@ -102,8 +102,11 @@ class AdvanceTime(Operator):
         return answer
 
     def settled(self, port: int, t: int) -> int:
-        """Whatever changes before the CTI is late; of port 1 only the CTIs matter, which it has."""
-        return BEGINNING if port else self.out_cti
+        """Whatever changes before the CTI is late, but an event that was cut off there may yet live longer.
+
+        Of port 1 only the CTIs matter, which it has.
+        """
+        return BEGINNING if port else self._settling.settled(self.out_cti)
 
     def counts(self) -> Counter[str]:
         return self._counts
@@ -127,12 +130,12 @@ class AdvanceTime(Operator):
 
     def state_chunks(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "events": [self._events]})
-        return {"seen": seen, "altered": self._settling.to_arrow()}
+        return {"seen": seen, **self._settling.chunks()}
 
     def load_chunks(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._events = seen["latest"], seen["events"]
-        self._settling.load(chunks["altered"], self.out_cti)
+        self._settling.load(chunks, self.out_cti)
 
 
 def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:

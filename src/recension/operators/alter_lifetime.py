@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Operator, Output, changes, new_end, old_end
+from recension.operators.base import Operator, Orphans, Output, changes, new_end, old_end
 from recension.operators.lifetimes import Lifetime
 
 
@@ -60,6 +60,10 @@ class AlterLifetime(Operator):
         """Not beyond ``t``: a longer life may be one that was empty, which is an insert at the start."""
         since = self._lifetime.feedback(t)
         return BEGINNING if since is None else min(since, t)
+
+    def orphans(self, port: int) -> Orphans:
+        """Two changes in any order come to the same; but one that stays an orphan must not add an event."""
+        return "pass" if self._lifetime.keeps_retractions else "stop"
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

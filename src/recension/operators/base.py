@@ -22,6 +22,7 @@ from recension.core.counting import counts_of, counts_table
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
+Orphans: TypeAlias = Literal["stop", "pass", "take"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,18 @@ class Operator(ABC):
         """A time such that nothing comes of changes, on this port, to events that ended before it.
 
         An insert or a change before ``t`` in what this operator gives comes to nothing. BEGINNING where
-        more is not known.
+        more is not known. It is said of events as they have ended by now: the answer may go back when one
+        that had ended later is told to have ended before.
         """
         return BEGINNING
+
+    def orphans(self, port: int) -> Orphans:
+        """What becomes, on this port, of retractions that name an event which is not there (yet).
+
+        They must not come (``stop``); the output is then right but for such retractions in it (``pass``);
+        or it is a valid stream all the same (``take``).
+        """
+        return "stop"
 
     def trace(self) -> tuple[int, ...] | None:
         """What a past of which no row is held still decides.
@@ -129,6 +139,11 @@ class Operator(ABC):
         advances = t > self.out_cti
         self.out_cti = max(self.out_cti, t)
         return Output(self._nothing if batch is None else batch, t if advances else None)
+
+
+def worst(of_readers: Sequence[Orphans]) -> Orphans:
+    """What becomes of orphans that several readers get; where nothing reads them, nothing is known."""
+    return min(of_readers, key=("stop", "pass", "take").index, default="stop")
 
 
 def old_end(batch: EventBatch) -> Ticks:

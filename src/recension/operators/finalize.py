@@ -25,7 +25,7 @@ from recension.core.batch import INSERT, EventBatch, Index, concat, cti, empty, 
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, UNKNOWN
 from recension.operators.arrival import Arrival, Past, ends_of
-from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.base import Chunks, Operator, Orphans, Output, changes
 from recension.operators.state.external_ctis import ExternalCtis
 from recension.operators.state.live_ends import LiveEnds
 from recension.operators.state.passage import Passage
@@ -147,6 +147,10 @@ class Finalize(Operator):
     def settled(self, port: int, t: int) -> int:
         """Whatever changes before the CTI is late."""
         return self.out_cti
+
+    def orphans(self, port: int) -> Orphans:
+        """They wait for what they retract."""
+        return "take"
 
     def counts(self) -> Counter[str]:
         return self._counts

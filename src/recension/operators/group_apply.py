@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output
 from recension.operators.flow import Flow
 from recension.operators.pipeline import Pipeline, below
 from recension.operators.state.group_chunks import stacked, unstacked
@@ -88,12 +88,15 @@ class GroupApply(Operator):
 
     def _fed(self, port: int, shares: Iterable[tuple[int, EventBatch]]) -> EventBatch:
         given = [(number, self._groups[number].feed(port, Flow([share]))) for number, share in shares]
+        for known, t in self._settled.items():
+            self._settled[known] = min(t, *(self._groups[number].settled(known) for number, _ in given))
         return self._gathered(given)
 
     def _told(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
         """Every group is told something, and the one that stands for those to come."""
         tell(self._unseen)
         self._unseen.take_counts()
+        self._settled = {}
         self._unseen_chunks = None
         return self._gathered([(number, tell(group)) for number, group in enumerate(self._groups)])
 
@@ -132,15 +135,18 @@ class GroupApply(Operator):
             self._keys.retire(in_use)
             self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
             self._ctis = self._ctis[in_use]
-        self._settled = {}
         return self.promise(t, shown)
 
     def settled(self, port: int, t: int) -> int:
-        """The least of all groups, as of the last time they were all told something: it only grows."""
+        """The least of all groups since the last time they were all told something."""
         if port not in self._settled:
             everyone = [self._unseen, *self._groups]
             self._settled[port] = min(pipeline.settled(port) for pipeline in everyone)
         return self._settled[port]
+
+    def orphans(self, port: int) -> Orphans:
+        """A group gets its elements in the order in which they came."""
+        return self._unseen.orphans(port)
 
     def trace(self) -> tuple[int, ...] | None:
         return None if self._groups else ()

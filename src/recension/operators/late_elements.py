@@ -6,7 +6,8 @@ knows nothing: a correction of it is told of the event as it is shown, or left o
 
 Assumes     a valid stream but for the CTIs made above it.
 Guarantees  what is left is a valid stream; each element passes, is altered or is left out.
-State       what was altered or left out, until the CTI has passed the end it is shown with.
+State       what was altered or left out, until the CTI has passed the end it is shown with; how far back the
+            ends told of it reach.
 Cost        O(n log n) in the retractions and late elements of a batch.
 Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; rulings A1 to A4.
 """
@@ -16,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.bag import EventBag
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
@@ -24,7 +24,9 @@ from recension.core.netting import group_sizes, maybe_in
 from recension.core.orphans import Steps, steps_in_vain, steps_of
 from recension.core.rowhash import Hashes
 from recension.core.ticks import FOREVER, Ticks
+from recension.operators.base import Chunks, new_end
 from recension.operators.state.altered_events import NOT_SHOWN, Altered, AlteredEvents
+from recension.operators.state.cut_events import CutEvents
 from recension.operators.state.ranges import expand
 
 
@@ -43,6 +45,7 @@ class LateElements:
     def __init__(self, *, adjusts: bool) -> None:
         self._adjusts = adjusts
         self._known = AlteredEvents()
+        self._cut = CutEvents()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -65,6 +68,7 @@ class LateElements:
         links = _linked(steps, is_late[rows], known)
         lives = _lives(part, before[rows], links, known, adjusts=self._adjusts)
         self._remember(steps, links, lives)
+        self._note_cut(part, links, lives)
         return _written(batch, rows, links, lives)
 
     def _remember(self, steps: Steps, links: _Links, lives: _Lives) -> None:
@@ -76,17 +80,27 @@ class LateElements:
         key = np.concatenate([links.known_key[stays[size:]], told.key])
         self._known.put(Altered(key, lives.start[row], lives.end[row]))
 
+    def _note_cut(self, part: EventBatch, links: _Links, lives: _Lives) -> None:
+        told, shown = new_end(part), lives.end[: len(part)]
+        is_cut = links.is_altered[: len(part)] & (lives.start != NOT_SHOWN)[: len(part)] & (told < shown)
+        self._cut.note(told[is_cut], shown[is_cut])
+
+    def settled(self, t: int) -> int:
+        """The CTI is ``t``: corrections of events that were told to end before this time are all left out."""
+        return self._cut.settled(t)
+
     def forget_before(self, t: int) -> None:
         """The CTI is ``t``: events shown with an end before it are final."""
         self._known.forget_before(t)
 
-    def to_arrow(self) -> pa.Table:
+    def chunks(self) -> Chunks:
         """What is remembered."""
-        return self._known.to_arrow()
+        return {"altered": self._known.to_arrow(), "cut": self._cut.to_arrow()}
 
-    def load(self, table: pa.Table, frontier: int) -> None:
-        """Remember what `to_arrow` gave."""
-        self._known.load(table, frontier)
+    def load(self, chunks: Chunks, frontier: int) -> None:
+        """Remember what `chunks` gave."""
+        self._known.load(chunks["altered"], frontier)
+        self._cut.load(chunks["cut"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,11 @@ class Lifetime(ABC):
         at = np.array([t], np.int64)
         return int(self.start(at, at)[0])
 
+    @property
+    def keeps_retractions(self) -> bool:
+        """Does a retraction become a retraction or nothing, never an insert?"""
+        return False
+
     def feedback(self, t: int) -> int | None:
         """Some ``f`` such that an input that ends before ``f`` gives an output that ends before ``t``."""
         return None
@@ -48,6 +53,10 @@ class Shift(Lifetime):
     """Both ends moved by ``delta``. D4: an end ``x`` becomes ``x + delta``, which is ``start(x)`` itself."""
 
     delta: int
+
+    @property
+    def keeps_retractions(self) -> bool:
+        return True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return add(vs, self.delta)
@@ -64,6 +73,10 @@ class SetDuration(Lifetime):
     """A life of ``duration`` from the start. D4: the input's end does not matter."""
 
     duration: int
+
+    @property
+    def keeps_retractions(self) -> bool:
+        return True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return vs
@@ -99,6 +112,10 @@ class Extend(Lifetime):
 
     delta: int
 
+    @property
+    def keeps_retractions(self) -> bool:
+        return self.delta >= 0
+
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return vs
 
@@ -121,6 +138,10 @@ class Hop(Lifetime):
 
     size: int
     hop: int
+
+    @property
+    def keeps_retractions(self) -> bool:
+        return True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return floor(vs, self.hop)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, cti
 from recension.core.validity import Checker
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output
 
 
 class OrphanCheck(Operator):
@@ -39,6 +39,9 @@ class OrphanCheck(Operator):
         """What comes to nothing above need not be checked either."""
         self._checker.forget_before(t)
         return t
+
+    def orphans(self, port: int) -> Orphans:
+        return "take"
 
     def counts(self) -> Counter[str]:
         return self._checker.counts

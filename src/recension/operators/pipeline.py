@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator
+from recension.operators.base import Chunks, Operator, Orphans, worst
 from recension.operators.flow import Flow, drive
 
 
@@ -69,6 +69,21 @@ class Pipeline:
                 since = stage.operator.settled(own_port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times.get(port, BEGINNING)
+
+    def orphans(self, port: int) -> Orphans:
+        """What becomes of retractions of events that are not there; ``pass``: they get to what comes out."""
+        readers = [
+            (number, own_port)
+            for number, stage in enumerate(self._stages, self._ports)
+            for own_port, i in enumerate(stage.inputs)
+            if i == port
+        ]
+        becomes = [self._orphans_above(number, own_port) for number, own_port in readers]
+        return worst([*becomes, "pass"] if port == self._last else becomes)
+
+    def _orphans_above(self, number: int, port: int) -> Orphans:
+        becomes = self.operators[number - self._ports].orphans(port)
+        return self.orphans(number) if becomes == "pass" else becomes
 
     def goes_on_like(self, fresh: Pipeline) -> bool:
         """Will this do from now on what one does that was told the same CTIs and times, and nothing else?"""

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Mask, empty
-from recension.operators.base import Operator, Output
+from recension.operators.base import Operator, Orphans, Output
 
 Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
 
@@ -50,6 +50,9 @@ class Span(Operator):
 
     def settled(self, port: int, t: int) -> int:
         return t
+
+    def orphans(self, port: int) -> Orphans:
+        return "pass"
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.core.ticks import BEGINNING
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output
 
 
 class Union(Operator):
@@ -47,6 +47,9 @@ class Union(Operator):
 
     def settled(self, port: int, t: int) -> int:
         return t
+
+    def orphans(self, port: int) -> Orphans:
+        return "pass"
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

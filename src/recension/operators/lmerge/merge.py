@@ -17,7 +17,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output
 from recension.operators.lmerge.inputs import Inputs, State
 
 OUT: Final = -1
@@ -70,6 +70,9 @@ class LogicalMerge(Operator):
     def on_detach(self, port: int) -> Output:
         """Forget what an input has sent."""
         return Output(self._nothing, None)
+
+    def orphans(self, port: int) -> Orphans:
+        return "take"
 
     def holdings(self) -> Holdings:
         """What a stronger case must know to go on from here: every input's and the output's open events."""
