@@ -68,8 +68,15 @@ class EventBatch:
         )
 
     def filter(self, keep: Mask) -> EventBatch:
-        """The rows where ``keep`` is true; the batch itself when that is all of them."""
-        return self if bool(keep.all()) else self.take(np.flatnonzero(keep))
+        """The rows where ``keep`` is true, not copied when they are all or most of them and lie together."""
+        if bool(keep.all()):
+            return self
+        rows = np.flatnonzero(keep)
+        # A small part that is kept must not keep the whole.
+        is_most = 2 * len(rows) > len(self)
+        if is_most and rows[-1] - rows[0] == len(rows) - 1:
+            return self.slice(int(rows[0]), int(rows[-1]) + 1)
+        return self.take(rows)
 
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows ``start`` to ``stop``, without copying."""

@@ -49,15 +49,24 @@ class Grid:
         if bool((vs == BEGINNING).any()):
             raise RecensionError("an event that starts at the beginning of time is in windows without number")
         hops, past = divmod(self.size + self.offset, self.hop)
-        first = add(vs // self.hop, -hops) + (vs % self.hop >= past)
-        return self._cut(first if self.hop > 1 else np.where(vs < self._above, vs + 1, first))
+        if self.hop == 1:
+            return self._cut(np.where(vs < self._above, vs, add(vs, -hops)) + 1)
+        whole, rest = self._divided(vs)
+        return self._cut(whole - hops + (rest >= past))
 
     def _stop(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
-        window = ve // self.hop + (ve % self.hop > self.offset)
         if self.hop == 1:
             window = np.where(ve <= self._below, add(ve, self.size), ve)
+        else:
+            whole, rest = self._divided(ve)
+            window = whole + (rest > self.offset)
         return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), window))
+
+    def _divided(self, times: Ticks) -> tuple[Index, Index]:
+        """Quotient and remainder by the hop; the remainder takes a product, not another division."""
+        whole = times // self.hop
+        return whole, times - whole * self.hop
 
     @property
     def _below(self) -> int:
