@@ -15,7 +15,7 @@ from benchmarks.moving_window import SCHEMA, SECOND, events, stream
 from recension.core.batch import EventBatch
 
 if TYPE_CHECKING:
-    from recension.api.aggregation import Speculate
+    from recension.plan.aggregate import Speculate
     from recension.runners.local import Session
 
 SIZE, HOP, COUNT = 10 * SECOND, 2 * SECOND, 10
