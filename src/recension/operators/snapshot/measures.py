@@ -49,9 +49,7 @@ class Measures:
                     part = aggregation.measure.contributions(values, len(batch))
                 except TooLargeError as why:
                     name = self._schema.names[place]
-                    reason = (
-                        f"{name} cannot add up {why}, where sums may leave float64; scale the values down"
-                    )
+                    reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
                     raise OverflowError(reason) from None
                 total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
         return total
