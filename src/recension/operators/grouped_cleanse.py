@@ -5,7 +5,7 @@ Guarantees  at every CTI each group's longest run of events, by (vs, payload, ve
             any more is put out; the output CTI is the first start held back in any, if before the input's.
             After the last CTI the output history is the input history.
 State       the events that were not put out: one that lives long holds back all that start after it.
-Cost        O(n log n) in the batch; a look at all events held when the first of them has become final.
+Cost        O(n log n) in the batch; at the CTI after it a look at all events held.
 Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
 """
 
