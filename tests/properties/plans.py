@@ -104,6 +104,24 @@ def _snapshots(*, grouped: bool) -> StepKind:
     return StepKind(f"snapshot windows{' by k' if grouped else ''}", build, plain.meaning)
 
 
+def _counts(s: Any) -> Any:
+    """Readings: how many events there are, one reading a group and time."""
+    return s.group_by("k").agg(v=rc.count(), speculate="eager")
+
+
+def _meant_counts(s: History) -> History:
+    return denote.grouped(s, "k", lambda group: denote.snapshot(group, denote.agg(v=denote.count())))
+
+
+_READINGS: list[StepKind] = [
+    StepKind("edges", lambda s, t: _counts(s).edges("k"), lambda s, t: denote.edges(_meant_counts(s), "k")),
+    StepKind(
+        "as_of",
+        lambda s, t: s.as_of(_counts(t), on="k").select("k", v=rc.col("v") + rc.col("v_right")),
+        lambda s, t: _paired(denote.join(s, denote.edges(_meant_counts(t), "k"), on="k")),
+    ),
+]
+
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("count", lambda: rc.count(), denote.count()),
     ("count values", lambda: rc.count("v"), denote.count("v")),
@@ -116,6 +134,7 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 
 STEPS: list[StepKind] = [
     *APPLIED,
+    *_READINGS,
     StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, is_natural)),
     StepKind(
         "select",

@@ -19,6 +19,7 @@ from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
+from recension.operators.edges import Edges
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
@@ -83,6 +84,11 @@ def _merge(node: nodes.Merge) -> Operator:
 @operator_of.register
 def _distinct(node: nodes.Distinct) -> Operator:
     return Distinct(node.schema)
+
+
+@operator_of.register
+def _edges(node: nodes.Edges) -> Operator:
+    return Edges(node.schema, node.group_by)
 
 
 @operator_of.register

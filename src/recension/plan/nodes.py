@@ -4,6 +4,7 @@ from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.count_window import CountAggregate
 from recension.plan.each_group import GroupApply, Port
+from recension.plan.edges import Edges
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -20,6 +21,7 @@ __all__ = [
     "Clip",
     "CountAggregate",
     "Distinct",
+    "Edges",
     "Finalize",
     "GroupApply",
     "How",

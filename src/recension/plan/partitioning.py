@@ -19,6 +19,7 @@ from recension.plan.nodes import (
     Cleanse,
     Clip,
     Distinct,
+    Edges,
     Finalize,
     GroupApply,
     ImportTime,
@@ -89,6 +90,12 @@ def _align(node: Align) -> Needs | None:
 @needs.register
 def _distinct(node: Distinct) -> Needs:
     return (tuple((name, column(name)) for name in node.schema.names),)
+
+
+@needs.register
+def _grouped(node: Edges) -> Needs:
+    """A group in one place."""
+    return (tuple((name, column(name)) for name in node.group_by),)
 
 
 @needs.register

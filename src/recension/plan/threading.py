@@ -12,6 +12,7 @@ from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.beside import Beside
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.each_group import GroupApply
+from recension.plan.edges import Edges
 from recension.plan.expressions import column
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
@@ -62,6 +63,8 @@ class Threading:
                 return node.with_inputs(self._inputs(node))
             case Align() | Cleanse():
                 return replace(node, input=self._done[node.input], by=(*self._hidden, *node.by))
+            case Edges():
+                return replace(node, input=self._done[node.input], group_by=(*self._hidden, *node.group_by))
             case Finalize() | AdvanceTime() | ImportTime():
                 return node.with_inputs(self._inputs(node))
             case Project():
