@@ -16,7 +16,7 @@ _KEYS = pa.schema([("k", pa.string())])
 
 
 @st.composite
-def reading_streams(draw: DrawFn, values: Any = (1, 2, 3, None), **shape: bool) -> list[Element]:
+def reading_streams(draw: DrawFn, /, values: Any = (1, 2, 3, None), **shape: bool) -> list[Element]:
     """Streams of (k, v) in which (k, vs) is a key at every moment; a reading may be replaced by another."""
     bare = draw(
         physical_streams(draw(histories(_KEYS, keyed=True, max_size=8)), keyed=True, schema=_KEYS, **shape)
