@@ -106,8 +106,10 @@ class CoalesceExtent(Operator):
             source[runs.at] = source[runs.at[head]]
         at = np.flatnonzero(region.is_new)
         known = np.unique(stretch.columns["row"])
-        fresh = np.unique(source[at][source[at] >= len(known)])
-        rows = np.full(payload.num_rows, -1)
+        is_used = np.zeros(payload.num_rows, np.bool_)
+        is_used[source[at]] = True
+        is_used[: len(known)] = False
+        rows, fresh = np.full(payload.num_rows, -1), np.flatnonzero(is_used)
         rows[: len(known)] = known
         rows[fresh] = self._extent.store(take_rows(payload, fresh))
         self._extent.write(stretch, region.time[at], rows[source[at]], region.begins[at])

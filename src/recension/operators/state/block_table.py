@@ -95,8 +95,10 @@ class BlockTable:
         if block < 0:
             return 0
         own = self._blocks[block]
-        within = bisect(own["group"], own["time"], *key, after_equal=after_equal)
-        return self.rows_before(block) + int(within[0])
+        first, last = (int(np.searchsorted(own["group"], group, side)) for side in ("left", "right"))
+        times = own["time"][first:last]
+        within = np.searchsorted(times, time, "right" if after_equal else "left")
+        return self.rows_before(block) + first + int(within)
 
     def rows_before(self, block: int) -> int:
         """How many rows stand before a block."""
