@@ -20,22 +20,20 @@ from recension.testing.walk import Walk
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "sensors.py"))
 MINUTE = EXAMPLE["MINUTE"]
-TABLES: dict[str, pa.Table] = {
-    "similar": EXAMPLE["arrivals"](count=24, every=1),
-    "longest": EXAMPLE["arrivals"](count=60, every=40),
-}
+TABLE: pa.Table = EXAMPLE["arrivals"](count=30, every=20)
+READINGS = TABLE.slice(0, TABLE.num_rows - 1)
 
 
-def told(name: str) -> list[Event]:
+def told() -> list[Event]:
     columns = ("region", "humidity", "temperature")
-    rows = (row for row in TABLES[name].to_pylist() if row["_kind"] == "insert")
+    rows = READINGS.to_pylist()
     return [Event({column: row[column] for column in columns}, row["_vs"], row["_ve"]) for row in rows]
 
 
 def similar() -> list[Event]:
     """Pairs of regions, a minute at a time."""
     found = []
-    facts = coalesce_range(told("similar"), 60 * MINUTE, MINUTE, "humidity", "region")
+    facts = coalesce_range(told(), 60 * MINUTE, MINUTE, "humidity", "region")
     slides: dict[int, list[Any]] = {}
     for event in facts:
         slides.setdefault(event.vs, []).append(event.payload)
@@ -50,7 +48,7 @@ def similar() -> list[Event]:
 
 
 def longest() -> list[Event]:
-    heat = select(told("longest"), "region", hot=lambda p: p["temperature"] > 100)
+    heat = select(told(), "region", hot=lambda p: p["temperature"] > 100)
     most: dict[tuple[int, int], int] = {}
     for event in coalesce_range(heat, 24 * 60 * MINUTE, 60 * MINUTE, "hot", "region"):
         if event.payload["hot"]:
@@ -65,43 +63,37 @@ def longest() -> list[Event]:
 MEANINGS = {"similar": similar, "longest": longest}
 
 
+def local(name: str) -> list[Event]:
+    return rc.run(EXAMPLE[name], {"readings": TABLE}).history().to_events()
+
+
 @pytest.mark.parametrize("name", MEANINGS)
 def test_the_local_engine_says_what_plain_python_says(name: str) -> None:
-    found = rc.run(EXAMPLE[name], {"readings": TABLES[name]}).history().to_events()
+    found = local(name)
     assert len(found) > 20
     assert_equivalent(found, MEANINGS[name]())
 
 
-def test_spark_says_so_too(spark: Any, tmp_path: Path) -> None:
-    """Both as batch jobs, and both in one streaming pipeline of two shards."""
-    streamed = _streamed(spark, tmp_path)
+def test_a_batch_job_says_so_too(spark: Any) -> None:
+    history = spark.createDataFrame(READINGS.drop_columns(["_kind"]))
     for name in MEANINGS:
-        expected = rc.run(EXAMPLE[name], {"readings": TABLES[name]}).history().to_events()
-        history = TABLES[name].slice(0, TABLES[name].num_rows - 1).drop_columns(["_kind"])
-        rows = rc.spark.batch(spark, EXAMPLE[name], {"readings": spark.createDataFrame(history)})
+        rows = rc.spark.batch(spark, EXAMPLE[name], {"readings": history}).toArrow().to_pylist()
         columns = EXAMPLE[name].schema.names
-        batch = [
-            Event({c: row[c] for c in columns}, row["_vs"], row["_ve"]) for row in rows.toArrow().to_pylist()
-        ]
-        assert_equivalent(batch, expected)
-        assert_equivalent(streamed[name], expected)
+        found = [Event({c: row[c] for c in columns}, row["_vs"], row["_ve"]) for row in rows]
+        assert_equivalent(found, local(name))
 
 
-def _streamed(spark: Any, folder: Path) -> dict[str, list[Event]]:
-    found = {}
-    for name in MEANINGS:
-        source = EXAMPLE["readings"].plan
-        batches = []
-        rows = TABLES[name].slice(0, TABLES[name].num_rows - 1).combine_chunks()
-        for part in rows.to_batches(max_chunksize=40):
-            vs, ve = (part.column(c).to_numpy() for c in ("_vs", "_ve"))
-            batches.append([inserts(vs, ve, part.select(source.schema.names))])
-        batches.append([cti(rc.FOREVER, source.schema)])
-        turns = [{"readings": batch} for batch in batches]
-        (answers,) = run_together(spark, [EXAMPLE[name].plan], turns, 2, folder / name)
+def test_a_pipeline_of_two_shards_says_so_too(spark: Any, tmp_path: Path) -> None:
+    schema = EXAMPLE["readings"].schema
+    turns: list[Any] = []
+    for part in READINGS.combine_chunks().to_batches(max_chunksize=60):
+        vs, ve = (part.column(name).to_numpy() for name in ("_vs", "_ve"))
+        turns.append({"readings": [inserts(vs, ve, part.select(schema.names))]})
+    turns.append({"readings": [cti(rc.FOREVER, schema)]})
+    queries = [EXAMPLE[name].plan for name in MEANINGS]
+    for name, answers in zip(MEANINGS, run_together(spark, queries, turns, 2, tmp_path), strict=True):
         walk = Walk()
         for element in (e for answer in answers for e in answer.to_elements()):
             assert walk.fault(element) is None
             walk.take(element)
-        found[name] = walk.events()
-    return found
+        assert_equivalent(walk.events(), local(name))
