@@ -117,7 +117,7 @@ def _scanned(kept: list[tuple[int, int, int]], slide: int) -> int:
 
 
 _BASELINE = "plain Python, a reading at a time"
-_SIZES = (SIZE, 2 * SIZE, 4 * SIZE)
+_SIZES = (SIZE, 2 * SIZE)
 
 SUITE = Suite(
     "coalescing",
@@ -143,14 +143,14 @@ SUITE = Suite(
                 f"edges, then equal facts as one, {words}",
                 partial(_batches, oop),
                 partial(_run, partial(_facts, None)),
-                sizes=_SIZES[:2],
+                sizes=_SIZES[:1],
                 repeats=3,
             ),
             Measurement(
                 f"edges, then increasing runs, {words}",
                 partial(_batches, oop),
                 partial(_run, partial(_facts, "increasing")),
-                sizes=_SIZES[:2],
+                sizes=_SIZES[:1],
                 repeats=3,
             ),
             Measurement(f"{_BASELINE}, {words}", partial(_rows, oop), _in_python, sizes=(SIZE,), repeats=1),
