@@ -21,6 +21,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.coalescing import range, rows, within
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -70,6 +71,8 @@ __all__ = [
     "merge",
     "min",
     "quantile",
+    "range",
+    "rows",
     "run",
     "scenarios",
     "session",
@@ -80,6 +83,7 @@ __all__ = [
     "top_k",
     "wall_clock",
     "when",
+    "within",
 ]
 
 
