@@ -84,7 +84,10 @@ def _merge(node: nodes.Merge) -> Operator:
     policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
     case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
     ports = 0 if node.is_open else len(node.streams)
-    return lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    operator = lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    for port, since in enumerate(node.since):
+        operator.inputs.gate(port, since)
+    return operator
 
 
 @operator_of.register
