@@ -29,6 +29,17 @@ from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.wall_clock import wall_clock
+from recension.modules import (
+    Aggregate,
+    IncrementalAggregate,
+    IncrementalOperator,
+    IncrementalTimeSensitiveAggregate,
+    IncrementalTimeSensitiveOperator,
+    Operator,
+    TimeSensitiveAggregate,
+    TimeSensitiveOperator,
+    Window,
+)
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
@@ -42,14 +53,20 @@ __all__ = [
     "MIDDLE",
     "STRONG",
     "WEAK",
+    "Aggregate",
     "Cti",
     "Event",
     "ExternalCti",
     "FormatError",
     "GroupedStream",
     "History",
+    "IncrementalAggregate",
+    "IncrementalOperator",
+    "IncrementalTimeSensitiveAggregate",
+    "IncrementalTimeSensitiveOperator",
     "Insert",
     "Level",
+    "Operator",
     "Properties",
     "RecensionError",
     "Result",
@@ -58,6 +75,9 @@ __all__ = [
     "Stream",
     "StreamError",
     "TimeError",
+    "TimeSensitiveAggregate",
+    "TimeSensitiveOperator",
+    "Window",
     "aggregate",
     "col",
     "collect",

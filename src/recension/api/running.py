@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.api.module_windows import verified
 from recension.core.wall_clock import Clock, now
 from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
@@ -19,6 +20,7 @@ def run(
     batch_size: int = BATCH_SIZE,
     close: bool = False,
     clock: Clock = now,
+    verify_modules: bool = False,
 ) -> Result:
     """Run a query over finite inputs on the local engine.
 
@@ -35,6 +37,8 @@ def run(
         table (without a ``_kind`` column) is always closed.
     clock
         Gives microseconds since 1970, for queries that count by the wall clock.
+    verify_modules
+        Call every user-defined module twice, and stop at one that does not say the same twice.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -43,7 +47,8 @@ def run(
     _vs  _ve  n
     1    5    1
     """
-    return run_plan(plan_of(query, "run"), inputs, batch_size=batch_size, close=close, clock=clock)
+    plan = verified(plan_of(query, "run")) if verify_modules else plan_of(query, "run")
+    return run_plan(plan, inputs, batch_size=batch_size, close=close, clock=clock)
 
 
 def session(

@@ -7,6 +7,7 @@ from recension.plan.each_group import GroupApply, Port
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
@@ -27,6 +28,7 @@ __all__ = [
     "Join",
     "Map",
     "Merge",
+    "ModuleWindow",
     "Node",
     "Outputs",
     "Port",

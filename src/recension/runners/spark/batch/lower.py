@@ -10,7 +10,16 @@ from recension.plan.group_apply import keyed
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.sharing import rebuild
-from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, merging, span
+from recension.runners.spark.batch import (
+    aggregates,
+    consistency,
+    coverage,
+    joins,
+    lifetimes,
+    merging,
+    modules,
+    span,
+)
 from recension.runners.spark.batch.frame import Frame
 
 _LOWERED: dict[type[Node], Callable[..., Frame]] = {
@@ -27,6 +36,7 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.SnapshotAggregate: aggregates.snapshot_aggregate,
     nodes.WindowAggregate: aggregates.window_aggregate,
     nodes.CountAggregate: aggregates.count_aggregate,
+    nodes.ModuleWindow: modules.module_window,
     nodes.Align: consistency.unchanged,
     nodes.Cleanse: consistency.unchanged,
     nodes.Finalize: consistency.finalize,

@@ -1,0 +1,87 @@
+"""The example modules on all three runners: they agree, and with the oracle."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runners.spark.batch.jobs import answers, batch, frame
+from tests.runners.spark.stream.many import run_together
+
+import recension as rc
+from recension import denote
+from recension.core.batch import from_elements
+from recension.core.events import Event
+from recension.modules.members import Payloads, events_of
+from recension.testing.assertions import assert_equivalent
+from recension.testing.walk import Walk
+
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "modules.py"))
+QUERIES: dict[str, Any] = EXAMPLE["QUERIES"]
+
+
+def _history() -> list[Event]:
+    walk = Walk()
+    for element in EXAMPLE["EVENTS"]:
+        walk.take(element)
+    return walk.events()
+
+
+def _local(query: Any, **how: Any) -> list[Event]:
+    return rc.run(query, {"readings": EXAMPLE["EVENTS"]}, **how).history().to_events()
+
+
+def test_the_three_runners_agree(spark: Any, tmp_path: Path) -> None:
+    schema, expected = EXAMPLE["readings"].schema, {name: _local(query) for name, query in QUERIES.items()}
+    frames = {"readings": frame(spark, _history(), schema)}
+    found = answers([batch(spark, query, frames) for query in QUERIES.values()])
+    for name, history in zip(QUERIES, found, strict=True):
+        assert_equivalent(history, expected[name])
+    events = EXAMPLE["EVENTS"]
+    turns = [{"readings": [from_elements(part, schema)]} for part in (events[:4], events[4:8], events[8:])]
+    together = run_together(spark, [query.plan for query in QUERIES.values()], turns, 2, tmp_path)
+    for name, batches in zip(QUERIES, together, strict=True):
+        walk = Walk()
+        for one in batches:
+            for element in one.to_elements():
+                assert (fault := walk.fault(element)) is None, f"{name}: {element} {fault}"
+                walk.take(element)
+        assert_equivalent(walk.events(), expected[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "windows", "module", "inputs", "policies"),
+    [
+        ("sum", denote.hopping(20, 5), "RunningSum", ["value"], {}),
+        ("top", denote.snapshot_windows(), "TopK", ["value"], {}),
+        ("pattern", denote.count_window(3), "FollowedBy", ["what"], {"clip": "right", "stamp": "keep"}),
+    ],
+)
+def test_they_mean_what_the_oracle_says(
+    name: str, windows: Any, module: str, inputs: list[str], policies: Any
+) -> None:
+    given = {"FollowedBy": {"first": "on", "second": "off", "within": 8}, "TopK": {"k": 2}}.get(module, {})
+    made = EXAMPLE[module](**given)
+    kinds = {column: EXAMPLE["readings"].schema.field(column).type for column in inputs}
+
+    def rows(events: list[Event], window: Any) -> Any:
+        seen = events_of(events, kinds)
+        if made.is_incremental:
+            return [{name: made.compute(made.add(made.initial(), seen))}]
+        if made.is_time_sensitive:
+            return made.compute(seen, window)
+        return made.compute(Payloads.of(seen.to_arrow()))
+
+    def one(part: list[Event]) -> list[Event]:
+        return denote.window_apply(part, windows, rows, **policies)
+
+    history = _history()
+    meant = one(history) if name == "top" else denote.grouped(history, "machine", one)
+    assert_equivalent(_local(QUERIES[name]), meant)
+
+
+def test_they_are_deterministic() -> None:
+    for query in QUERIES.values():
+        assert_equivalent(_local(query, verify_modules=True), _local(query))
