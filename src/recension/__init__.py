@@ -21,6 +21,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.functions import udf
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -98,6 +99,7 @@ __all__ = [
     "stddev",
     "sum",
     "top_k",
+    "udf",
     "wall_clock",
     "when",
 ]

@@ -62,7 +62,10 @@ def test_the_three_runners_agree(spark: Any, tmp_path: Path) -> None:
 def test_they_mean_what_the_oracle_says(
     name: str, windows: Any, module: str, inputs: list[str], policies: Any
 ) -> None:
-    given = {"FollowedBy": {"first": "on", "second": "off", "within": 8}, "TopK": {"k": 2}}.get(module, {})
+    given: dict[str, Any] = {
+        "FollowedBy": {"first": "on", "second": "off", "within": 8},
+        "TopK": {"k": 2},
+    }.get(module, {})
     made = EXAMPLE[module](**given)
     kinds = {column: EXAMPLE["readings"].schema.field(column).type for column in inputs}
 

@@ -59,7 +59,7 @@ class Sum(rc.IncrementalAggregate):
 class MergedSum(Sum):
     """The same by panes."""
 
-    def merge(self, a: Any, b: Any) -> Any:  # type: ignore[override]
+    def merge(self, a: Any, b: Any) -> Any:
         return [a[0] + b[0], a[1] + b[1]]
 
 

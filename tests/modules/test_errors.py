@@ -11,7 +11,7 @@ from tests.modules.family import Listed, Sum, Top
 import recension as rc
 from recension.core.errors import RecensionError, SchemaError
 
-S = rc.source("s", {"k": "string", "v": "int64", "x": "float64"})
+S: Any = rc.source("s", {"k": "string", "v": "int64", "x": "float64"})
 EVENTS = [rc.Insert({"k": "a", "v": i, "x": 0.5}, i, i + 1) for i in range(1, 8)]
 
 

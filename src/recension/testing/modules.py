@@ -20,7 +20,7 @@ class Echo(TimeSensitiveOperator):
     result: ClassVar[Any] = {"v": "int64"}
 
     def compute(self, events: Events, window: Window) -> Iterable[Event]:
-        return list(events)
+        return iter(events)
 
 
 class Seen(TimeSensitiveOperator):
