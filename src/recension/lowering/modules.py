@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from recension.lowering.aggregates import aggregation
+from recension.modules.module import Incremental, Module
 from recension.operators.modules.answering import Answering, NamedValues, OperatorRows, Value
 from recension.operators.modules.answers import Hosted
 from recension.operators.modules.calling import Caller
@@ -139,9 +140,16 @@ def _states(node: ModuleWindow, hosted: Hosted, index: WindowIndex) -> States | 
     if not hosted.module.is_incremental:
         return None
     panes = None
-    if isinstance(node.windows, Windows) and Panes.can_share(hosted, grid_of(node.windows)):
+    if shares_panes(node, hosted.module) and isinstance(node.windows, Windows):
         panes = Panes(hosted, grid_of(node.windows), index.group_hash)
     return States(hosted, index.place, panes)
+
+
+def shares_panes(node: ModuleWindow, module: Module) -> bool:
+    """Is there anything that overlapping windows can share, and can the module merge it?"""
+    overlap = isinstance(node.windows, Windows) and node.windows.size > node.windows.hop
+    is_mergeable = isinstance(module, Incremental) and module.merge is not None
+    return overlap and is_mergeable and not module.is_time_sensitive
 
 
 def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:

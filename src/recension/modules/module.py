@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
-from recension.modules.parameters import checked, parameters_of, taken_apart
+from recension.modules.parameters import checked, name_of, parameters_of, taken_apart
 
 Clipping: TypeAlias = Literal["none", "left", "right", "full"]
 Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound", "unrestricted"]
@@ -50,6 +50,7 @@ class Module(ABC):
     """Given the members of a window (and the window, if it is time sensitive): the answer."""
 
     def __init__(self, **given: Any) -> None:
+        self._name = name_of(type(self))
         self.mapping, parameters = taken_apart(type(self), given)
         self.parameters = checked(type(self), parameters)
         for name, value in self.parameters.items():
@@ -67,7 +68,7 @@ class Module(ABC):
     @property
     def name(self) -> str:
         """What people call it."""
-        return str(getattr(type(self), "registered_as", type(self).__name__))
+        return self._name
 
     def _identity(self) -> tuple[Hashable, ...]:
         values = tuple((name, _hashable(value)) for name, value in self.parameters.items())

@@ -72,6 +72,11 @@ def _hints(kind: type) -> dict[str, Any]:
     return {name: known.get(name, annotation) for name, annotation in own.items()}
 
 
+def name_of(module: type) -> str:
+    """The name under which a package offers the module, or that of its class."""
+    return str(vars(module).get("registered_as", module.__name__))
+
+
 def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is mapped to inputs, and the parameters."""
     inputs: Mapping[str, Any] | None = getattr(module, "inputs", None)
@@ -84,7 +89,7 @@ def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any],
 def checked(module: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters by name; or an error that says which one is wrong."""
     known = parameters_of(module)
-    name = getattr(module, "registered_as", module.__name__)
+    name = name_of(module)
     for strange in given.keys() - known.keys():
         takes = ", ".join([*(getattr(module, "inputs", None) or {}), *known]) or "nothing"
         raise SchemaError(f"{name}: there is no input or parameter {strange!r}; it takes {takes}")

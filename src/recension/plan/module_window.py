@@ -12,6 +12,7 @@ from recension.modules.module import Clipping, Stamping
 from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows
+from recension.plan.expressions import Expression
 from recension.plan.module_call import ModuleCall, checked_types
 from recension.plan.node import Node
 from recension.plan.properties import Properties
@@ -100,6 +101,20 @@ class ModuleWindow(Node):
         """The columns it reads."""
         used = [key.references for _, key in self.keys] + [answer.references for _, answer in self.answers]
         return frozenset().union(*used)
+
+    @property
+    def passed_on(self) -> dict[str, Expression]:
+        """The columns whose values tell apart what has nothing to do with each other.
+
+        Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
+        declares to be partitioned by.
+        """
+        found = dict(self.keys)
+        if self.operator is not None and isinstance(self.windows, Windows):
+            inputs = dict(self.operator.inputs)
+            own = {name: inputs[name] for name in self.operator.module.partitioned_by if name in inputs}
+            found = own | found
+        return found
 
     def derive_schema(self) -> pa.Schema:
         keys = projected_schema(self.keys, self.input.schema, "group_by")

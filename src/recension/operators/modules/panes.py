@@ -38,13 +38,6 @@ class Panes:
         self._n = grid.size // self._width
         self.held: dict[tuple[int, int], Any] = {}
 
-    @staticmethod
-    def can_share(hosted: Hosted, grid: Grid) -> bool:
-        """Is there anything to share, and can the module do it?"""
-        module = hosted.module
-        is_mergeable = isinstance(module, Incremental) and module.merge is not None
-        return is_mergeable and not module.is_time_sensitive and grid.size > grid.hop
-
     def __len__(self) -> int:
         return len(self.held)
 
