@@ -52,12 +52,17 @@ def run(
 
 
 def session(
-    *queries: StreamBase, batch_size: int = BATCH_SIZE, clock: Clock = now, **named: StreamBase
+    *queries: StreamBase,
+    batch_size: int = BATCH_SIZE,
+    clock: Clock = now,
+    verify_modules: bool = False,
+    **named: StreamBase,
 ) -> Session:
     """A session that runs one query, or several by name, as their sources are fed.
 
     What the queries have in common is computed once. ``clock`` gives microseconds since 1970; queries that
     count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
+    ``verify_modules`` calls every user-defined module twice.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -67,4 +72,7 @@ def session(
     ["insert [1, 5) {'n': 1}"]
     """
     plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
-    return Session(plans | {name: plan_of(q, "session") for name, q in named.items()}, batch_size, clock)
+    plans |= {name: plan_of(q, "session") for name, q in named.items()}
+    if verify_modules:
+        plans = {name: verified(plan) for name, plan in plans.items()}
+    return Session(plans, batch_size, clock)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +21,19 @@ from recension.operators.state.net_changes import NetChanges
 from recension.operators.state.ranges import expand
 
 
-@dataclass(frozen=True, slots=True)
 class Gathered:
-    """Windows and all that is in them now."""
+    """Windows and all that is in them, which is looked for when it is first asked for."""
 
-    windows: WindowList
-    group_hash: Hashes
-    found: CoveringEvents
-    by_start: bool
+    def __init__(
+        self, windows: WindowList, group_hash: Hashes, find: Callable[[], CoveringEvents], *, by_start: bool
+    ) -> None:
+        self.windows, self.group_hash, self.by_start = windows, group_hash, by_start
+        self._find = find
+
+    @cached_property
+    def found(self) -> CoveringEvents:
+        """The events in the windows."""
+        return self._find()
 
     def members(self, hosted: Hosted) -> Members:
         """The members of each window as one module is to get them."""
@@ -53,7 +60,7 @@ class Gathered:
         first, stop = np.append(0, place)[self.found.first], np.append(0, place)[self.found.stop]
         found = self.found
         cut = CoveringEvents(len(rows), first, stop, found.vs, found.ve, found.payload)
-        return Gathered(some, self.group_hash[rows], cut, self.by_start)
+        return Gathered(some, self.group_hash[rows], lambda: cut, by_start=self.by_start)
 
 
 @dataclass(frozen=True, slots=True)

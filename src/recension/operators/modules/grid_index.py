@@ -35,6 +35,8 @@ _NOTHING = Contributions([], [])
 class GridIndex(WindowIndex):
     """Tumbling and hopping windows."""
 
+    is_fixed = True
+
     def __init__(self, grid: Grid, key_schema: pa.Schema, view: View, ends: Ends) -> None:
         super().__init__(EndPoints(state_columns(0, 0), key_schema), view, ends)
         self._grid = grid

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,8 @@ class ModuleWindows(Operator):
         self._events = EventsOfGroups(asked.stored, index.place)
         self._shown = None if asked.recompute else KeptOutput(answering.schema)
         self._in_cti = BEGINNING
-        self.promises_alike = asked.stamp in ("time_bound", "unrestricted")
+        follows = index.is_fixed and asked.waits_for is None
+        self.promises_alike = follows or asked.stamp in ("time_bound", "unrestricted")
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -112,6 +114,9 @@ class ModuleWindows(Operator):
 
     def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
         affected = self._index.affected(batch, group, watermark)
+        if not len(batch) and not len(affected.old) and not len(affected.new):
+            affected.keep()
+            return self._nothing
         old = self._before(affected.old)
         hashes = self._index.group_hash(group)
         if len(batch):
@@ -135,9 +140,8 @@ class ModuleWindows(Operator):
         return rows
 
     def _gathered(self, windows: WindowList) -> Gathered:
-        found = self._events.within(self._index.group_hash, windows.group, windows.low, windows.high)
-        hashes = self._index.group_hash(windows.group)
-        return Gathered(windows, hashes, found, self._index.by_start)
+        find = partial(self._events.within, self._index.group_hash, windows.group, windows.low, windows.high)
+        return Gathered(windows, self._index.group_hash(windows.group), find, by_start=self._index.by_start)
 
     def _delta(self, batch: EventBatch, group: Index) -> Delta | None:
         if not self._answering.states or not len(batch):

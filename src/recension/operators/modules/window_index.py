@@ -76,6 +76,8 @@ class WindowIndex(ABC):
 
     by_start: ClassVar[bool] = True
     """Does the order on the axis follow the starts of events?"""
+    is_fixed: ClassVar[bool] = False
+    """Are there the same windows whatever events there are?"""
 
     def __init__(self, points: EndPoints, view: View, ends: Ends) -> None:
         self._points, self._view, self._ends = points, view, ends
