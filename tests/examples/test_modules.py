@@ -62,11 +62,11 @@ def test_the_three_runners_agree(spark: Any, tmp_path: Path) -> None:
 def test_they_mean_what_the_oracle_says(
     name: str, windows: Any, module: str, inputs: list[str], policies: Any
 ) -> None:
-    given: dict[str, Any] = {
+    given: dict[str, dict[str, Any]] = {
         "FollowedBy": {"first": "on", "second": "off", "within": 8},
         "TopK": {"k": 2},
-    }.get(module, {})
-    made = EXAMPLE[module](**given)
+    }
+    made = EXAMPLE[module](**given.get(module, {}))
     kinds = {column: EXAMPLE["readings"].schema.field(column).type for column in inputs}
 
     def rows(events: list[Event], window: Any) -> Any:

@@ -37,7 +37,7 @@ _TOTAL = frozenset(
 )
 
 
-def called(function: Callable[..., Any], operands: Sequence[nw.Expr]) -> nw.Expr:
+def called(function: Any, operands: Sequence[nw.Expr]) -> nw.Expr:
     """A user's function of each row by itself, over one column or over several as a struct.
 
     narwhals never evaluates it; see `expression_values`.
