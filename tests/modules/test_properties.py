@@ -54,11 +54,23 @@ class Case:
             return windowed.apply(self.module, speculate=self.speculate, recompute=self.recompute).plan
         return windowed.agg(a=self.module(), speculate=self.speculate).plan
 
-    def meaning(self, history: list[Event], watermark: int) -> list[Event]:
-        """What the module says of the windows in view."""
+    def meaning(self, history: list[Event], watermark: int, cti: int | None = None) -> list[Event]:
+        """What the module says of the windows in view; with a CTI, of those that are not closed by it."""
 
         def windows(part: list[Event]) -> list[Any]:
-            return [(w, some) for w, some in self.cut.meaning(part) if self._is_shown(w, watermark)]
+            shown = [(w, some) for w, some in self.cut.meaning(part) if self._is_shown(w, watermark)]
+            return shown if cti is None else [(w, some) for w, some in shown if not is_closed(w)]
+
+        def is_closed(window: Any) -> bool:
+            assert cti is not None
+            until, cut = min([cti, *(self.movable(part, cti) for part in parts)]), self.cut
+            if cut.size:
+                return bool(window.start < min((x - cut.size) // cut.hop + 1 for x in (cti, until)) * cut.hop)
+            if cut.n:
+                return bool(window.end <= (until if cut.by == "start" else cti))
+            return bool(window.end < until)
+
+        parts = groups_of(history, "k") if self.grouped else [history]
 
         def one(part: list[Event]) -> list[Event]:
             seen = [Event({name: e.payload[name] for name in read}, e.vs, e.ve) for e in part]
@@ -163,8 +175,10 @@ class Play:
             for old in was - now:
                 inside = [w for w in now if old.start <= w.start and w.end <= old.end]
                 around = [w for w in now if w.start <= old.start and old.end <= w.end]
-                event("split of a snapshot" if len(inside) > 1 else "")
-                event("merge of snapshots" if around else "")
+                if len(inside) > 1:
+                    event("split of a snapshot")
+                if around:
+                    event("merge of snapshots")
         if any(isinstance(e, Retract) for e in batch) and self.case.sees_ends:
             event("an end that modules see moves")
 
@@ -181,6 +195,8 @@ class Play:
             assert self.driver.cti == max(bound, self.reached)
             self.reached = self.driver.cti
         assert operator._events.live() == self.case.live(history, t)
+        if operator._shown is not None:
+            assert len(operator._shown) == len(self.case.meaning(history, self.watermark, t))
 
     reached = BEGINNING
 

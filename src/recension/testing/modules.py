@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from recension.core.events import Event
-from recension.modules import Events, Payloads, TimeSensitiveOperator, Window
+from recension.modules import Events, IncrementalAggregate, Payloads, TimeSensitiveOperator, Window
 from recension.modules.operators import Operator
 
 
@@ -41,3 +41,28 @@ class Members(Operator):
 
     def compute(self, payloads: Payloads) -> Iterable[dict[str, Any]]:
         return [{"v": p["v"]} for p in payloads]
+
+
+class Total(IncrementalAggregate):
+    """The sum of the values that are there, kept up to date; null if there is none."""
+
+    inputs: ClassVar[Any] = {"v": "int64"}
+    result: ClassVar[Any] = "int64"
+    is_order_sensitive: ClassVar[bool] = False
+
+    def initial(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, state: tuple[int, int], payloads: Payloads) -> tuple[int, int]:
+        values = [p["v"] for p in payloads if p["v"] is not None]
+        return state[0] + sum(values), state[1] + len(values)
+
+    def remove(self, state: tuple[int, int], payloads: Payloads) -> tuple[int, int]:
+        values = [p["v"] for p in payloads if p["v"] is not None]
+        return state[0] - sum(values), state[1] - len(values)
+
+    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+        return a[0] + b[0], a[1] + b[1]
+
+    def compute(self, state: tuple[int, int]) -> int | None:
+        return state[0] if state[1] else None
