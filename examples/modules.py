@@ -98,12 +98,19 @@ class FollowedBy(rc.TimeSensitiveOperator):
                     yield rc.Event(row, e.vs, e.vs + self.within)
 
 
+@rc.udf(result="bool")
+def is_notable(what: str, value: int) -> bool:
+    """A function of two columns, called for every row."""
+    return what == "off" or value > 4
+
+
 readings = rc.source("readings", {"machine": "string", "what": "string", "value": "int64"})
 by_machine = readings.group_by("machine")
 
 QUERIES = {
     "average": by_machine.tumbling(10).agg(average=MyAverage(), n=rc.count()),
     "weighted": by_machine.hopping(10, 5).agg(weighted=MyTimeWeightedAverage(value=rc.col("value") * 1.0)),
+    "notable": readings.where(is_notable("what", "value")).tumbling(10).agg(n=rc.count()),
     "median": by_machine.tumbling(10).agg(median=rc.aggregate(np.median, "value", result="float64")),
     "sum": by_machine.hopping(20, 5).agg(sum=RunningSum()),
     "top": readings.snapshot().apply(TopK(k=2)),

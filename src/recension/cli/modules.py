@@ -11,6 +11,8 @@ from recension.cli.root import app
 from recension.core.errors import RecensionError
 from recension.modules.module import Module
 from recension.modules.registry import installed, loaded, module_named
+from recension.plan.schemas import schema_of, type_of
+from recension.plan.type_names import type_name
 
 
 @app.command()
@@ -40,10 +42,15 @@ def _described(name: str, module: type[Module], *, whole: bool) -> str:
         *(["time-sensitive"] if module.is_time_sensitive else []),
         kind,
     ]
-    gives = ", ".join(f"{n}: {t}" for n, t in module.result.items()) if module.yields_rows else module.result
     lines = [
-        f"{name}{module.signature()} -> {gives}",
+        f"{name}{module.signature()} -> {_gives(name, module)}",
         f"{' '.join(words)} ({module.__module__})",
         *text.splitlines(),
     ]
     return "\n    ".join(lines)
+
+
+def _gives(name: str, module: type[Module]) -> str:
+    if not module.yields_rows:
+        return type_name(type_of(module.result, name))
+    return ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema_of(module.result, name))

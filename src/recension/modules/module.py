@@ -99,7 +99,8 @@ class Incremental(Module):
     in place and given back. It is stored with pickle.
 
     ``merge(a, b) -> state``, if there is one and the module knows no time, gives the state of two sets of
-    members together without changing either; then overlapping windows share the states of their panes.
+    members together, as a new one that shares nothing with them which is changed in place; then overlapping
+    windows share the states of their panes.
     """
 
     is_incremental: ClassVar[bool] = True
