@@ -44,10 +44,11 @@ class Policies:
         for verb, value, known in (
             ("clip_input", self.clip, get_args(Clipping)),
             ("stamp_output", self.stamp, get_args(Stamping)),
-            ("speculate", self.speculate, get_args(Speculate)),
         ):
             if value not in known:
                 raise SchemaError(f"{verb}: one of {', '.join(map(repr, known))}, not {value!r}")
+        if self.speculate not in get_args(Speculate):
+            raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from recension.operators.modules.window_index import (
 )
 from recension.operators.snapshot.events import Place
 from recension.operators.snapshot.steps import Contributions, Steps, steps_of
-from recension.operators.snapshot.working_set import Side, WorkingSet, following, merge, state_columns
+from recension.operators.snapshot.working_set import Side, WorkingSet, merge, next_in_group, state_columns
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.ranges import expand
 from recension.operators.windows.grid import Grid
@@ -94,7 +94,7 @@ class GridIndex(WindowIndex):
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _listed(self, work: WorkingSet, limits: tuple[Index, Index]) -> tuple[WindowList, WindowList]:
-        end = following(work.group, work.time, np.ones(len(work.time), np.bool_))
+        end = next_in_group(work.group, work.time)
         low = np.where(work.is_changed, work.time, np.maximum(work.time, limits[0]))
         had, has = (
             np.where((side.n > 0) & ~work.is_context, np.minimum(end, limit), BEGINNING)
