@@ -77,7 +77,9 @@ def _handed_over(module: Module, name: str, computed: Any, declared: Any, schema
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Has every value of the one type a place in the other (very long whole numbers as the nearest float)?"""
+    """Are values of the one type values of the other too? (Whole numbers that no float holds are refused
+    when they come.)
+    """
     if pa.types.is_floating(wanted):
         return pa.types.is_integer(given) or (pa.types.is_floating(given) and _bits(given) <= _bits(wanted))
     if pa.types.is_signed_integer(wanted):

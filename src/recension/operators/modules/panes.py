@@ -46,8 +46,13 @@ class Panes:
 
     def change(self, delta: Delta) -> None:
         """Events that start in these panes have changed."""
-        hashes = self._group_hash(delta.group).tolist()
-        for key in set(zip(hashes, self._pane(delta.vs).tolist(), strict=True)):
+        if not self.held:
+            return
+        hashes, panes = self._group_hash(delta.group), self._pane(delta.vs)
+        order = np.lexsort((panes, hashes))
+        hashes, panes = hashes[order], panes[order]
+        first = np.append(True, (hashes[1:] != hashes[:-1]) | (panes[1:] != panes[:-1]))[: len(order)]
+        for key in zip(hashes[first].tolist(), panes[first].tolist(), strict=True):
             self.held.pop(key, None)
 
     def forget(self, first_open: int) -> None:
