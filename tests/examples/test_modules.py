@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from tests.runners.spark.batch.jobs import answers, batch, frame
-from tests.runners.spark.stream.many import run_together
 
 import recension as rc
 from recension import denote
-from recension.core.batch import from_elements
 from recension.core.events import Event
 from recension.modules.members import Payloads, events_of
 from recension.testing.assertions import assert_equivalent
@@ -33,22 +31,12 @@ def _local(query: Any, **how: Any) -> list[Event]:
     return rc.run(query, {"readings": EXAMPLE["EVENTS"]}, **how).history().to_events()
 
 
-def test_the_three_runners_agree(spark: Any, tmp_path: Path) -> None:
-    schema, expected = EXAMPLE["readings"].schema, {name: _local(query) for name, query in QUERIES.items()}
-    frames = {"readings": frame(spark, _history(), schema)}
+def test_batches_on_spark_agree(spark: Any) -> None:
+    """Streams on Spark are with other queries in `tests.runners.spark.stream.test_agreement`."""
+    frames = {"readings": frame(spark, _history(), EXAMPLE["readings"].schema)}
     found = answers([batch(spark, query, frames) for query in QUERIES.values()])
-    for name, history in zip(QUERIES, found, strict=True):
-        assert_equivalent(history, expected[name])
-    events = EXAMPLE["EVENTS"]
-    turns = [{"readings": [from_elements(part, schema)]} for part in (events[:4], events[4:8], events[8:])]
-    together = run_together(spark, [query.plan for query in QUERIES.values()], turns, 2, tmp_path)
-    for name, batches in zip(QUERIES, together, strict=True):
-        walk = Walk()
-        for one in batches:
-            for element in one.to_elements():
-                assert (fault := walk.fault(element)) is None, f"{name}: {element} {fault}"
-                walk.take(element)
-        assert_equivalent(walk.events(), expected[name])
+    for query, history in zip(QUERIES.values(), found, strict=True):
+        assert_equivalent(history, _local(query))
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ def test_beside_the_aggregates_of_the_library() -> None:
         assert_equivalent(_run(together.drop("x")), _run(apart))
 
 
+def test_beside_a_plain_function() -> None:
+    median = rc.aggregate(np.median, "v")
+    for windowed in (S.hopping(6, 4), S.group_by("k").snapshot()):
+        together = windowed.agg(m=median, x=Sum())
+        assert_equivalent(_run(together.drop("x")), _run(windowed.agg(m=median)))
+        assert together.plan is windowed.agg(m=median, x=Sum()).plan
+    assert "median(values=v)" in S.tumbling(5).agg(m=median, x=Sum()).explain()
+
+
 def test_one_module_serves_many_schemas() -> None:
     doubled = S.tumbling(4).agg(a=Listed(v=rc.col("v") * 2))
     other: Any = rc.source("s", {"k": "string", "w": "int64"})

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from recension.core.errors import SchemaError
+from recension.modules.aggregates import ArrayFunction
 from recension.modules.module import Module
 from recension.modules.registry import module_named
 from recension.plan.aggregate import SnapshotAggregate
-from recension.plan.aggregates import Aggregate
+from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.count_window import CountAggregate, CountWindows
 from recension.plan.module_call import ModuleCall, call_of
 from recension.plan.module_window import ModuleWindow, Policies, WindowKind
@@ -60,6 +61,8 @@ def _written(aggregate: Any) -> str:
 
 
 def _answer(aggregate: Any, plan: Node) -> ModuleCall | Aggregate:
+    if isinstance(aggregate, FunctionOf):
+        aggregate = ArrayFunction(aggregate.fn, aggregate.result, aggregate.argument)
     return call_of(aggregate, plan.schema) if isinstance(aggregate, Module) else aggregate
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 from recension.modules.members import Events, Payloads, Window
@@ -24,6 +25,21 @@ class Aggregate(Module):
     @abstractmethod
     def compute(self, payloads: Payloads) -> Any:
         """The value."""
+
+
+class ArrayFunction(Aggregate):
+    """A plain function of one array, where it stands beside modules."""
+
+    def __init__(self, fn: Callable[[Any], Any], result: Any, values: Any) -> None:
+        super().__init__(values=values)
+        self._fn, self.result = fn, result  # type: ignore[misc]
+        self._name = str(getattr(fn, "__name__", type(fn).__name__))
+
+    def compute(self, payloads: Payloads) -> Any:
+        return self._fn(payloads["values"])
+
+    def _identity(self) -> tuple[Hashable, ...]:
+        return (type(self), self._fn, self.result)
 
 
 class TimeSensitiveAggregate(Module):

@@ -48,6 +48,7 @@ def loaded(point: EntryPoint) -> type[Module]:
             f"the module {point.name!r} cannot be loaded from {point.value}: {said}"
         ) from why
     if not (isinstance(kind, type) and issubclass(kind, Module)):
-        raise RecensionError(f"the module {point.name!r}, {point.value}, is not a class of rc.Module")
+        reason = f"the module {point.name!r}, {point.value}, is not a class of modules, as rc.Aggregate is"
+        raise RecensionError(reason)
     kind.registered_as = point.name  # type: ignore[attr-defined]
     return kind
