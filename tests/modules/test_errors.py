@@ -48,6 +48,13 @@ class Empty(rc.TimeSensitiveOperator):
         return [rc.Event({"v": 1}, window.start, window.start)]
 
 
+class Untimed(rc.TimeSensitiveOperator):
+    result = {"v": "int64"}
+
+    def compute(self, events: Any, window: rc.Window) -> Any:
+        return [rc.Event({"v": 1}, None, window.end)]  # type: ignore[arg-type]
+
+
 class Unlike(rc.Operator):
     result = {"v": "int64", "w": "int64"}
     gives: object = None
@@ -90,6 +97,10 @@ class Forgetful(rc.Aggregate):
             r"module Past in the window \[0, 5\): it put a row in the past, at \[-1, 5\)",
         ),
         (lambda: S.tumbling(5).stamp_output("keep").apply(Empty), r"module Empty .*the lifetime \[0, 0\)"),
+        (
+            lambda: S.tumbling(5).stamp_output("clip").apply(Untimed),
+            r"module Untimed in the window \[0, 5\): a lifetime is two whole numbers, not None and 5",
+        ),
         (lambda: S.tumbling(5).apply(Unlike(gives=[{"v": 1}])), r"module Unlike .*\{'v': 1\} has no 'w'"),
         (lambda: S.tumbling(5).apply(Unlike(gives={"v": 1})), r"it gives rows, not \{'v': 1\}"),
         (lambda: S.tumbling(5).apply(Unlike(gives=[7])), r"a row is a mapping or an event, not 7"),
@@ -117,6 +128,14 @@ def test_a_module_that_is_not_deterministic_is_found() -> None:
     assert len(_run(query).history().to_events()) == 1
     with pytest.raises(RecensionError, match=r"module Forgetful .* is not deterministic: it gave"):
         _run(query, verify_modules=True)
+
+
+def test_sums_that_do_not_fit_are_told() -> None:
+    large = [rc.Insert({"k": "a", "v": 2**62, "x": 1e300}, t, t + 1) for t in range(3)]
+    for answer, said in ((rc.sum("v"), "does not fit in int64"), (rc.sum("x"), "sums may leave float64")):
+        query = S.tumbling(5).agg(a=Listed(), s=answer)
+        with pytest.raises(RecensionError, match=said):
+            rc.run(query, {"s": large}, close=True)
 
 
 def test_what_is_not_bound_in_time_is_found() -> None:

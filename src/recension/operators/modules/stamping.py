@@ -67,7 +67,11 @@ class Collected:
     def _lifetime(self, event: Event, window: Window, members: Payloads | None) -> tuple[int, int] | None:
         if self._stamp == "align":
             return window
-        vs, ve = int(event.vs), int(event.ve)
+        try:
+            vs, ve = int(event.vs), int(event.ve)
+        except (TypeError, ValueError):
+            said = f"a lifetime is two whole numbers, not {event.vs!r} and {event.ve!r}"
+            raise self._caller.failure(said, window, members) from None
         if self._stamp == "clip":
             vs, ve = max(vs, window.start), min(ve, window.end)
             return (vs, ve) if vs < ve else None

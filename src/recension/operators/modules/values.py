@@ -12,7 +12,8 @@ from recension.operators import double_double as dd
 from recension.operators.modules.answers import Hosted, as_array
 from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.states import States
-from recension.operators.snapshot.accumulators import Accumulator
+from recension.operators.snapshot.accumulators import Accumulator, BeyondInt64Error, TooLargeError
+from recension.operators.snapshot.events import CoveringEvents
 from recension.operators.snapshot.measures import Aggregation
 from recension.operators.snapshot.selections import Selection
 from recension.operators.snapshot.steps import Pair
@@ -32,12 +33,22 @@ class BuiltIn:
         if isinstance(self._measure, Selection):
             return self._measure.result(found, values)
         assert isinstance(self._measure, Accumulator)
+        try:
+            return self._summed(self._measure, found, values)
+        except TooLargeError as why:
+            raise OverflowError(
+                f"the value {why}, where sums may leave float64; scale the values down"
+            ) from None
+        except BeyondInt64Error:
+            raise OverflowError("a sum does not fit in int64; give the column as float64") from None
+
+    def _summed(self, measure: Accumulator, found: CoveringEvents, values: pa.Array | None) -> pa.Array:
         window, event = found.incidence_in(np.arange(len(found.vs)))
-        parts = self._measure.contributions(values, len(found.vs))
+        parts = measure.contributions(values, len(found.vs))
         lengths = np.bincount(window, minlength=found.snapshots)
         ints = [_sums(column[event], lengths) for column in parts.ints]
         pairs = [_pair_sums((high[event], low[event]), lengths) for high, low in parts.pairs]
-        return self._measure.result(lengths, ints, pairs)
+        return measure.result(lengths, ints, pairs)
 
 
 def _sums(column: Any, lengths: Any) -> Any:
