@@ -21,6 +21,7 @@ _SUITES = (
     "interval_join",
     "windows",
     "modules",
+    "coalescing",
     "group_apply",
     "finalize",
     "spectrum",

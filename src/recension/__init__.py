@@ -21,6 +21,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.coalescing import range, rows, within
 from recension.api.functions import udf
 from recension.api.merge import merge
 from recension.api.running import run, session
@@ -91,6 +92,8 @@ __all__ = [
     "merge",
     "min",
     "quantile",
+    "range",
+    "rows",
     "run",
     "scenarios",
     "session",
@@ -102,6 +105,7 @@ __all__ = [
     "udf",
     "wall_clock",
     "when",
+    "within",
 ]
 
 

@@ -12,6 +12,7 @@ from recension.plan.rewrites import optimize
 from recension.plan.rewrites.sharing import rebuild
 from recension.runners.spark.batch import (
     aggregates,
+    coalescing,
     consistency,
     coverage,
     joins,
@@ -30,6 +31,10 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.Union: span.union,
     nodes.Merge: merging.merge,
     nodes.Distinct: coverage.distinct,
+    nodes.Edges: coalescing.edges,
+    nodes.Coalesce: coalescing.coalesce,
+    nodes.CoalesceExtent: coalescing.coalesce_extent,
+    nodes.GroupApply: coalescing.group_apply,
     nodes.AlterLifetime: lifetimes.alter_lifetime,
     nodes.Clip: lifetimes.clip,
     nodes.Join: joins.join,
