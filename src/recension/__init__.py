@@ -22,6 +22,7 @@ from recension.api.aggregates import (
 )
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import range, rows, within
+from recension.api.functions import udf
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -30,6 +31,17 @@ from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.wall_clock import wall_clock
+from recension.modules import (
+    Aggregate,
+    IncrementalAggregate,
+    IncrementalOperator,
+    IncrementalTimeSensitiveAggregate,
+    IncrementalTimeSensitiveOperator,
+    Operator,
+    TimeSensitiveAggregate,
+    TimeSensitiveOperator,
+    Window,
+)
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
@@ -43,14 +55,20 @@ __all__ = [
     "MIDDLE",
     "STRONG",
     "WEAK",
+    "Aggregate",
     "Cti",
     "Event",
     "ExternalCti",
     "FormatError",
     "GroupedStream",
     "History",
+    "IncrementalAggregate",
+    "IncrementalOperator",
+    "IncrementalTimeSensitiveAggregate",
+    "IncrementalTimeSensitiveOperator",
     "Insert",
     "Level",
+    "Operator",
     "Properties",
     "RecensionError",
     "Result",
@@ -59,6 +77,9 @@ __all__ = [
     "Stream",
     "StreamError",
     "TimeError",
+    "TimeSensitiveAggregate",
+    "TimeSensitiveOperator",
+    "Window",
     "aggregate",
     "col",
     "collect",
@@ -81,6 +102,7 @@ __all__ = [
     "stddev",
     "sum",
     "top_k",
+    "udf",
     "wall_clock",
     "when",
     "within",

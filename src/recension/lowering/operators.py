@@ -10,6 +10,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.aggregates import asked
+from recension.lowering.modules import module_windows
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -226,6 +227,11 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
     return CountAggregate(asked(node), node.counted.n, node.counted.by)
+
+
+@operator_of.register
+def _module_window(node: nodes.ModuleWindow) -> Operator:
+    return module_windows(node)
 
 
 @operator_of.register

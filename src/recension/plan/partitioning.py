@@ -29,6 +29,7 @@ from recension.plan.nodes import (
     Join,
     Map,
     Merge,
+    ModuleWindow,
     Node,
     Outputs,
     Project,
@@ -129,6 +130,11 @@ def _merge(node: Merge) -> Needs:
 
 @needs.register
 def _aggregate(node: SnapshotAggregate) -> Needs:
+    return (node.keys,)
+
+
+@needs.register
+def _modules(node: ModuleWindow) -> Needs:
     return (node.keys,)
 
 
