@@ -26,9 +26,9 @@ def _put(file: Path, start: int, age: float = 0.0) -> None:
 
 def _run(spark: Any, folder: Path) -> int:
     found = rc.spark.stream(spark, SOURCE, {"s": folder / "in"}, shards=1)
-    where: dict[str, Any] = {"checkpoint": folder / "ck", "trigger": {"availableNow": True}}
-    tables = {"changelog": folder / "log", "history": folder / "table"}
-    rc.spark.write(found, **tables, **where).awaitTermination()
+    where: dict[str, Any] = {"changelog": folder / "log", "history": folder / "table"}
+    where |= {"checkpoint": folder / "ck", "trigger": {"availableNow": True}}
+    rc.spark.write(found, **where).awaitTermination()
     assert rc.spark.read_changelog(spark, folder / "log").count() == _rows(spark, folder)
     return _rows(spark, folder)
 
