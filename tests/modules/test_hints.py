@@ -78,3 +78,30 @@ def test_explain_says_what_was_chosen() -> None:
     assert "ctis wait for the first window that can still change; old output kept" in text
     hints = "PerKind from the events of each window (ignores note; filters on v move below)"
     assert hints in S.tumbling(5).apply(PerKind).explain()
+
+
+class Pairs(rc.Operator):
+    """Every two members of a window, the earlier first."""
+
+    inputs = {"v": "int64"}
+    result = {"a": "int64", "b": "int64"}
+    is_monotone = True
+
+    def compute(self, payloads: Any) -> Iterable[dict[str, Any]]:
+        values = sorted(p["v"] for p in payloads)
+        return [{"a": a, "b": b} for i, a in enumerate(values) for b in values[i + 1 :]]
+
+
+def test_rows_of_a_monotone_module_are_never_taken_back() -> None:
+    known = rc.Properties(is_insert_only=True)
+    feed = rc.source("s", {"v": "int64"}, properties=known)
+    query = feed.tumbling(5).apply(Pairs, speculate="eager")
+    assert query.properties.is_insert_only
+    assert not feed.snapshot().apply(Pairs, speculate="eager").properties.is_insert_only
+    assert "rows are never taken back" in query.explain()
+    live = rc.session(query)
+    for at in (3, 1, 8, 2, 7):
+        live.push("s", [rc.Insert({"v": at}, at, at + 1)])
+    elements = live.read().elements()
+    assert len(elements) == 4
+    assert all(isinstance(element, rc.Insert) for element in elements)

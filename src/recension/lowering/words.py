@@ -107,6 +107,7 @@ def _hints(module: Module) -> str:
         *(["members in any order"] if not module.is_order_sensitive else []),
         *([f"ignores {', '.join(module.ignores)}"] if module.ignores else []),
         *([f"filters on {', '.join(module.partitioned_by)} move below"] if module.partitioned_by else []),
+        *(["rows are never taken back from windows of a grid"] if module.is_monotone else []),
     ]
     return f" ({'; '.join(hints)})" if hints else ""
 

@@ -46,6 +46,10 @@ class Module(ABC):
     """Hint: columns it gives back as they came, each row made from members that agree in them alone. A filter
     on them moves below it."""
 
+    is_monotone: ClassVar[bool] = False
+    """Hint, for operators: True if more members never take a row back. Over a grid of windows insert-only
+    input then gives insert-only output."""
+
     compute: Callable[..., Any]
     """Given the members of a window (and the window, if it is time sensitive): the answer."""
 
@@ -96,7 +100,8 @@ class Incremental(Module):
 
     ``initial() -> state``, ``add(state, members) -> state``, ``remove(state, members) -> state`` and
     ``compute(state)``; time-sensitive ones get the window as last argument of each. A state may be changed
-    in place and given back. It is stored with pickle.
+    in place and given back. It is stored if it is made of plain values (numbers, text, times, arrays and
+    containers of them); for others say with `stored` and `restored` what stands for it.
 
     ``merge(a, b) -> state``, if there is one and the module knows no time, gives the state of two sets of
     members together, as a new one that shares nothing with them which is changed in place; then overlapping
@@ -108,6 +113,14 @@ class Incremental(Module):
     add: Callable[..., Any]
     remove: Callable[..., Any]
     merge: Callable[[Any, Any], Any] | None = None
+
+    def stored(self, state: Any) -> Any:
+        """A state as plain values."""
+        return state
+
+    def restored(self, stored: Any) -> Any:
+        """The state that these stand for."""
+        return stored
 
 
 def _hashable(value: Any) -> Hashable:

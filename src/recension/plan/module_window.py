@@ -158,6 +158,12 @@ class ModuleWindow(Node):
                 "their window; only 'align' is possible"
             )
 
+    @property
+    def _only_grows(self) -> bool:
+        """Are rows never taken back? Windows of a grid stay where they are, whatever events there are."""
+        is_monotone = self.operator is not None and self.operator.module.is_monotone
+        return is_monotone and self.input.properties.is_insert_only and isinstance(self.windows, Windows)
+
     def derive_properties(self) -> Properties:
         """Windows are shown once they have ended by the watermark, and what is aligned to them in order."""
         of, policies = self.input.properties, self.policies
@@ -167,7 +173,7 @@ class ModuleWindow(Node):
         is_tumbling = isinstance(self.windows, Windows) and self.windows.size <= self.windows.hop
         duration = self.windows.size if is_aligned_grid and is_tumbling else None  # type: ignore[union-attr]
         return Properties(
-            is_insert_only=waits and of.is_perfect,
+            is_insert_only=(waits and of.is_perfect) or self._only_grows,
             is_ordered=in_order,
             is_strictly_increasing=in_order and not self.keys and self.operator is None,
             has_key=self.operator is None,

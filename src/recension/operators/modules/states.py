@@ -5,7 +5,6 @@ A window that comes into view, or that was split or merged, gets its state from 
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError
 from recension.modules.members import Payloads, Window
 from recension.modules.module import Incremental
+from recension.modules.stored_state import from_bytes, to_bytes
 from recension.operators.modules.answers import Hosted
 from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.members import Members
@@ -124,28 +124,36 @@ class States:
             self._panes.clear()
 
     def to_arrow(self) -> pa.Table:
-        """The states, pickled."""
-        rows = [(*key, high, pickle.dumps(state)) for key, (high, state) in self._held.items()]
+        """The states, as plain values."""
+        rows = [(*key, high, self._stored(state)) for key, (high, state) in self._held.items()]
         return _table(rows)
 
     def panes_to_arrow(self) -> pa.Table:
-        """The states of the panes, pickled."""
+        """The states of the panes, likewise."""
         held = {} if self._panes is None else self._panes.held
-        return _table([(*key, 0, pickle.dumps(state)) for key, state in held.items()])
+        return _table([(*key, 0, self._stored(state)) for key, state in held.items()])
 
     def load(self, windows: pa.Table, panes: pa.Table) -> None:
         """Become what `to_arrow` and `panes_to_arrow` gave."""
-        self._held = {key: (high, state) for key, high, state in _rows(windows)}
+        self._held = {key: (high, state) for key, high, state in self._rows(windows)}
         if self._panes is not None:
-            self._panes.held = {key: state for key, _, state in _rows(panes)}
+            self._panes.held = {key: state for key, _, state in self._rows(panes)}
+
+    def _stored(self, state: Any) -> bytes:
+        try:
+            return to_bytes(self._module.stored(state))
+        except RecensionError as why:
+            raise RecensionError(f"{self._module.name}: {why}") from None
+
+    def _rows(self, table: pa.Table) -> list[tuple[tuple[int, int], int, Any]]:
+        columns = (column.to_pylist() for column in table.columns)
+        return [
+            ((group, low), high, self._module.restored(from_bytes(state)))
+            for group, low, high, state in zip(*columns, strict=True)
+        ]
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _rows(table: pa.Table) -> list[tuple[tuple[int, int], int, Any]]:
-    columns = (column.to_pylist() for column in table.columns)
-    return [((g, low), high, pickle.loads(state)) for g, low, high, state in zip(*columns, strict=True)]
