@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.coalescing_scenarios import WITH_CHARGE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.schemes.paper import WITH_CHARGE
 
 from recension.operators.schemes.constants import Constants, Numbers
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from recension.operators.schemes.drift import Drift
 from recension.operators.schemes.learning import Estimate, Probabilities
+from recension.operators.schemes.sample import readings
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -72,31 +73,18 @@ def test_a_snapshot_goes_on_as_the_original(first: list[Row], then: list[Row]) -
     assert restored.to_arrow().equals(original.to_arrow(), check_metadata=True)
 
 
-def made(cp: float, oop: float, size: int, seed: int = 0, start: int = 0) -> list[Row]:
-    """A stream of three groups with these probabilities."""
-    rnd = np.random.default_rng(seed)
-    group = rnd.integers(0, 3, size)
-    time = start + 100 * np.arange(size)
-    late = rnd.random(size) < oop
-    value = np.zeros(size, np.int64)
-    for g in range(3):
-        own = np.flatnonzero(group == g)
-        value[own] = np.cumsum(rnd.random(len(own)) >= cp)
-    time[late] -= 100_000
-    return list(zip(group.tolist(), time.tolist(), value.tolist(), strict=True))
-
-
 def test_probabilities_are_found_and_followed() -> None:
-    learned = learner(1_000)
-    for part in range(10):
-        shown(learned, made(0.8, 0.0, 1_000, seed=part, start=part * 100_000))
-    assert learned.estimate().cp == pytest.approx(0.8, abs=0.03)
-    assert learned.estimate().oop == 0
-    for part in range(10, 20):
-        shown(learned, made(0.3, 0.2, 1_000, seed=part, start=part * 100_000))
-    assert learned.estimate().oop == pytest.approx(0.2, abs=0.03)
+    learned, size = learner(2_000), 20_000
+    for part, (cp, oop) in enumerate([(0.8, 0.0), (0.3, 0.5), (0.9, 1.0)]):
+        times, groups, values = readings(size, cp, oop, groups=3)
+        for start in range(0, size, 1_000):
+            rows = slice(start, start + 1_000)
+            batch = pa.record_batch([pa.array(values[rows])], schema=SCHEMA)
+            learned.see(groups[rows].astype(np.uint64), times[rows] + part * size, batch)
+        assert learned.estimate().cp == pytest.approx(cp, abs=0.04)
+        assert learned.estimate().oop == pytest.approx(oop, abs=0.04)
     assert len(learned) == 3
-    learned.forget(3_000_000)
+    learned.forget(3 * size)
     assert len(learned) == 0
 
 

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from benchmarks.coalescing_scenarios import AS_PRINTED, ROW_BYTES, SCENARIOS, WITH_CHARGE, Scenario
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.schemes.paper import AS_PRINTED, ROW_BYTES, SCENARIOS, WITH_CHARGE, Scenario
 
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import CostModel, Load, Queries
