@@ -39,30 +39,24 @@ class SchemePlan:
     def lines(self) -> list[str]:
         """The choice and the costs, as `explain` shows them."""
         chosen = self.selection
-        eager, lazy, shared = (
-            self.model.eager(self.queries),
-            self.model.lazy(self.queries),
-            self.model.shared(),
-        )
-        head = (
+        extents = f"{chosen.extents} extent" + ("" if chosen.extents == 1 else "s")
+        lines = [
             f"weights {self.model.weights}: this choice costs {chosen.cost:.2f}, "
-            f"all eager {chosen.all_eager:.2f}, all lazy {chosen.all_lazy:.2f}; {_count(chosen.extents, 'extent')}"
-        )
-        lines = [head]
-        for j, (memory, update, scan) in enumerate(zip(*self.model.eager_parts(self.queries), strict=True)):
-            scheme = "eager" if chosen.is_eager[j] else "lazy"
-            known = f"cp {self.queries.cp[j]:.2f}, oop {self.queries.oop[j]:.2f}"
-            parts = f"memory {memory:.2f}, update {update:.2f}, scan {scan:.2f}"
-            lines.append(
-                f"{self.names[j]}: {scheme}; {known}; eager {eager[j]:.2f} ({parts}), lazy {lazy[j]:.2f}"
-            )
+            f"all eager {chosen.all_eager:.2f}, all lazy {chosen.all_lazy:.2f}; {extents}"
+        ]
+        lines += [self._of_query(j) for j in range(len(self.names))]
         if not chosen.is_eager.all():
-            lines.append(f"the extent that lazy queries share: {shared:.2f}")
+            lines.append(f"the extent that lazy queries share: {self.model.shared():.2f}")
         return lines
 
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    def _of_query(self, j: int) -> str:
+        model, q = self.model, self.queries
+        scheme = "eager" if self.selection.is_eager[j] else "lazy"
+        memory, update, scan = (part[j] for part in model.eager_parts(q))
+        return (
+            f"{self.names[j]}: {scheme}; cp {q.cp[j]:.2f}, oop {q.oop[j]:.2f}; eager {model.eager(q)[j]:.2f} "
+            f"(memory {memory:.2f}, update {update:.2f}, scan {scan:.2f}), lazy {model.lazy(q)[j]:.2f}"
+        )
 
 
 @dataclass(frozen=True)
