@@ -21,6 +21,7 @@ from recension.api.aggregates import (
     top_k,
 )
 from recension.api.aggregation import GroupedStream
+from recension.api.coalescing import range, rows, within
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -103,7 +104,9 @@ __all__ = [
     "overlapped_by",
     "overlaps",
     "quantile",
+    "range",
     "relation",
+    "rows",
     "run",
     "scenarios",
     "session",
@@ -117,6 +120,7 @@ __all__ = [
     "valid",
     "wall_clock",
     "when",
+    "within",
 ]
 
 

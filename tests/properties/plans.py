@@ -16,6 +16,7 @@ from tests.properties.step import History, StepKind, is_natural, plus
 
 import recension as rc
 from recension import denote
+from recension.plan.extents import Rows
 
 
 def _paired(history: History) -> History:
@@ -104,6 +105,89 @@ def _snapshots(*, grouped: bool) -> StepKind:
     return StepKind(f"snapshot windows{' by k' if grouped else ''}", build, plain.meaning)
 
 
+def _counts(s: Any) -> Any:
+    """Readings: how many events there are, one reading a group and time."""
+    return s.group_by("k").agg(v=rc.count(), speculate="eager")
+
+
+def _meant_counts(s: History) -> History:
+    return denote.grouped(s, "k", lambda group: denote.snapshot(group, denote.agg(v=denote.count())))
+
+
+_READINGS: list[StepKind] = [
+    StepKind("edges", lambda s, t: _counts(s).edges("k"), lambda s, t: denote.edges(_meant_counts(s), "k")),
+    StepKind(
+        "as_of",
+        lambda s, t: s.as_of(_counts(t), on="k").select("k", v=rc.col("v") + rc.col("v_right")),
+        lambda s, t: _paired(denote.join(s, denote.edges(_meant_counts(t), "k"), on="k")),
+    ),
+]
+
+
+def _increasing(before: Any, after: Any) -> bool:
+    return before["v"] is not None and after["v"] is not None and after["v"] > before["v"]
+
+
+def _near(before: Any, after: Any) -> bool:
+    return before["v"] is not None and after["v"] is not None and abs(after["v"] - before["v"]) <= 1
+
+
+def _with_interval(s: Any) -> Any:
+    return s.select("k", v=rc.col("v") * 100 + rc.col("valid_start") * 10 + rc.col("valid_end"))
+
+
+def _meant_interval(s: History) -> History:
+    return denote.select(s, "k", v=lambda p: p["v"] * 100 + p["valid_start"] * 10 + p["valid_end"])
+
+
+def _extent(window: Any, like: Any, oracle: Any, scheme: Any, *, applied: bool) -> StepKind:
+    """Over readings; applied, to each group by itself."""
+
+    def build(s: Any, t: Any) -> Any:
+        counts = _counts(s)
+        if not applied:
+            return _with_interval(counts.coalesce("v", "k", like, window, scheme))
+        by_group = counts.group_by("k").apply(lambda g: g.coalesce("v", None, like, window, scheme))
+        return _with_interval(by_group)
+
+    def answers(readings: History, *by: str) -> History:
+        if isinstance(window, Rows):
+            return denote.coalesce_rows(readings, window.size, window.slide, "v", by, oracle)
+        return denote.coalesce_range(readings, window.span, window.slide, "v", by, oracle)
+
+    def means(s: History, t: History) -> History:
+        counts = _meant_counts(s)
+        return _meant_interval(denote.grouped(counts, "k", answers) if applied else answers(counts, "k"))
+
+    name = f"coalesce {window} {like} {scheme}{' applied' if applied else ''}"
+    return StepKind(name, build, means, is_immediate=False)
+
+
+_READINGS += [
+    StepKind(
+        "coalesce", lambda s, t: s.coalesce("v", "k"), lambda s, t: denote.coalesce(s, on="v", group_by="k")
+    ),
+    StepKind(
+        "coalesce k",
+        lambda s, t: s.coalesce("k").with_columns(v=rc.lit(1)),
+        lambda s, t: denote.with_columns(denote.coalesce(s, on="k"), v=lambda p: 1),
+    ),
+    StepKind(
+        "coalesce increasing",
+        lambda s, t: s.coalesce("v", "k", "increasing"),
+        lambda s, t: denote.coalesce(s, "v", "k", _increasing),
+    ),
+    StepKind(
+        "apply coalesce within 1",
+        lambda s, t: s.group_by("k").apply(lambda g: g.coalesce("v", equivalence=rc.within(1))),
+        lambda s, t: denote.grouped(s, "k", lambda g: denote.coalesce(g, "v", (), _near)),
+    ),
+    _extent(rc.range(4, 2), None, None, "eager", applied=False),
+    _extent(rc.range(3, 1), "increasing", _increasing, "lazy", applied=True),
+    _extent(rc.rows(3), rc.within(1), _near, "eager", applied=False),
+    _extent(rc.rows(2, 2), None, None, "lazy", applied=True),
+]
+
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("count", lambda: rc.count(), denote.count()),
     ("count values", lambda: rc.count("v"), denote.count("v")),
@@ -116,6 +200,7 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 
 STEPS: list[StepKind] = [
     *APPLIED,
+    *_READINGS,
     StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, is_natural)),
     StepKind(
         "select",

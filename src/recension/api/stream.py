@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recension.api.aggregation import AggregateMethods
+from recension.api.coalescing import CoalescingMethods
 from recension.api.consistency import ConsistencyMethods
 from recension.api.joining import JoinMethods
 from recension.api.lifetime import LifetimeMethods
@@ -15,7 +16,15 @@ from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.source import Source
 
 
-class Stream(SpanMethods, LifetimeMethods, JoinMethods, AggregateMethods, ConsistencyMethods, SeeMethods):
+class Stream(
+    SpanMethods,
+    LifetimeMethods,
+    JoinMethods,
+    AggregateMethods,
+    CoalescingMethods,
+    ConsistencyMethods,
+    SeeMethods,
+):
     """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
 
     __slots__ = ()

@@ -26,8 +26,9 @@ def coalesce(
     """The group and ``on`` columns with maximal lifetimes.
 
     An ``equivalence`` compares the ``on`` columns of an event with those of the one before it in its
-    group, as "increasing" or "bounded" do; it need not be transitive. A run of such neighbours, none
-    starting after the run so far has ended, becomes one event that shows the run's first values.
+    group, in the order of (vs, ve, these columns), as "increasing" or "bounded" do; it need not be
+    transitive. A run of such neighbours, none starting after the run so far has ended, becomes one event
+    that shows the run's first values.
 
     >>> x = {"v": "x"}
     >>> print(*coalesce([Event(x, 1, 3), Event(x, 3, 5), Event(x, 2, 4)], on="v"))
@@ -37,9 +38,11 @@ def coalesce(
         return _coalesce_equal(history, [*names(group_by), *names(on)])
     result = []
     for group in groups(history, group_by):
-        for run in _runs(canonical(group), on, equivalence):
-            payload = with_keys(run[0].payload, chosen(run[0].payload, on), group_by)
-            result.append(Event(payload, run[0].vs, max(event.ve for event in run)))
+        facts = [Event(with_keys(e.payload, chosen(e.payload, on), group_by), e.vs, e.ve) for e in group]
+        result += [
+            Event(run[0].payload, run[0].vs, max(event.ve for event in run))
+            for run in _runs(canonical(facts), on, equivalence)
+        ]
     return result
 
 

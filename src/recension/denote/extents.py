@@ -2,7 +2,7 @@
 
 Source: coalescing rulings 1-5 and 23; the guide. A reading is an event taken at its ``vs``. Answers are
 rows (group, ``on`` columns, ``valid_start``, ``valid_end``) that live from their slide to the next.
-Arrival order does not exist in a history: readings of equal time are ordered by (vs, ve, payload).
+Arrival order does not exist in a history: readings of equal time are in the order of their groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from recension.denote.coalesce import Equivalence, chosen
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import with_keys
 from recension.denote.intervals import saturated
-from recension.denote.order import Columns, History, canonical, key_of
+from recension.denote.order import Columns, History, key_of
 
 
 def coalesce_range(
@@ -66,7 +66,7 @@ def coalesce_rows(
     if size <= 0 or slide <= 0:
         raise RecensionError(f"a window of {size} readings that slides by {slide}: both must be positive")
     readings_by_group(history, group_by)  # refuses two readings of a group at one time
-    ordered, result = canonical(history), []
+    ordered, result = sorted(history, key=lambda e: (e.vs, key_of(e.payload, group_by))), []
     for seen in range(slide, len(ordered) + 1, slide):
         s = ordered[seen - 1].vs
         next_s = ordered[seen + slide - 1].vs if seen + slide <= len(ordered) else FOREVER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from typing import Literal
 
 import pyarrow as pa
 
@@ -17,8 +18,13 @@ from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
 from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
+from recension.operators.coalesce import Coalesce
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
+from recension.operators.edges import Edges
+from recension.operators.extents.operator import CoalesceExtent
+from recension.operators.extents.query import CoalescingQuery
+from recension.operators.extents.windows import RangeWindow, RowsWindow
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
@@ -36,6 +42,7 @@ from recension.operators.windows.operator import WindowAggregate
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
 from recension.plan.evaluation import Predicate, Projection
+from recension.plan.extents import Range
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 
@@ -83,6 +90,35 @@ def _merge(node: nodes.Merge) -> Operator:
 @operator_of.register
 def _distinct(node: nodes.Distinct) -> Operator:
     return Distinct(node.schema)
+
+
+@operator_of.register
+def _edges(node: nodes.Edges) -> Operator:
+    return Edges(node.schema, node.group_by)
+
+
+@operator_of.register
+def _coalesce(node: nodes.Coalesce) -> Operator:
+    names = list(node.columns)
+    if node.equivalence is None:
+        return Distinct(node.schema, lambda payload: payload.select(names))
+    return Coalesce(node.schema, node.group_by, node.on, node.equivalence)
+
+
+@operator_of.register
+def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
+    window = (
+        RangeWindow(node.window.span, node.window.slide)
+        if isinstance(node.window, Range)
+        else RowsWindow(node.window.size, node.window.slide)
+    )
+    query = CoalescingQuery(node.group_by, node.on, node.equivalence)
+    return CoalesceExtent(node.schema, node.input.schema, query, window, scheme_of(node))
+
+
+def scheme_of(node: nodes.CoalesceExtent) -> Literal["eager", "lazy"]:
+    """The scheme of a single query: eager unless the user says otherwise, for it stores less."""
+    return "eager" if node.scheme == "auto" else node.scheme
 
 
 @operator_of.register

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
 from recension.lowering.aggregates import aggregation
+from recension.lowering.operators import scheme_of
 from recension.operators.snapshot.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
 from recension.plan.node import Node
@@ -23,6 +24,14 @@ def chosen(node: Node) -> str | None:
             return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
         case nodes.Join():
             return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+        case nodes.Coalesce():
+            return (
+                "equal facts by their end points"
+                if node.equivalence is None
+                else "neighbours, linked into runs"
+            )
+        case nodes.CoalesceExtent():
+            return _SCHEMES[scheme_of(node)]
         case nodes.Align(block=block):
             return _chosen_block(block)
         case nodes.Finalize(remember=remember):
@@ -70,6 +79,10 @@ _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",
     "eager": "eager: shows everything at once, corrects it by moving ends",
+}
+_SCHEMES = {
+    "eager": "eager: an extent of its own, coalesced as readings come",
+    "lazy": "lazy: an extent of raw readings, coalesced as it is scanned",
 }
 _BLOCKS = {
     0: "passes everything at once",

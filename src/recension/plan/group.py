@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.wall_clock import WallClock
+from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.each_group import GroupApply
+from recension.plan.edges import Edges
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -17,7 +19,7 @@ from recension.plan.node import Node, walk
 from recension.plan.properties import Properties
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 
-PLAIN = (Where, Project, Span, Map, Union, Distinct, AlterLifetime, Join, Clip)
+PLAIN = (Where, Project, Span, Map, Union, Distinct, AlterLifetime, Join, Clip, Edges, Coalesce)
 """Steps whose answers are the same for a group whether others are there or not, and whenever CTIs come."""
 
 

@@ -1,9 +1,12 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.count_window import CountAggregate
 from recension.plan.each_group import GroupApply, Port
+from recension.plan.edges import Edges
+from recension.plan.extents import CoalesceExtent
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -18,8 +21,11 @@ __all__ = [
     "AlterLifetime",
     "Cleanse",
     "Clip",
+    "Coalesce",
+    "CoalesceExtent",
     "CountAggregate",
     "Distinct",
+    "Edges",
     "Finalize",
     "GroupApply",
     "How",

@@ -12,13 +12,17 @@ from typing import TypeAlias
 
 from recension.core.errors import RecensionError
 from recension.plan.expressions import column
+from recension.plan.extents import Range
 from recension.plan.nodes import (
     AdvanceTime,
     Align,
     AlterLifetime,
     Cleanse,
     Clip,
+    Coalesce,
+    CoalesceExtent,
     Distinct,
+    Edges,
     Finalize,
     GroupApply,
     ImportTime,
@@ -89,6 +93,26 @@ def _align(node: Align) -> Needs | None:
 @needs.register
 def _distinct(node: Distinct) -> Needs:
     return (tuple((name, column(name)) for name in node.schema.names),)
+
+
+@needs.register
+def _grouped(node: Edges) -> Needs:
+    """A group in one place."""
+    return (tuple((name, column(name)) for name in node.group_by),)
+
+
+@needs.register
+def _coalesce(node: Coalesce) -> Needs:
+    """Equal facts in one place; where they need only be equivalent, a group."""
+    names = node.columns if node.equivalence is None else node.group_by
+    return (tuple((name, column(name)) for name in names),)
+
+
+@needs.register
+def _coalesce_extent(node: CoalesceExtent) -> Needs:
+    """A group in one place; all of them where the readings of all are counted."""
+    names = node.group_by if isinstance(node.window, Range) else ()
+    return (tuple((name, column(name)) for name in names),)
 
 
 @needs.register

@@ -10,9 +10,12 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.beside import Beside
+from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
-from recension.plan.each_group import GroupApply
+from recension.plan.each_group import GroupApply, Port
+from recension.plan.edges import Edges
 from recension.plan.expressions import column
+from recension.plan.extents import CoalesceExtent, Rows
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -62,6 +65,10 @@ class Threading:
                 return node.with_inputs(self._inputs(node))
             case Align() | Cleanse():
                 return replace(node, input=self._done[node.input], by=(*self._hidden, *node.by))
+            case CoalesceExtent(window=Rows()):
+                return self._each_group(node)
+            case Edges() | Coalesce() | CoalesceExtent():
+                return replace(node, input=self._done[node.input], group_by=(*self._hidden, *node.group_by))
             case Finalize() | AdvanceTime() | ImportTime():
                 return node.with_inputs(self._inputs(node))
             case Project():
@@ -77,6 +84,11 @@ class Threading:
             case GroupApply():
                 return replace(node.with_inputs(self._inputs(node)), keys=(*self._hidden, *node.keys))
         raise SchemaError(f"apply: {node.label} cannot be done for every group by itself")
+
+    def _each_group(self, node: CoalesceExtent) -> Node:
+        """It counts the readings of a group, whatever the others have."""
+        port = Port(0, node.input.schema, node.input.properties)
+        return GroupApply((self._done[node.input],), self._hidden, 1, node.with_inputs([port]))
 
     def _map(self, node: Map) -> Node:
         keys = projected_schema(self._outputs, self._done[node.input].schema, "apply")

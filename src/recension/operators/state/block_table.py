@@ -18,7 +18,7 @@ import pyarrow as pa
 from recension.core.batch import Index
 from recension.core.ticks import Ticks
 
-# int64 or float64
+# int64, float64 or bool
 Column: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Column]
 
@@ -74,12 +74,37 @@ class BlockTable:
 
     def extract_around(self, group: Index, time: Ticks, rows: int) -> Extract:
         """At least so many rows before and after each key, of whatever groups, as far as there are any."""
-        sizes = [len(block["time"]) for block in self._blocks]
-        starts = np.append(0, np.cumsum(np.array(sizes, np.int64)))
+        starts, blocks = self._starts(), len(self._blocks)
         block = np.maximum(self._block_before(group, time, or_equal=True), 0)
         first = np.searchsorted(starts, starts[block] - rows, "right") - 1
-        last = np.searchsorted(starts, starts[np.minimum(block + 1, len(sizes))] - 1 + rows, "right") - 1
-        return self._read_between(np.maximum(first, 0), np.clip(last, 0, max(0, len(sizes) - 1)))
+        last = np.searchsorted(starts, starts[np.minimum(block + 1, blocks)] - 1 + rows, "right") - 1
+        return self._read_between(np.maximum(first, 0), np.clip(last, 0, max(0, blocks - 1)))
+
+    def stretch(self, low: int, high: int, before: int, after: int) -> Extract:
+        """All rows of the first group between two times, and at least so many before and after them."""
+        starts = self._starts()
+        first = int(np.searchsorted(starts, self.position(0, low) - before, "right")) - 1
+        first = max(0, min(first, len(self._blocks) - 1))
+        last = int(np.searchsorted(starts, self.position(0, high, after_equal=True) + after, "left"))
+        return self._read(np.arange(first, max(first + 1, last))[: len(self._blocks) - first])
+
+    def position(self, group: int, time: int, *, after_equal: bool = False) -> int:
+        """How many rows are before a key (or at it)."""
+        key = np.array([group]), np.array([time])
+        block = int(self._block_before(*key, or_equal=after_equal)[0])
+        if block < 0:
+            return 0
+        own = self._blocks[block]
+        within = bisect(own["group"], own["time"], *key, after_equal=after_equal)
+        return self.rows_before(block) + int(within[0])
+
+    def rows_before(self, block: int) -> int:
+        """How many rows stand before a block."""
+        return int(self._starts()[block])
+
+    def _starts(self) -> Index:
+        """Where each block begins, and where the last one ends."""
+        return np.append(0, np.cumsum(np.array([len(b["time"]) for b in self._blocks], np.int64)))
 
     def head(self, rows: int) -> Extract:
         """At least so many rows from the first one on, as far as there are any."""

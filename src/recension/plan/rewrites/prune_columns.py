@@ -15,8 +15,11 @@ import pyarrow as pa
 
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate
+from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import Align
+from recension.plan.edges import Edges
 from recension.plan.expressions import column
+from recension.plan.extents import CoalesceExtent
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node
@@ -53,6 +56,10 @@ def demands(node: Node, needed: Names) -> list[Names]:
         return [needed for _ in node.inputs]
     if isinstance(node, Align):
         return [needed | set(node.by)]
+    if isinstance(node, Edges):
+        return [needed | set(node.group_by)]
+    if isinstance(node, Coalesce | CoalesceExtent):
+        return [frozenset(node.columns)]
     if isinstance(node, Clip):
         return [needed | set(node.on), frozenset(node.on)]
     if isinstance(node, Join):

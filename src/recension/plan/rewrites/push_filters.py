@@ -1,9 +1,9 @@
 """Filters go towards the sources: what is dropped early is not stored, joined or altered.
 
 A predicate sees only the payload, so it commutes with everything that treats events by payload: lifetime
-changes, projections, unions, distinct, and each side of a join that has the columns it needs. It never
-passes an aggregate or a user's function. Below a step that drops events itself it could meet rows it never
-met before, so only predicates that have a value for every row go there.
+changes, projections, unions, distinct, whole groups of edges and of coalescing, and each side of a join that
+has the columns it needs. It never passes an aggregate or a user's function. Below a step that drops events
+itself it could meet rows it never met before, so only predicates that have a value for every row go there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from recension.plan.coalesce import Coalesce
+from recension.plan.edges import Edges
 from recension.plan.expressions import Expression
+from recension.plan.extents import CoalesceExtent, Range
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.node import Node
@@ -69,6 +72,8 @@ def placements(node: Node, predicate: Expression) -> Placed:
             return tuple(predicate for _ in node.inputs)
         case Distinct():
             return (None if _tells_equals_apart(predicate, node) else predicate,)
+        case Edges() | Coalesce() | CoalesceExtent(window=Range()) if predicate.is_total:
+            return (predicate if _chooses_groups(predicate, node) else None,)
         case AlterLifetime() if predicate.is_total:
             return (predicate,)
         case Clip() if predicate.is_total:
@@ -78,8 +83,13 @@ def placements(node: Node, predicate: Expression) -> Placed:
     return tuple(None for _ in node.inputs)
 
 
-def _tells_equals_apart(predicate: Expression, node: Distinct) -> bool:
-    """0.0 and -0.0 are equal and become one event, yet a predicate can tell which of them it was."""
+def _chooses_groups(predicate: Expression, node: Edges | Coalesce | CoalesceExtent) -> bool:
+    """Does it keep or drop groups as wholes?"""
+    return predicate.references <= set(node.group_by) and not _tells_equals_apart(predicate, node)
+
+
+def _tells_equals_apart(predicate: Expression, node: Node) -> bool:
+    """0.0 and -0.0 are equal, one event or one group, yet a predicate can tell which of them it was."""
     return any(holds_floats(node.schema.field(name).type) for name in predicate.references)
 
 

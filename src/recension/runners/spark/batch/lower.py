@@ -10,7 +10,16 @@ from recension.plan.group_apply import keyed
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.sharing import rebuild
-from recension.runners.spark.batch import aggregates, consistency, coverage, joins, lifetimes, merging, span
+from recension.runners.spark.batch import (
+    aggregates,
+    coalescing,
+    consistency,
+    coverage,
+    joins,
+    lifetimes,
+    merging,
+    span,
+)
 from recension.runners.spark.batch.frame import Frame
 
 _LOWERED: dict[type[Node], Callable[..., Frame]] = {
@@ -21,6 +30,10 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.Union: span.union,
     nodes.Merge: merging.merge,
     nodes.Distinct: coverage.distinct,
+    nodes.Edges: coalescing.edges,
+    nodes.Coalesce: coalescing.coalesce,
+    nodes.CoalesceExtent: coalescing.coalesce_extent,
+    nodes.GroupApply: coalescing.group_apply,
     nodes.AlterLifetime: lifetimes.alter_lifetime,
     nodes.Clip: lifetimes.clip,
     nodes.Join: joins.join,

@@ -1,0 +1,91 @@
+"""Coalesce by an equivalence: a run of events, each of which goes on with the one before it, is one event.
+
+Assumes     a valid physical stream.
+Guarantees  after every batch the output history has one event for each maximal run of neighbours of a group,
+            in the order of (vs, ve, values), none of which starts after the run so far has ended; it shows
+            the values of the first. CTIs pass unchanged: a change moves ends, and beginnings from its own
+            time on.
+State       the events of each group from the first on that lives at the last CTI, the one before the CTI
+            among them, and how far the run reaches at each.
+Cost        O(n log s) for n elements and s events of state, and the events between each change and the next
+            event that belongs to the same run as before and is reached as far.
+Source      Temporal Coalescing on Window Extents over Data Streams, Appendix B; coalescing ruling 23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, empty
+from recension.core.rowhash import row_hash
+from recension.core.ticks import FOREVER
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.state.chains import Chains, Ends, Equivalent
+from recension.operators.state.net_changes import net_changes
+from recension.operators.transition import Shown, transition
+
+
+class Coalesce(Operator):
+    """``schema`` has the group's columns and those that the equivalence compares."""
+
+    promises_alike = True
+
+    def __init__(
+        self, schema: pa.Schema, group_by: Sequence[str], on: Sequence[str], equivalent: Equivalent
+    ) -> None:
+        super().__init__(schema)
+        self._group_by = list(group_by)
+        self._chains = Chains(schema, self._group_by, list(on), equivalent)
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        payload = batch.payload.select(self.schema.names)
+        batch = EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
+        change = net_changes(batch)
+        if not len(change):
+            return empty(self.schema)
+        keys = payload.select(self._group_by)
+        group = self._chains.number(keys, len(batch))[change.row]
+        out = self._emitted(*self._chains.apply(change, group, payload))
+        self._chains.tidy()
+        return out
+
+    def _emitted(self, old: Ends, new: Ends) -> EventBatch:
+        heads = np.concatenate([old.head, new.head])
+        distinct, place = np.unique(heads, return_inverse=True)
+        hashes = row_hash(self._chains.payload(distinct), len(distinct))[place]
+        before = Shown(old.start, old.end, hashes[: len(old.head)])
+        after = Shown(new.start, new.end, hashes[len(old.head) :])
+
+        def payload(at: Index) -> pa.RecordBatch:
+            return self._chains.payload(heads[at])
+
+        return transition(before, after, payload)
+
+    def on_cti(self, port: int, t: int) -> Output:
+        if t == FOREVER:
+            self._chains.clear()
+            return self.promise(t)
+        self._chains.forget(t)
+        self._chains.retire()
+        self._chains.tidy()
+        return self.promise(t)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
+    def state_rows(self) -> int:
+        return len(self._chains)
+
+    def state_bytes(self) -> int:
+        return self._chains.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return self._chains.to_chunks()
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._chains.load(chunks)

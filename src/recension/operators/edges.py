@@ -1,0 +1,81 @@
+"""Edges: each reading is valid until the next reading of its group; the last one for ever.
+
+Assumes     a valid physical stream in which no group has two readings at one time.
+Guarantees  after every batch the output history is that of the readings so far, each from its start to the
+            next start of its group. CTIs pass unchanged: a reading that comes or goes moves the end of the
+            one before it to or from its own start.
+State       per group the readings from the last CTI on and one before it.
+Cost        O(n log s) for n elements and s readings of state, and the blocks of state they touch.
+Source      Temporal Coalescing on Window Extents over Data Streams, §2.3; coalescing rulings 2, 4, 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, empty
+from recension.core.ticks import FOREVER
+from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.state.readings import Axis, Readings
+
+
+class Edges(Operator):
+    """Readings by group; without ``group_by`` all are of one."""
+
+    promises_alike = True
+
+    def __init__(self, schema: pa.Schema, group_by: Sequence[str] = ()) -> None:
+        super().__init__(schema)
+        self._group_by = list(group_by)
+        self._readings = Readings(schema, pa.schema([schema.field(name) for name in group_by]))
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        group = self._readings.number(batch.payload.select(self._group_by), len(batch))
+        out = self._emitted(self._readings.apply(batch, group))
+        self._readings.tidy()
+        return out
+
+    def _emitted(self, axis: Axis) -> EventBatch:
+        """What each reading was shown as and what it is now, where that differs."""
+        was, now = axis.ends(axis.old_row), axis.ends(axis.new_row)
+        is_other = (axis.old_row != axis.new_row) & (axis.old_row >= 0) & (axis.new_row >= 0)
+        moves = np.flatnonzero((was != now) & ~is_other & ~axis.is_context)
+        replaced = np.flatnonzero(is_other)
+        at = np.concatenate([moves, replaced, replaced])
+        none = axis.time[replaced]
+        old = np.concatenate([was[moves], was[replaced], none])
+        new = np.concatenate([now[moves], none, now[replaced]])
+        row = np.concatenate(
+            [np.maximum(axis.old_row, axis.new_row)[moves], axis.old_row[replaced], axis.new_row[replaced]]
+        )
+        out = changes(axis.time[at], old, new, self._readings.payload(row))
+        return out.take(np.lexsort((out.kind == INSERT, out.sync())))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        if t == FOREVER:
+            self._readings.clear()
+            return self.promise(t)
+        self._readings.forget(t, keep=1)
+        self._readings.retire()
+        self._readings.tidy()
+        return self.promise(t)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
+    def state_rows(self) -> int:
+        return len(self._readings)
+
+    def state_bytes(self) -> int:
+        return self._readings.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return self._readings.to_chunks()
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._readings.load(chunks)

@@ -1,0 +1,125 @@
+"""A window extent: the readings a window holds or may come to hold again, by time.
+
+Raw readings in blocks with a directory of their times, payloads beside them. What is stored serves one query
+or many. A *lazy* extent stores readings as they come, whatever is asked of them, and is coalesced when it is
+scanned: all queries on one stream and window can read the same one. An *eager* extent serves one query: a run
+of equal readings is stored as their times and one payload, and where readings need only be equivalent, it is
+stored of each whether it goes on with the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask
+from recension.core.ticks import Ticks
+from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.row_store import RowStore
+
+_SLACK = 1024
+_ONE = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring readings, in order; ``first`` is how many stand before them in the extent."""
+
+    extract: Extract
+    columns: Columns
+    first: int
+
+
+class Extent:
+    """Readings by time, each with the number of its payload and whether it begins a run."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._table = BlockTable({"row": np.int64, "begins": np.bool_})
+        self._store = RowStore(schema)
+        self.forgotten = 0
+        """How many readings stood before the first that is kept."""
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def nbytes(self) -> int:
+        """Memory taken by times and payloads."""
+        return self._table.nbytes() + self._store.nbytes()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._table.clear()
+        self._store.clear()
+
+    def between(self, low: int, high: int) -> Stretch:
+        """The readings of ``[low, high]``, with their neighbours."""
+        return self._stretch(self._table.extract(_ONE, _ONE + low, _ONE + high))
+
+    def around(self, low: int, high: int, before: int, after: int) -> Stretch:
+        """The readings of ``[low, high]`` and at least so many before and after them."""
+        return self._stretch(self._table.stretch(low, high, before, after))
+
+    def _stretch(self, extract: Extract) -> Stretch:
+        columns = {name: column[~extract.follower] for name, column in extract.columns.items()}
+        first = self._table.rows_before(int(extract.blocks[0])) if len(extract.blocks) else 0
+        return Stretch(extract, columns, first)
+
+    def store(self, payload: pa.RecordBatch) -> Index:
+        """Keep payloads; their numbers."""
+        return self._store.append(payload.select(self._store.schema.names), payload.num_rows)
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        """Payloads by number, also of readings that have just gone."""
+        return self._store.take(rows)
+
+    def write(self, stretch: Stretch, time: Ticks, row: Index, begins: Mask) -> None:
+        """Put other readings, in order, in the place of a stretch."""
+        columns = {"group": np.zeros(len(time), np.int64), "time": time, "row": row, "begins": begins}
+        self._table.replace(stretch.extract.blocks, columns)
+
+    def count_before(self, t: int) -> int:
+        """How many of the readings kept are before a time."""
+        return self._table.position(0, t)
+
+    def forget(self, rows: int) -> None:
+        """Drop the first readings."""
+        if rows <= 0:
+            return
+        head = self._stretch(self._table.head(rows))
+        kept = {name: column[rows:] for name, column in head.columns.items()}
+        self._table.replace(head.extract.blocks, kept)
+        self.forgotten += rows
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Drop payloads when most of them belong to no reading."""
+        if len(self._store) > 2 * len(self) + _SLACK:
+            self._renumber()
+
+    def compact(self) -> None:
+        """Drop all payloads that belong to no reading."""
+        self._renumber()
+
+    def _renumber(self) -> None:
+        table = self._table.to_arrow()
+        used, place = np.unique(table["row"].to_numpy(), return_inverse=True)
+        self._store.retain(used)
+        self._table.load(table.set_column(2, "row", pa.array(place)))
+
+    def chunks(self, name: str) -> dict[str, pa.Table]:
+        """The state as tables whose names begin with ``name``."""
+        head = pa.table({"forgotten": [self.forgotten]})
+        return {
+            f"{name}/readings": self._table.to_arrow(),
+            f"{name}/head": head,
+            **self._store.chunks(name),
+        }
+
+    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        """Become the extent that gave these chunks under this name."""
+        self._table.load(chunks[f"{name}/readings"])
+        self.forgotten = chunks[f"{name}/head"]["forgotten"][0].as_py()
+        self._store.load(name, chunks)

@@ -1,0 +1,144 @@
+"""Coalescing over a window extent: at every slide, what the readings in the window say, coalesced.
+
+Assumes     a valid physical stream in which no group has two readings at one time.
+Guarantees  after every batch the output history is that of the readings so far, up to the greatest start or
+            CTI seen: at every slide passed a row (group, values, valid_start, valid_end) for each maximal run
+            of readings of a group that go on with each other. Late readings correct the answers shown; CTIs
+            pass unchanged, for an answer depends on no reading after it. Ordered input gives ordered output.
+State       the readings that a window of a slide from the last CTI on holds, by time; an eager extent keeps
+            one payload for a run of equal ones.
+Cost        O((n + r) log r + a) for n elements, a rows of answers that may change, and r readings looked at:
+            those from a window before the first change or slide due up to the last, none of them where a
+            lazy extent takes in readings that change no answer shown yet.
+Source      Temporal Coalescing on Window Extents over Data Streams, §4 and §5; coalescing rulings 1–23.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
+from recension.core.rowhash import Hashes, combine
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.extents.extent import Extent, Stretch
+from recension.operators.extents.query import CoalescingQuery
+from recension.operators.extents.region import Region, region_of
+from recension.operators.extents.windows import Answers, Marks, SlidingWindow
+from recension.operators.state.readings import come_and_gone
+from recension.operators.transition import Shown, transition
+
+
+class CoalesceExtent(Operator):
+    """One query over one extent, by the eager or the lazy scheme."""
+
+    promises_alike = True
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        readings: pa.Schema,
+        query: CoalescingQuery,
+        window: SlidingWindow,
+        scheme: Literal["eager", "lazy"],
+    ) -> None:
+        """``schema``: of the answers. ``readings``: what a lazy extent keeps of them."""
+        super().__init__(schema)
+        self._query, self._window, self._is_eager = query, window, scheme == "eager"
+        names = query.columns if self._is_eager else readings.names
+        self._kept = pa.schema([readings.field(name) for name in names])
+        self._extent = Extent(self._kept)
+        self._watermark = BEGINNING
+        self._no_readings = empty(self._kept)
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return empty(self.schema)
+        payload = batch.payload.select(self._kept.names)
+        batch = EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
+        started = int(batch.vs[batch.kind == INSERT].max(initial=BEGINNING))
+        return self._step(batch, come_and_gone(batch), max(self._watermark, started))
+
+    def on_cti(self, port: int, t: int) -> Output:
+        none = np.zeros(0, np.int64)
+        shown = self._step(self._no_readings, (none, none), max(self._watermark, t))
+        if t == FOREVER:
+            self._extent.clear()
+        else:
+            self._extent.forget(min(self._window.passed(self._extent, t), len(self._extent)))
+        return self.promise(t, shown)
+
+    def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
+        marks = self._marks(batch, changed, watermark)
+        self._watermark = watermark
+        looked = self._window.look(self._extent, marks, links=self._is_eager)
+        if looked is None:
+            return empty(self.schema)
+        stretch, shows = looked
+        has_links = self._is_eager and self._query.equivalent is not None
+        region, payload = region_of(
+            self._extent, self._query, stretch, batch, changed, links_kept=has_links, ties=self._window.ties
+        )
+        if not marks.is_quiet:
+            self._write(stretch, region, payload)
+        if not shows:
+            return empty(self.schema)
+        before = self._extent.forgotten + stretch.first
+        return self._emitted(region, payload, *self._window.answers(region, before, marks))
+
+    def _marks(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> Marks:
+        comes, goes = (batch.vs[rows] for rows in changed)
+        times = np.concatenate([comes, goes])
+        if not len(times):
+            return Marks(self._watermark, watermark)
+        more = int((comes < self._watermark).sum()) - int((goes < self._watermark).sum())
+        return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more)
+
+    def _write(self, stretch: Stretch, region: Region, payload: pa.RecordBatch) -> None:
+        """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""
+        source = region.source.copy()
+        if self._is_eager and self._query.equivalent is None:
+            runs = region.runs(region.is_new, region.begins, region.time)
+            head = np.maximum.accumulate(np.where(runs.begins, np.arange(len(runs)), 0))
+            source[runs.at] = source[runs.at[head]]
+        at = np.flatnonzero(region.is_new)
+        known = np.unique(stretch.columns["row"])
+        fresh = np.unique(source[at][source[at] >= len(known)])
+        rows = np.full(payload.num_rows, -1)
+        rows[: len(known)] = known
+        rows[fresh] = self._extent.store(take_rows(payload, fresh))
+        self._extent.write(stretch, region.time[at], rows[source[at]], region.begins[at])
+        self._extent.tidy()
+
+    def _emitted(self, region: Region, payload: pa.RecordBatch, old: Answers, new: Answers) -> EventBatch:
+        at, end = np.append(old.at, new.at), np.append(old.end, new.end)
+        start = region.time[at]
+        hashes: Hashes = combine(combine(region.fact[at], start), end)
+        facts = payload.select(self._query.columns)
+
+        def answers(rows: Index) -> pa.RecordBatch:
+            columns = take_rows(facts, region.source[at[rows]]).columns
+            interval = [pa.array(start[rows]), pa.array(end[rows])]
+            return pa.RecordBatch.from_arrays([*columns, *interval], schema=self.schema)
+
+        was = Shown(old.vs, old.ve, hashes[: len(old.at)])
+        return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), answers)
+
+    def trace(self) -> tuple[int, ...] | None:
+        return (self._watermark, self._extent.forgotten)
+
+    def state_rows(self) -> int:
+        return len(self._extent)
+
+    def state_bytes(self) -> int:
+        return self._extent.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return {"watermark": pa.table({"t": [self._watermark]}), **self._extent.chunks("extent")}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self._watermark = chunks["watermark"]["t"][0].as_py()
+        self._extent.load("extent", chunks)

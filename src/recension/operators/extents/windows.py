@@ -1,0 +1,198 @@
+"""Sliding windows over readings: which slides a batch concerns, what they look at, and what they show.
+
+Time-based: at every multiple ``y`` of the slide the readings of ``[y - span, y]``, shown once the watermark
+has passed ``y``. Tuple-based: after every slide-th reading the latest ``size`` of them, those that the
+watermark has passed being counted; an answer lasts until the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from recension.core.batch import Index, Mask
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+from recension.operators.extents.extent import Extent, Stretch
+from recension.operators.extents.region import Region
+from recension.operators.extents.runs import Runs
+from recension.operators.state.ranges import expand
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The watermark before and after a batch, and between which times readings come or go, if any do."""
+
+    old: int
+    new: int
+    first: int = FOREVER
+    last: int = BEGINNING
+    come: int = 0
+    """How many more readings there are that the watermark had passed."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Does no reading come or go?"""
+        return self.first > self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Rows of answers: the reading that leads each run, up to where it is valid, and when that is shown."""
+
+    at: Index
+    end: Ticks
+    vs: Ticks
+    ve: Ticks
+
+
+class SlidingWindow(Protocol):
+    """What the two kinds of windows have in common."""
+
+    @property
+    def ties(self) -> bool:
+        """Does it matter which of the readings of one time comes first?"""
+
+    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+        """The readings to look at and whether there is anything to show; None if nothing is to be done.
+
+        ``links``: also those with which the ones that come and go may be linked.
+        """
+
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+        """What was shown and what is to be shown, where they may differ; ``before``: readings before it."""
+
+    def passed(self, extent: Extent, t: int) -> int:
+        """How many of the first readings no change after ``t`` can make matter again."""
+
+
+@dataclass(frozen=True)
+class RangeWindow:
+    """Time-based; both ends belong to the window (coalescing ruling 1)."""
+
+    span: int
+    slide: int
+    ties = False
+
+    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+        is_due = self._first_from(marks.old) < marks.new
+        last = min(marks.last + self.span, marks.old - 1)
+        shows = is_due or (not marks.is_quiet and self._first_from(marks.first) <= last)
+        if not shows and marks.is_quiet:
+            return None
+        low, high = marks.first, marks.last
+        if shows or links:
+            low, high = low - self.span, high + self.span
+        if is_due:
+            low, high = min(low, marks.old - self.span), max(high, marks.new)
+        return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
+
+    def _first_from(self, t: int) -> int:
+        return -(-t // self.slide) * self.slide
+
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+        sides = ((region.is_old, region.began), (region.is_new, region.begins))
+        old, new = (region.runs(side, begins, region.time) for side, begins in sides)
+        last = min(marks.last + self.span, marks.old - 1)
+        was = self._shown(old, _touched(region, old), marks.first, last)
+        now = self._shown(new, _touched(region, new), marks.first, last)
+        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
+        return was, Answers(*(np.concatenate([getattr(p, n) for p in (now, due)]) for n in Answers.__slots__))
+
+    def _shown(self, runs: Runs, of: Index, low: int, high: int) -> Answers:
+        """What some readings show at the slides of ``[low, high]``."""
+        if high < low:
+            return _nothing()
+        first, last = (places[of] for places in runs.windows(self.span))
+        first, last = np.maximum(first, low), np.minimum(last, min(high, FOREVER - 1))
+        owner, number = expand(*_multiples(first, last, self.slide))
+        i, y = of[owner], number * self.slide
+        return Answers(runs.at[i], runs.ends(i, y), y, add(y, self.slide))
+
+    def passed(self, extent: Extent, t: int) -> int:
+        """What is not before ``t`` may still be taken back, though no window may hold it."""
+        return extent.count_before(max(min(self._first_from(t) - self.span, t), BEGINNING))
+
+
+@dataclass(frozen=True)
+class RowsWindow:
+    """Tuple-based; readings of one time count in the order of their groups."""
+
+    size: int
+    slide: int
+    ties = True
+
+    @property
+    def _margin(self) -> int:
+        """So many readings before a change decide what is shown of it, and what the last answer was."""
+        return self.size + self.slide
+
+    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+        if marks.is_quiet and marks.old == marks.new:
+            return None
+        low = min(marks.first, marks.old) if marks.new > marks.old else marks.first
+        high = FOREVER if self._shifts(marks) else marks.last
+        return extent.around(low, high, self._margin, self._margin), True
+
+    def _shifts(self, marks: Marks) -> bool:
+        """Do all later readings count otherwise than before, or are there new ones to count?"""
+        return marks.new > marks.old or marks.come % self.slide != 0
+
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+        was, now = region.is_old & (region.time < marks.old), region.is_new & (region.time < marks.new)
+        changed = np.flatnonzero(was != now)
+        if not len(changed):
+            return _nothing(), _nothing()
+        first = before + int(was[: changed[0]].sum())
+        low, until = first // self.slide * self.slide, None if self._shifts(marks) else int(changed[-1]) + 1
+        old = self._shown(region, was, region.began, before, low, until)
+        return old, self._shown(region, now, region.begins, before, low, until)
+
+    def _shown(
+        self, region: Region, side: Mask, begins: Mask, before: int, low: int, until: int | None
+    ) -> Answers:
+        """The answers from number ``low`` on, to the last that holds what stands before ``until``."""
+        number, times = before + np.cumsum(side), region.time[side]
+        runs = region.runs(side, begins, number)
+        high = before + (len(times) if until is None else int(side[:until].sum()) + self.size)
+        first, last = runs.windows(self.size - 1)
+        first, last = np.maximum(first, max(low, 1)), np.minimum(last, min(high, before + len(times)))
+        owner, count = expand(*_multiples(first, last, self.slide))
+        y = count * self.slide
+        vs, following = times[y - before - 1], np.minimum(y + self.slide - before - 1, len(times))
+        ve = np.append(times, FOREVER)[following]
+        lasts = vs < ve
+        i, y = owner[lasts], y[lasts]
+        return Answers(runs.at[i], runs.ends(i, y), vs[lasts], ve[lasts])
+
+    def passed(self, extent: Extent, t: int) -> int:
+        return extent.count_before(t) - self._margin
+
+
+def _nothing() -> Answers:
+    none = np.zeros(0, np.int64)
+    return Answers(none, none, none, none)
+
+
+def _multiples(first: Index, last: Index, step: int) -> tuple[Index, Index]:
+    """The multiples of a step in ``[first, last]`` as a range of numbers ``[from, to)``."""
+    quotient, rest = np.divmod(first, step)
+    return quotient + (rest > 0), last // step + 1
+
+
+def _touched(region: Region, runs: Runs) -> Index:
+    """The readings of a side between whose neighbours, or in whose run, a reading comes or goes."""
+    order = np.argsort(region.group, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    changes = np.append(0, np.cumsum(region.is_changed[order]))
+    ends = np.append(np.flatnonzero(np.diff(region.group[order]) != 0) + 1, len(order))
+    own = place[runs.at]
+    group_end = ends[np.searchsorted(ends, own, "right")] if len(own) else own
+    group_start = np.append(0, ends)[np.searchsorted(ends, own, "right")] if len(own) else own
+    low = np.where(runs.has_previous, np.append(0, own[:-1])[: len(own)], group_start)
+    inside = np.minimum(runs.following, max(len(own) - 1, 0))
+    is_same = (runs.following < len(own)) & (runs.group[inside] == runs.group)
+    high = np.where(is_same, own[inside] + 1, group_end)
+    return np.flatnonzero(changes[high] > changes[low])

@@ -1,0 +1,264 @@
+"""Events of groups in order, linked into chains: each either goes on with the one before it or begins anew.
+
+    events      [--a--)            the second goes on with the first: it is equivalent, and the chain so far
+                   [---a---)       reaches its start
+                              [-a-)           begins a chain: there is a gap
+    chains      [----------)  [---)
+
+An event knows the first of its chain (``start``, ``head``) and how far the chain reaches up to itself, so
+that what a change does is seen from the event before it on, until nothing differs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask, take_rows
+from recension.core.errors import StreamError
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+from recension.operators.base import Chunks
+from recension.operators.snapshot.events import value_ranks
+from recension.operators.state.block_table import Columns, Extract
+from recension.operators.state.end_points import EndPoints
+from recension.operators.state.net_changes import NetChanges, identity
+from recension.operators.state.row_store import RowStore
+
+Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
+
+_COLUMNS: Final = ("end", "row", "hash", "start", "head", "reach")
+_SLACK: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Chains that are whole in what was looked at: where they begin and end, and the row of their first."""
+
+    start: Ticks
+    end: Ticks
+    head: Index
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Events before and after a batch, in order; ``last`` ends a stretch of the table that was read."""
+
+    columns: Columns
+    is_old: Mask
+    is_new: Mask
+    is_last: Mask
+
+    @property
+    def starts(self) -> Mask:
+        """Which events are the first of their group in their stretch."""
+        group = self.columns["group"]
+        return np.append(True, (group[1:] != group[:-1]) | self.is_last[:-1])[: len(group)]
+
+
+class Chains(EndPoints):
+    """Events by (group, start, end, values); ``on`` are the columns an equivalence compares."""
+
+    def __init__(self, schema: pa.Schema, group_by: list[str], on: list[str], equivalent: Equivalent) -> None:
+        self._store, self._on, self._equivalent = RowStore(schema), on, equivalent
+        super().__init__(
+            dict.fromkeys(_COLUMNS, np.int64), pa.schema([schema.field(name) for name in group_by])
+        )
+
+    def clear(self) -> None:
+        super().clear()
+        self._store.clear()
+
+    def nbytes(self) -> int:
+        return super().nbytes() + self._store.nbytes()
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        """Payloads of rows, also of events that have just gone."""
+        return self._store.take(rows)
+
+    def apply(self, change: NetChanges, group: Index, payload: pa.RecordBatch) -> tuple[Ends, Ends]:
+        """Take in changes, each with its group; the chains before and after, where any may differ."""
+        come, gone = np.flatnonzero(change.new > change.vs), np.flatnonzero(change.old != change.vs)
+        rows = self._store.append(take_rows(payload, change.row[come]), len(come))
+        added = _fresh(change, group, come, rows)
+        removed = identity(change.hash[gone], change.vs[gone], change.old[gone])
+        order = np.lexsort((change.vs, group))
+        group, low = group[order], change.vs[order]
+        high = low.copy()
+        while True:
+            extract = self._table.extract(group, low, high)
+            axis = self._axis(extract, added, removed)
+            unstable, until = self._link(axis)
+            if not len(unstable):
+                break
+            high = _wider(group, low, high, unstable, until)
+        old, new = _whole(axis, axis.is_old, "old "), _whole(axis, axis.is_new, "")
+        self._write(axis, extract)
+        return old, new
+
+    def _axis(self, extract: Extract, added: Columns, removed: Hashes) -> _Axis:
+        kept = extract.columns
+        held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
+        stays, _, found = surviving(held, removed)
+        if len(found) < len(removed):
+            raise StreamError("an event was retracted that had never been inserted")
+        columns = {name: np.concatenate([kept[name], added[name]]) for name in kept}
+        order = self._order(columns)
+        size, more = len(stays), len(added["row"])
+        columns |= {f"old {name}": columns[name].copy() for name in ("start", "head", "reach")}
+        return _Axis(
+            {name: column[order] for name, column in columns.items()},
+            (np.arange(size + more) < size)[order],
+            np.append(stays, np.ones(more, np.bool_))[order],
+            np.append(extract.follower, np.zeros(more, np.bool_))[order],
+        )
+
+    def _order(self, columns: Columns) -> Index:
+        """By (group, start, end), ties by the values column by column."""
+        order = np.lexsort((columns["end"], columns["time"], columns["group"]))
+        same = np.ones(max(len(order) - 1, 0), np.bool_)
+        for name in ("group", "time", "end"):
+            same &= columns[name][order][1:] == columns[name][order][:-1]
+        if not bool(same.any()):
+            return order
+        values = self._store.take(columns["row"])
+        ranks = [value_ranks(column) for column in reversed(values.columns)]
+        return np.lexsort((columns["row"], *ranks, columns["end"], columns["time"], columns["group"]))
+
+    def _link(self, axis: _Axis) -> tuple[Index, Ticks]:
+        """Link the events that there are now; (group, time) where it must go on beyond what was read."""
+        own, at = axis.columns, np.flatnonzero(axis.is_new)
+        # The first of a stretch lies before all changes there: what it knew of its chain stays true.
+        is_known = (axis.starts & axis.is_old)[at]
+        stretch = np.cumsum(axis.starts)[at]
+        has_previous = np.append(False, stretch[1:] == stretch[:-1])[: len(at)]
+        goes_on = has_previous & ~is_known
+        asked = np.flatnonzero(goes_on)
+        goes_on[asked] = self._compared(own["row"][at[asked - 1]], own["row"][at[asked]])
+        far = _running_max(~goes_on, np.where(is_known, own["old reach"][at], own["end"][at]))
+        gap = np.append(False, own["time"][at][1:] > far[:-1])[: len(at)]
+        begins = (~goes_on | gap) & ~is_known
+        first = np.maximum.accumulate(np.where(begins | is_known, np.arange(len(at)), 0))
+        start = np.where(is_known, own["old start"][at], own["time"][at])[first]
+        head = np.where(is_known, own["old head"][at], own["row"][at])[first]
+        own["start"][at], own["head"][at], own["reach"][at] = start, head, far
+        ends = np.flatnonzero(axis.is_last)
+        differs = np.zeros(len(ends), np.bool_)
+        for name in ("start", "head", "reach"):
+            differs |= own[name][ends] != own[f"old {name}"][ends]
+        return own["group"][ends[differs]], own["time"][ends[differs]]
+
+    def _compared(self, before: Index, after: Index) -> Mask:
+        if not len(after):
+            return np.zeros(0, np.bool_)
+        values = (self._store.take(rows).select(self._on) for rows in (before, after))
+        return self._equivalent(*values)
+
+    def _write(self, axis: _Axis, extract: Extract) -> None:
+        own, stays = axis.columns, axis.is_new & ~axis.is_last
+        columns = {name: own[name][stays] for name in ("group", "time", *_COLUMNS)}
+        born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
+        self.replace(extract.blocks, columns, (own["group"][born], own["time"][born]), own["group"][gone])
+
+    def forget(self, t: int) -> None:
+        """Drop the events at the front of each group that no change after ``t`` can make matter again.
+
+        They have ended. If another one that starts before ``t`` follows, it has ended too or begins a chain:
+        else, when its end moves, it is told by the one before it which chain it belongs to. If none follows,
+        their chain has ended.
+        """
+        is_due = np.zeros(len(self._points_of), np.bool_)
+        is_due[self._expiring.pop_before(t)[1]] = True
+        groups = np.flatnonzero(is_due)
+        if not len(groups):
+            return
+        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        own = {name: column[~extract.follower] for name, column in extract.columns.items()}
+        group, past = own["group"], (own["time"] < t) & is_due[own["group"]]
+        is_settled = (own["end"] < t) | (own["head"] == own["row"])
+        is_followed = np.append(past[1:] & (group[1:] == group[:-1]), False)
+        goes = past & (own["end"] < t)
+        goes &= np.where(is_followed, np.append(is_settled[1:], True), own["reach"] < t)
+        first = np.append(True, group[1:] != group[:-1])[: len(group)]
+        goes &= _none_before(~goes, first)
+        self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _after(goes))))
+        np.subtract.at(self._points_of, group[goes], 1)
+        self._table.replace(extract.blocks, {name: column[~goes] for name, column in own.items()})
+
+    def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
+        """A group whose first event stays is due when what holds it has ended."""
+        end, following = own["end"][at], own["end"][np.minimum(at + 1, len(own["end"]) - 1)]
+        waits = np.where(end >= t, end, np.where(is_followed[at], following, own["reach"][at]))
+        again = waits < FOREVER
+        self._expiring.push(waits[again], own["group"][at[again]])
+
+    def tidy(self) -> None:
+        """Drop payloads when most of them belong to no event and begin no chain."""
+        if len(self._store) > 4 * len(self) + _SLACK:
+            table = self._table.to_arrow()
+            row, head = (table[name].to_numpy() for name in ("row", "head"))
+            used, place = np.unique(np.concatenate([row, head]), return_inverse=True)
+            self._store.retain(used)
+            for name, new in (("row", place[: len(row)]), ("head", place[len(row) :])):
+                table = table.set_column(table.schema.get_field_index(name), name, pa.array(new))
+            self._table.load(table)
+
+    def to_chunks(self) -> Chunks:
+        return {**super().to_chunks(), **self._store.chunks("events")}
+
+    def load(self, chunks: Chunks) -> None:
+        super().load(chunks)
+        self._store.load("events", chunks)
+
+
+def _wider(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks) -> Ticks:
+    """Look several times as far, beyond the last event seen, in groups that are not settled yet."""
+    last = np.searchsorted(unstable, group, "right") - 1
+    found = (last >= 0) & (unstable[last] == group)
+    seen = until[last]
+    ahead = np.minimum((seen.view(np.uint64) - low.view(np.uint64)) << np.uint64(2), np.uint64(2**62))
+    return np.where(found, np.maximum(high, add(seen, ahead.view(np.int64))), high)
+
+
+def _fresh(change: NetChanges, group: Index, come: Index, rows: Index) -> Columns:
+    """Events that come, not linked yet."""
+    nothing = np.zeros(len(come), np.int64)
+    columns = {"group": group[come], "time": change.vs[come], "end": change.new[come], "row": rows}
+    columns["hash"] = change.hash[come].view(np.int64)
+    return columns | {"start": nothing, "head": nothing, "reach": nothing}
+
+
+def _running_max(begins: Mask, values: Ticks) -> Ticks:
+    """The greatest value so far, from the last beginning on."""
+    distinct, rank = np.unique(values, return_inverse=True)
+    piece = np.cumsum(begins) * len(distinct)
+    greatest: Ticks = distinct[np.maximum.accumulate(piece + rank) - piece]
+    return greatest
+
+
+def _after(mask: Mask) -> Mask:
+    """Which come directly after one that is marked?"""
+    return np.append(False, mask[:-1])[: len(mask)]
+
+
+def _none_before(bad: Mask, first: Mask) -> Mask:
+    """Is there nothing bad from the first of the group up to here?"""
+    seen = np.cumsum(bad)
+    at_first = np.maximum.accumulate(np.where(first, np.arange(len(bad)), 0))
+    none: Mask = seen - (seen - bad)[at_first] == 0
+    return none
+
+
+def _whole(axis: _Axis, side: Mask, before: str) -> Ends:
+    """The chains whose last event is known, with what was known of them before or is now."""
+    at = np.flatnonzero(side)
+    own, stretch = axis.columns, np.cumsum(axis.starts)[at]
+    start, head, reach = (own[f"{before}{name}"][at] for name in ("start", "head", "reach"))
+    is_end = np.append((stretch[1:] != stretch[:-1]) | (own["row"][at][1:] == head[1:]), True)[: len(at)]
+    is_end &= ~axis.is_last[at]
+    return Ends(start[is_end], reach[is_end], head[is_end])

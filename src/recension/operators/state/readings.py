@@ -1,0 +1,140 @@
+"""Readings of groups, each with its payload, by group and time.
+
+At any time a group has one reading at most. Of the past, the last reading of each group is kept: what was
+read then is still valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, Mask, take_rows
+from recension.core.errors import StreamError
+from recension.core.ticks import FOREVER, Ticks
+from recension.operators.base import Chunks
+from recension.operators.snapshot.steps import sort_keys
+from recension.operators.state.block_table import Extract
+from recension.operators.state.net_changes import net_changes
+from recension.operators.state.row_store import RowStore
+from recension.operators.windows.kept_moments import KeptMoments
+
+_SLACK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Readings before and after a batch, by (group, time), those next to each change among them.
+
+    ``old_row`` and ``new_row`` number payloads, -1 where there is no reading; ``is_context`` marks the last
+    of a stretch, of which the next reading is not known and does not change.
+    """
+
+    group: Index
+    time: Ticks
+    old_row: Index
+    new_row: Index
+    is_context: Mask
+
+    def ends(self, row: Index) -> Ticks:
+        """Where each reading that has a row ends: at the next of its group; its own time where none is."""
+        ends, at = self.time.copy(), np.flatnonzero(row >= 0)
+        following = np.append(self.time[at[1:]], FOREVER)
+        is_last = np.append(self.group[at[1:]] != self.group[at[:-1]], True)
+        ends[at] = np.where(is_last, np.int64(FOREVER), following)[: len(at)]
+        return ends
+
+
+class Readings(KeptMoments):
+    """A `KeptMoments` whose rows name payloads in a `RowStore`."""
+
+    def __init__(self, schema: pa.Schema, key_schema: pa.Schema) -> None:
+        self._store = RowStore(schema)
+        super().__init__({"row": np.int64}, key_schema)
+
+    def clear(self) -> None:
+        super().clear()
+        self._store.clear()
+
+    def nbytes(self) -> int:
+        return super().nbytes() + self._store.nbytes()
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        """The payloads of rows, also of readings that have just gone."""
+        return self._store.take(rows)
+
+    def apply(self, batch: EventBatch, group: Index) -> Axis:
+        """Take in a batch of readings that come and go; those whose end alone moves stay as they are."""
+        comes, goes = come_and_gone(batch)
+        changed = np.concatenate([goes, comes])
+        order = np.argsort(sort_keys([group[changed]], [batch.vs[changed]])[0], kind="stable")
+        key_group, key_time = group[changed][order], batch.vs[changed][order]
+        extract = self._table.extract(key_group, key_time, key_time)
+        rows = self._store.append(take_rows(batch.payload, comes), len(comes))
+        added = np.concatenate([np.full(len(goes), -1), np.ones(len(comes), np.int64)])[order]
+        row = np.concatenate([np.full(len(goes), -1), rows])[order]
+        axis = _merged(extract, key_group, key_time, added, row)
+        self._write(axis, extract)
+        return axis
+
+    def _write(self, axis: Axis, extract: Extract) -> None:
+        stays = (axis.new_row >= 0) & ~axis.is_context
+        columns = {"group": axis.group[stays], "time": axis.time[stays], "row": axis.new_row[stays]}
+        born, gone = (axis.old_row < 0) & (axis.new_row >= 0), (axis.old_row >= 0) & (axis.new_row < 0)
+        self.replace(extract.blocks, columns, (axis.group[born], axis.time[born]), axis.group[gone])
+
+    def tidy(self) -> None:
+        """Drop payloads when most of them belong to no reading."""
+        if len(self._store) > 2 * len(self) + _SLACK:
+            table = self._table.to_arrow()
+            self._store.retain(table["row"].to_numpy())
+            self._table.load(table.set_column(2, "row", pa.array(np.arange(len(self)))))
+
+    def to_chunks(self) -> Chunks:
+        return {**super().to_chunks(), **self._store.chunks("readings")}
+
+    def load(self, chunks: Chunks) -> None:
+        super().load(chunks)
+        self._store.load("readings", chunks)
+
+
+def come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
+    """The elements whose readings are there after the batch and were not before, and the other way round."""
+    if not bool(batch.kind.any()):
+        return np.arange(len(batch)), np.zeros(0, np.int64)
+    net = net_changes(batch)
+    was, now = net.old != net.vs, net.new != net.vs
+    return net.row[now & ~was], net.row[was & ~now]
+
+
+def _merged(extract: Extract, group: Index, time: Ticks, added: Index, row: Index) -> Axis:
+    """Lay sorted changes over the readings kept so far."""
+    kept = extract.columns
+    keys, own = sort_keys([kept["group"], group], [kept["time"], time])
+    both = np.concatenate([keys, own])
+    _, first, place = np.unique(both, return_index=True, return_inverse=True)
+    at_kept, at_changes = place[: len(keys)], place[len(keys) :]
+    old_row, is_context = np.full(len(first), -1), np.zeros(len(first), np.bool_)
+    old_row[at_kept], is_context[at_kept] = kept["row"], extract.follower
+    count = (old_row >= 0).astype(np.int64)
+    np.add.at(count, at_changes, added)
+    groups, times = np.concatenate([kept["group"], group])[first], np.concatenate([kept["time"], time])[first]
+    _check(count, times)
+    new_row = np.where(count == 0, -1, old_row)
+    came = added > 0
+    new_row[at_changes[came]] = row[came]
+    return Axis(groups, times, old_row, new_row, is_context)
+
+
+def _check(count: Index, times: Ticks) -> None:
+    if bool((count > 1).any()):
+        raise StreamError(
+            f"two readings of one group at {times[np.argmax(count > 1)]}: name what tells them "
+            "apart in group_by"
+        )
+    if bool((count < 0).any()):
+        raise StreamError(
+            f"a reading at {times[np.argmax(count < 0)]} was retracted that had never been inserted"
+        )

@@ -1,0 +1,47 @@
+"""From rows shown before to rows shown now: what stays is left alone, what differs in its end moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index
+from recension.core.netting import surviving
+from recension.core.rowhash import Hashes, combine
+from recension.core.ticks import Ticks
+from recension.operators.base import changes
+from recension.operators.state.net_changes import identity
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Events by lifetime and the hash of their payload."""
+
+    vs: Ticks
+    ve: Ticks
+    hash: Hashes
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+
+def transition(old: Shown, new: Shown, payload: Callable[[Index], pa.RecordBatch]) -> EventBatch:
+    """The elements that take one bag of events to the other, by time, and at one time what goes first.
+
+    ``payload`` gives the payloads by position, the old events counted before the new ones.
+    """
+    stays, _, cancelled = surviving(identity(new.hash, new.vs, new.ve), identity(old.hash, old.vs, old.ve))
+    come, gone = np.flatnonzero(stays), np.delete(np.arange(len(old)), cancelled)
+    started, had_started = combine(new.hash[come], new.vs[come]), combine(old.hash[gone], old.vs[gone])
+    alone, came, went = surviving(started, had_started)
+    fresh, moved, lost = come[alone], come[came], np.delete(gone, went)
+    at = np.concatenate([len(old) + moved, len(old) + fresh, lost])
+    before = np.concatenate([old.ve[gone[went]], new.vs[fresh], old.ve[lost]])
+    after = np.concatenate([new.ve[moved], new.ve[fresh], old.vs[lost]])
+    vs = np.concatenate([new.vs[moved], new.vs[fresh], old.vs[lost]])
+    is_insert = before == vs
+    order = np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(before, after))))
+    return changes(vs[order], before[order], after[order], payload(at[order]))

@@ -1,0 +1,59 @@
+"""Coalescing: equal facts that overlap or meet become one fact with a maximal lifetime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
+from recension.plan.equivalences import Equivalence
+from recension.plan.expressions import require_columns
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(Node):
+    """The group and ``on`` columns with maximal lifetimes, each at every instant once.
+
+    With an ``equivalence``, one event for each run of events of a group, in the order of (vs, ve, values), of
+    which each goes on with the one before it and starts before the run so far has ended; it shows the first
+    values.
+    """
+
+    input: Node
+    on: tuple[str, ...]
+    group_by: tuple[str, ...] = ()
+    equivalence: Equivalence | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a fact: the group's, then the values."""
+        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
+
+    @property
+    def label(self) -> str:
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        like = f", {self.equivalence}" if self.equivalence else ""
+        return f"coalesce {', '.join(self.on)}{by}{like}"
+
+    def derive_schema(self) -> pa.Schema:
+        return facts(self.input.schema, self.on, self.columns, self.equivalence)
+
+    def derive_properties(self) -> Properties:
+        """Equal facts never overlap or meet, so the start tells them apart; runs of an equivalence may be
+        equal. Even inserts alone make it lengthen what it has shown."""
+        return Properties(has_key=self.equivalence is None)
+
+
+def facts(
+    schema: pa.Schema, on: tuple[str, ...], columns: tuple[str, ...], equivalence: Equivalence | None
+) -> pa.Schema:
+    """The columns of facts, if they can be coalesced."""
+    if not on:
+        raise SchemaError("coalesce: name the columns that make facts equal, on=[...]")
+    require_columns(columns, schema, "coalesce(on=..., group_by=...)")
+    if equivalence is not None:
+        equivalence.check(pa.schema([schema.field(name) for name in on]))
+    return pa.schema([schema.field(name) for name in columns])
