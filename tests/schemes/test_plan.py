@@ -11,7 +11,6 @@ from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
 
 NAMES = ("h by region", "l by mote", "v by mote")
 PLANNER = Planner(NAMES, Sizes(40, (24, 32, 32), (8, 8, 8)), WITH_CHARGE[0], Weights(1, 1, 2))
-GROUPS = [1.0, 1.0, 1.0]
 LOAD = Load.of_rows(20_000, 1_000)
 
 
@@ -20,7 +19,7 @@ def known(*cp: float, oop: float = 0.0, sample: float = 10_000) -> list[Estimate
 
 
 def planned(old: SchemePlan | None, learned: list[Estimate]) -> SchemePlan | None:
-    return PLANNER.replan(old, learned, LOAD, GROUPS)
+    return PLANNER.replan(old, learned, LOAD)
 
 
 def test_a_plan_stays_until_probabilities_drift() -> None:
@@ -42,7 +41,7 @@ def test_a_choice_that_is_hardly_cheaper_is_not_worth_moving() -> None:
     for plan in plans:
         if plan is None:
             continue
-        best = PLANNER.plan(plan.learned, LOAD, GROUPS).selection
+        best = PLANNER.plan(plan.learned, LOAD).selection
         # It is the best, or the old one at no more than the margin above the best.
         assert plan.selection.cost <= best.cost / (1 - PLANNER.margin) + 1e-9
         moved = plan.selection.is_eager.tolist() != first.selection.is_eager.tolist()
@@ -51,11 +50,11 @@ def test_a_choice_that_is_hardly_cheaper_is_not_worth_moving() -> None:
     kept = [plan for plan in plans if plan and not plan.selection.is_eager.all()]
     assert changes
     assert kept
-    assert any(PLANNER.plan(plan.learned, LOAD, GROUPS).selection.is_eager.all() for plan in kept)
+    assert any(PLANNER.plan(plan.learned, LOAD).selection.is_eager.all() for plan in kept)
 
 
 def test_nothing_is_planned_before_anything_is_held() -> None:
-    assert PLANNER.replan(None, known(0.0, 0.0, 0.0, sample=0), Load(0, 0), GROUPS) is None
+    assert PLANNER.replan(None, known(0.0, 0.0, 0.0, sample=0), Load(0, 0)) is None
 
 
 def test_costs_and_choice_in_words() -> None:

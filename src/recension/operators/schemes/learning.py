@@ -2,8 +2,8 @@
 
 Assumes     every batch that arrives is shown once, in the order of arrival.
 Guarantees  cp is the share of tuples that are equivalent to the one before them in their group, of those
-            whose neighbour is at hand; oop the share of tuples older than their group's latest. Old tuples
-            fade: a tuple counts half after ``half_life`` more.
+            whose neighbour is at hand and those that are the first of a group; oop the share of tuples
+            older than their group's latest. Old tuples fade: one counts half after ``half_life`` more.
 State       the latest tuple of every group, and four numbers.
 Cost        O(n log n) for n tuples in a batch, and a merge of the groups they touch.
 Source      coalescing ruling 31.
@@ -11,7 +11,7 @@ Source      coalescing ruling 31.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -101,20 +101,20 @@ class Probabilities:
         self._groups, self._times = self._groups[kept], self._times[kept]
         self._values = take_rows(self._values, kept)
 
-    def to_arrow(self) -> pa.Table:
-        """The state: the counts stand in the schema's metadata."""
-        columns = {"_group": self._groups, "_time": self._times}
-        table = pa.table(columns)
-        for name, column in zip(self._values.schema.names, self._values.columns, strict=True):
-            table = table.append_column(name, column)
-        return table.replace_schema_metadata({"counts": self._counts.tobytes()})
+    def chunks(self) -> dict[str, pa.Table]:
+        """The state as named tables."""
+        return {
+            "counts": pa.table({"count": self._counts}),
+            "latest": pa.table({"group": self._groups, "time": self._times}),
+            "values": pa.Table.from_batches([self._values]),
+        }
 
-    def load(self, table: pa.Table) -> None:
-        """Become what `to_arrow` gave."""
-        self._counts = np.frombuffer(table.schema.metadata[b"counts"], np.float64).copy()
-        self._groups, self._times = (table[name].to_numpy().copy() for name in ("_group", "_time"))
-        rest = table.select(self._values.schema.names).cast(self._values.schema).combine_chunks()
-        self._values = rest.to_batches()[0] if rest.num_rows else self._values.slice(0, 0)
+    def load(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Become what gave these chunks."""
+        self._counts = chunks["counts"]["count"].to_numpy().copy()
+        self._groups, self._times = (chunks["latest"][name].to_numpy().copy() for name in ("group", "time"))
+        values = chunks["values"].combine_chunks().to_batches()
+        self._values = values[0] if values else self._values.slice(0, 0)
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,16 @@ class _Seen:
         return int((height < np.maximum.accumulate(height)).sum())
 
     def compared(self, alike: Alike) -> tuple[int, int]:
-        """How many of the batch have a neighbour at hand, and how many are equivalent to it."""
+        """How many of the batch have a neighbour at hand or need none; how many are equivalent to theirs.
+
+        The first of a group needs none. A late tuple that comes before all at hand of its group has one
+        somewhere: nothing is known of it.
+        """
         order, has_neighbour = self._in_order()
         after = np.flatnonzero(has_neighbour & (order >= self.before))
         pairs = alike(take_rows(self.values, order[after - 1]), take_rows(self.values, order[after]))
-        return len(after), int(pairs.sum())
+        first_of_all = int((~has_neighbour).sum()) - self.before
+        return len(after) + first_of_all, int(pairs.sum())
 
     def latest(self) -> tuple[Hashes, Ticks, pa.RecordBatch]:
         """The latest tuple of each group."""

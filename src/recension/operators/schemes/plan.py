@@ -6,10 +6,12 @@ Source: temporal coalescing §6.2; coalescing rulings 33 to 36.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+import pyarrow as pa
 
+from recension.core.batch import Mask
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
 from recension.operators.schemes.drift import Drift
@@ -49,6 +51,13 @@ class SchemePlan:
             lines.append(f"the extent that lazy queries share: {self.model.shared():.2f}")
         return lines
 
+    def to_arrow(self) -> pa.Table:
+        """What it was made from, a row a query, and the choice."""
+        size, load = len(self.names), self.model.load
+        known = {f.name: [getattr(each, f.name) for each in self.learned] for f in fields(Estimate)}
+        held = {"readings": [load.arrived] * size, "held": [load.held] * size}
+        return pa.table({**known, **held, "eager": self.selection.is_eager})
+
     def _of_query(self, j: int) -> str:
         model, q = self.model, self.queries
         scheme = "eager" if self.selection.is_eager[j] else "lazy"
@@ -73,33 +82,43 @@ class Planner:
     weights: Weights = field(default_factory=Weights)
     drift: Drift = field(default_factory=Drift)
     margin: float = 0.02
+    enough: float = 256
 
-    def plan(self, learned: Sequence[Estimate], load: Load, groups: Sequence[float]) -> SchemePlan:
-        """The optimal plan for what is known."""
+    def plan(
+        self,
+        learned: Sequence[Estimate],
+        load: Load,
+        is_eager: Mask | None = None,
+    ) -> SchemePlan:
+        """The optimal plan for what is known; or this choice, and what it costs."""
         q = Queries.of(
             [each.cp for each in learned],
             [each.oop for each in learned],
             list(self.sizes.coalesced),
             list(self.sizes.behind),
-            list(groups),
         )
         usual = float(np.mean(q.oop)) if len(q) else 0.0
         model = CostModel(self.constants, load, self.sizes.row, usual, self.weights)
         chosen = select(model.eager(q), model.lazy(q), model.shared())
+        if is_eager is not None:
+            cost = cost_of(is_eager, model.eager(q), model.lazy(q), model.shared())
+            chosen = replace(chosen, is_eager=is_eager, cost=cost)
         return SchemePlan(self.names, q, model, chosen, tuple(learned))
 
-    def replan(
-        self, old: SchemePlan | None, learned: Sequence[Estimate], load: Load, groups: Sequence[float]
-    ) -> SchemePlan | None:
+    def replan(self, old: SchemePlan | None, learned: Sequence[Estimate], load: Load) -> SchemePlan | None:
         """Another plan if the probabilities have drifted from those of the old one; None if it may stay."""
-        if load.held < 1 or (old is not None and not self.drift.between(old.learned, learned)):
+        if load.held < 1 or min(each.arrived for each in learned) < self.enough:
             return None
-        fresh = self.plan(learned, load, groups)
         if old is None:
-            return fresh
-        model, q = fresh.model, fresh.queries
-        stays = cost_of(old.selection.is_eager, model.eager(q), model.lazy(q), model.shared())
-        if fresh.selection.cost < stays * (1 - self.margin):
-            return fresh
-        kept = Selection(old.selection.is_eager, stays, fresh.selection.all_eager, fresh.selection.all_lazy)
-        return SchemePlan(self.names, q, model, kept, tuple(learned))
+            return self.plan(learned, load)
+        if not self.drift.between(old.learned, learned):
+            return None
+        fresh, kept = (self.plan(learned, load, each) for each in (None, old.selection.is_eager))
+        return fresh if fresh.selection.cost < kept.selection.cost * (1 - self.margin) else kept
+
+    def from_arrow(self, table: pa.Table) -> SchemePlan:
+        """The plan that gave this table."""
+        rows = table.select([f.name for f in fields(Estimate)]).to_pylist()
+        load = Load(table["readings"][0].as_py(), table["held"][0].as_py())
+        eager = table["eager"].to_numpy().astype(np.bool_)
+        return self.plan([Estimate(**row) for row in rows], load, eager)
