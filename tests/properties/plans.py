@@ -174,13 +174,13 @@ _READINGS += [
     ),
     StepKind(
         "coalesce increasing",
-        lambda s, t: s.coalesce("v", "k", "increasing"),
-        lambda s, t: denote.coalesce(s, "v", "k", _increasing),
+        lambda s, t: _counts(s).coalesce("v", "k", "increasing"),
+        lambda s, t: denote.coalesce(_meant_counts(s), "v", "k", _increasing),
     ),
     StepKind(
         "apply coalesce within 1",
-        lambda s, t: s.group_by("k").apply(lambda g: g.coalesce("v", equivalence=rc.within(1))),
-        lambda s, t: denote.grouped(s, "k", lambda g: denote.coalesce(g, "v", (), _near)),
+        lambda s, t: _counts(s).group_by("k").apply(lambda g: g.coalesce("v", equivalence=rc.within(1))),
+        lambda s, t: denote.grouped(_meant_counts(s), "k", lambda g: denote.coalesce(g, "v", (), _near)),
     ),
     _extent(rc.range(4, 2), None, None, "eager", applied=False),
     _extent(rc.range(3, 1), "increasing", _increasing, "lazy", applied=True),

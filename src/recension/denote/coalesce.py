@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from recension.core.events import Event, Payload
+from recension.denote.edges import readings_by_group
 from recension.denote.grouped import groups, with_keys
 from recension.denote.intervals import maximal
-from recension.denote.order import Columns, History, canonical, names
+from recension.denote.order import Columns, History, names
 
 Equivalence: TypeAlias = Callable[[Payload, Payload], Any]
 
@@ -26,9 +27,9 @@ def coalesce(
     """The group and ``on`` columns with maximal lifetimes.
 
     An ``equivalence`` compares the ``on`` columns of an event with those of the one before it in its
-    group, in the order of (vs, ve, these columns), as "increasing" or "bounded" do; it need not be
-    transitive. A run of such neighbours, none starting after the run so far has ended, becomes one event
-    that shows the run's first values.
+    group, as "increasing" or "bounded" do; it need not be transitive. A run of such neighbours, none starting
+    after the run so far has ended, becomes one event that shows the run's first values. Two events of a group
+    that start together are refused: which comes before the other would depend on ends that may still move.
 
     >>> x = {"v": "x"}
     >>> print(*coalesce([Event(x, 1, 3), Event(x, 3, 5), Event(x, 2, 4)], on="v"))
@@ -37,12 +38,10 @@ def coalesce(
     if equivalence is None:
         return _coalesce_equal(history, [*names(group_by), *names(on)])
     result = []
-    for group in groups(history, group_by):
-        facts = [Event(with_keys(e.payload, chosen(e.payload, on), group_by), e.vs, e.ve) for e in group]
-        result += [
-            Event(run[0].payload, run[0].vs, max(event.ve for event in run))
-            for run in _runs(canonical(facts), on, equivalence)
-        ]
+    for group in readings_by_group(history, group_by):
+        for run in _runs(group, on, equivalence):
+            payload = with_keys(run[0].payload, chosen(run[0].payload, on), group_by)
+            result.append(Event(payload, run[0].vs, max(event.ve for event in run)))
     return result
 
 

@@ -1,10 +1,9 @@
 """Coalesce by an equivalence: a run of events, each of which goes on with the one before it, is one event.
 
-Assumes     a valid physical stream.
+Assumes     a valid physical stream in which no two events of a group start together.
 Guarantees  after every batch the output history has one event for each maximal run of neighbours of a group,
-            in the order of (vs, ve, values), none of which starts after the run so far has ended; it shows
-            the values of the first. CTIs pass unchanged: a change moves ends, and beginnings from its own
-            time on.
+            none of which starts after the run so far has ended; it shows the values of the first. CTIs pass
+            unchanged: a change moves ends, and beginnings from its own time on.
 State       the events of each group from the first on that lives at the last CTI, the one before the CTI
             among them, and how far the run reaches at each.
 Cost        O(n log s) for n elements and s events of state, and the events between each change and the next

@@ -17,9 +17,9 @@ from recension.plan.properties import Properties
 class Coalesce(Node):
     """The group and ``on`` columns with maximal lifetimes, each at every instant once.
 
-    With an ``equivalence``, one event for each run of events of a group, in the order of (vs, ve, values), of
+    With an ``equivalence``, one event for each run of events of a group, in the order of their starts, of
     which each goes on with the one before it and starts before the run so far has ended; it shows the first
-    values.
+    values. Two events of a group that start together have no order and are refused.
     """
 
     input: Node
@@ -42,9 +42,11 @@ class Coalesce(Node):
         return facts(self.input.schema, self.on, self.columns, self.equivalence)
 
     def derive_properties(self) -> Properties:
-        """Equal facts never overlap or meet, so the start tells them apart; runs of an equivalence may be
-        equal. Even inserts alone make it lengthen what it has shown."""
-        return Properties(has_key=self.equivalence is None)
+        """No two facts that are equal, and no two runs of a group, start together.
+
+        Even inserts alone make it lengthen what it has shown.
+        """
+        return Properties(has_key=True)
 
 
 def facts(

@@ -24,7 +24,6 @@ from recension.core.netting import surviving
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.operators.base import Chunks
-from recension.operators.snapshot.events import value_ranks
 from recension.operators.state.block_table import Columns, Extract
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.net_changes import NetChanges, identity
@@ -62,7 +61,7 @@ class _Axis:
 
 
 class Chains(EndPoints):
-    """Events by (group, start, end, values); ``on`` are the columns an equivalence compares."""
+    """Events by (group, start), which tell them apart; ``on`` are the columns an equivalence compares."""
 
     def __init__(self, schema: pa.Schema, group_by: list[str], on: list[str], equivalent: Equivalent) -> None:
         self._store, self._on, self._equivalent = RowStore(schema), on, equivalent
@@ -108,27 +107,17 @@ class Chains(EndPoints):
         if len(found) < len(removed):
             raise StreamError("an event was retracted that had never been inserted")
         columns = {name: np.concatenate([kept[name], added[name]]) for name in kept}
-        order = self._order(columns)
+        order = np.lexsort((columns["time"], columns["group"]))
         size, more = len(stays), len(added["row"])
         columns |= {f"old {name}": columns[name].copy() for name in ("start", "head", "reach")}
-        return _Axis(
+        axis = _Axis(
             {name: column[order] for name, column in columns.items()},
             (np.arange(size + more) < size)[order],
             np.append(stays, np.ones(more, np.bool_))[order],
             np.append(extract.follower, np.zeros(more, np.bool_))[order],
         )
-
-    def _order(self, columns: Columns) -> Index:
-        """By (group, start, end), ties by the values column by column."""
-        order = np.lexsort((columns["end"], columns["time"], columns["group"]))
-        same = np.ones(max(len(order) - 1, 0), np.bool_)
-        for name in ("group", "time", "end"):
-            same &= columns[name][order][1:] == columns[name][order][:-1]
-        if not bool(same.any()):
-            return order
-        values = self._store.take(columns["row"])
-        ranks = [value_ranks(column) for column in reversed(values.columns)]
-        return np.lexsort((columns["row"], *ranks, columns["end"], columns["time"], columns["group"]))
+        _check(axis)
+        return axis
 
     def _link(self, axis: _Axis) -> tuple[Index, Ticks]:
         """Link the events that there are now; (group, time) where it must go on beyond what was read."""
@@ -214,6 +203,17 @@ class Chains(EndPoints):
     def load(self, chunks: Chunks) -> None:
         super().load(chunks)
         self._store.load("events", chunks)
+
+
+def _check(axis: _Axis) -> None:
+    """Which of two comes first would depend on their ends, and move with them (coalescing ruling 4)."""
+    group, time = (axis.columns[name][axis.is_new] for name in ("group", "time"))
+    twice = (time[1:] == time[:-1]) & (group[1:] == group[:-1])
+    if bool(twice.any()):
+        raise StreamError(
+            f"two events of one group start at {time[1:][np.argmax(twice)]}, but an equivalence needs an "
+            "order: name what tells them apart in group_by"
+        )
 
 
 def _wider(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks) -> Ticks:
