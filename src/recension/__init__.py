@@ -22,6 +22,7 @@ from recension.api.aggregates import (
 )
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import range, rows, within
+from recension.api.extent_set import ExtentSet, coalescing
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -62,6 +63,7 @@ __all__ = [
     "WEAK",
     "Cti",
     "Event",
+    "ExtentSet",
     "ExternalCti",
     "FormatError",
     "GroupedStream",
@@ -80,6 +82,7 @@ __all__ = [
     "after",
     "aggregate",
     "before",
+    "coalescing",
     "col",
     "collect",
     "contains",
