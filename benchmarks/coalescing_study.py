@@ -1,15 +1,13 @@
 """Eager against lazy coalescing: cost surfaces, and the selections of tables 5 and 6 beside ours.
 
-Run as ``python -m benchmarks.coalescing_study``; ``--measure`` measures this machine's constants first, else
-those of `recension calibrate` are taken. Everything is the cost model's; what the extents themselves take is
-in ``benchmarks coalescing``.
+Run as ``python -m benchmarks.coalescing_study``, after `recension calibrate`. The costs are the cost model's,
+with the constants under which it makes the paper's selections, and with those measured on this machine.
 
 Source      Temporal Coalescing on Window Extents, §7.2 and §7.3, figures 3 and 4, tables 5 and 6.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -137,8 +135,6 @@ def _tables(measured: Constants) -> Iterator[str]:
 
 def main() -> None:
     """Print the study."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.coalescing_study", description=__doc__)
-    parser.parse_args()
     print(*study(load_constants()), sep="\n")
 
 

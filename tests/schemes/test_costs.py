@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.coalescing_scenarios import WITH_CHARGE
@@ -22,6 +24,7 @@ CONSTANTS = Constants(
     split=0.7,
     split_late=0.1,
     find=0.3,
+    stamp=0.2,
 )
 shares = st.sampled_from([i / 10 for i in range(11)])
 
@@ -35,7 +38,7 @@ def test_equations_are_sums_over_tuples(k: int, w: int, cp: float, oop: float) -
     memory, scan, lazy_scan = r, c.read, n * c.read
     for _ in range(n - 1):
         memory += cp * m + (1 - cp) * r
-        scan += (1 - cp) * c.read
+        scan += (1 - cp) * c.read + cp * c.stamp
         lazy_scan += cp * c.coalesce
     update = lazy_update = 0.0
     for i in range(1, k + 1):
@@ -66,7 +69,7 @@ def test_memory_and_scans_are_exact(like_the_one_before: list[bool], groups: int
     model = CostModel(CONSTANTS, Load(held, held), 40, 0.0)
     q = Queries.of([cp], [0.0], 24, 8, groups)
     assert model.eager_memory(q)[0] == pytest.approx(runs * 24 + (held - runs) * 8)
-    assert model.eager_scan(q)[0] == pytest.approx(runs * CONSTANTS.read)
+    assert model.eager_scan(q)[0] == pytest.approx(runs * CONSTANTS.read + (held - runs) * CONSTANTS.stamp)
     assert model.lazy_scan(q)[0] == pytest.approx(held * CONSTANTS.read + (held - runs) * CONSTANTS.coalesce)
 
 
@@ -117,7 +120,7 @@ def test_weights_pull_where_they_should() -> None:
 
 
 def test_scans_differ_by_cp() -> None:
-    """Ruling 32: what a read and a comparison cost cancels out."""
-    model = CostModel(CONSTANTS, Load.of_rows(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
+    """Ruling 32: what a read and a comparison cost cancels out, if timestamps are for nothing."""
+    model = CostModel(replace(CONSTANTS, stamp=0.0), Load.of_rows(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
     q = Queries.of([0.0, 0.3, 1.0], [0.0] * 3, 24)
     assert model.lazy(q) - model.eager(q) == pytest.approx([0.0, 0.3, 1.0], abs=1e-6)

@@ -19,7 +19,7 @@ from recension.operators.schemes.constants import (
     save_constants,
 )
 from recension.operators.schemes.costs import CostModel, Load, Queries
-from recension.operators.schemes.fitting import Timing, fit, least_squares
+from recension.operators.schemes.fitting import Timing, error, fit, least_squares
 
 GRID = [(cp, oop) for cp in (0.05, 0.35, 0.65, 0.95) for oop in (0.0, 0.3, 0.6, 0.9)]
 times = st.floats(0.1, 10)
@@ -41,17 +41,18 @@ def _timings(constants: Constants, held: int = 1_000) -> list[Timing]:
     return found
 
 
-@given(st.tuples(*[times] * 10))
+@given(st.tuples(*[times] * 13))
 @settings(max_examples=20)
 def test_constants_are_found_again(drawn: tuple[float, ...]) -> None:
     constants = Constants(*drawn)
     found = fit(_timings(constants))
+    assert error(_timings(constants), found) < 1e-4
     assert asdict(found) == pytest.approx(asdict(constants), rel=1e-4)
 
 
 def test_noise_gives_no_negative_times() -> None:
     rnd = np.random.default_rng(3)
-    constants = Constants(1, 2, 3, 0.1, 0.1, 2, 0, 0.5, 0, 0)
+    constants = Constants(1, 2, 3, 0.1, 0.1, 2, 0, 0.5, 0, 0, 0.1, 3, 0.1)
     noisy = [
         Timing(t.is_eager, t.cp, t.oop, t.held, *(x * rnd.uniform(0.7, 1.3) for x in parts))
         for t in _timings(constants)

@@ -86,10 +86,8 @@ def in_words(node: extent_set.CoalesceMany) -> str:
     if (plan := expected_plan(node)) is not None:
         return "\n".join(["auto, as expected; " + plan.lines()[0], *plan.lines()[1:]])
     if node.scheme == "auto":
-        return (
-            "auto: all queries share one lazy extent until it is known how their readings coalesce and come "
-            f"late; then by cost, weights {Weights(*node.weights)}"
-        )
+        until = "auto: all share one lazy extent until it is known how readings coalesce and come late"
+        return f"{until}\nthen by cost, weights {Weights(*node.weights)}"
     if node.scheme == "eager":
         return "eager: an extent for each query, coalesced as readings come"
     return "lazy: one extent of raw readings for all queries, coalesced as it is scanned"

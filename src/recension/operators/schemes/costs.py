@@ -122,14 +122,15 @@ class CostModel:
 
     def lazy_update(self) -> float:
         """Equation 4; late tuples have to be put in place here too."""
-        c = self.constants
-        arrival = c.insert + self.usual_oop * c.find
-        return self.load.arrived * arrival + self.load.expired * c.delete
+        insert, delete = self.constants.lazily
+        arrival = insert + self.usual_oop * self.constants.find
+        return self.load.arrived * arrival + self.load.expired * delete
 
     def eager_scan(self, q: Queries) -> Numbers:
-        """Equation 5: as many reads as there are coalesced tuples."""
+        """Equation 5: as many reads as there are coalesced tuples; the timestamps behind them cost little."""
         first = np.minimum(q.groups, self.load.held)
-        return self.constants.read * (first + (self.load.held - first) * (1 - q.cp))
+        rest, c = self.load.held - first, self.constants
+        return c.read * (first + rest * (1 - q.cp)) + c.stamp * rest * q.cp
 
     def lazy_scan(self, q: Queries) -> Numbers:
         """Equation 6: all tuples are read, and those that coalesce are coalesced."""

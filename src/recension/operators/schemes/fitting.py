@@ -39,20 +39,29 @@ class Timing:
 
 def fit(timings: Sequence[Timing]) -> Constants:
     """The constants that explain the timings best."""
-    rows, took = [], []
+    rows = _rows(timings)
+    found = least_squares(rows, np.ones(len(rows)))
+    return Constants(**dict(zip(_NAMES, found.tolist(), strict=True)))
+
+
+def error(timings: Sequence[Timing], constants: Constants) -> float:
+    """How far timings are from what constants explain, as a part of them, on average."""
+    known = np.array([getattr(constants, name) for name in _NAMES])
+    return float(np.abs(_rows(timings) @ known - 1).mean())
+
+
+def _rows(timings: Sequence[Timing]) -> Numbers:
+    """For every time measured how often each operation is in it, divided by the time."""
+    rows = []
     for timing in timings:
         arrival, expiry, scan = _eager(timing) if timing.is_eager else _lazy(timing)
-        together = {name: arrival.get(name, 0.0) + expiry.get(name, 0.0) for name in arrival | expiry}
-        for terms, seconds in (
+        measured = (
             (arrival, timing.filling),
-            (together, timing.sliding),
+            (arrival | expiry, timing.sliding),
             (scan, timing.scanning),
-        ):
-            if seconds > 0 and any(terms.values()):
-                rows.append([terms.get(name, 0.0) / seconds for name in _NAMES])
-                took.append(1.0)
-    found = least_squares(np.array(rows), np.array(took))
-    return Constants(**dict(zip(_NAMES, found.tolist(), strict=True)))
+        )
+        rows += [[terms.get(name, 0.0) / took for name in _NAMES] for terms, took in measured if took > 0]
+    return np.array(rows)
 
 
 def _eager(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
@@ -65,11 +74,11 @@ def _eager(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, fl
         "split": at.oop * apart,
         "split_late": at.oop**2 * apart / least,
     }
-    return arrival, {"detach": at.cp, "delete": apart}, {"read": apart}
+    return arrival, {"detach": at.cp, "delete": apart}, {"read": apart, "stamp": at.cp}
 
 
 def _lazy(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    return {"insert": 1.0, "find": at.oop}, {"delete": 1.0}, {"read": 1.0, "coalesce": at.cp}
+    return {"lazy_insert": 1.0, "find": at.oop}, {"lazy_delete": 1.0}, {"read": 1.0, "coalesce": at.cp}
 
 
 def least_squares(rows: Numbers, wanted: Numbers) -> Numbers:
