@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from tests.operators.equivalences import EQUIVALENCES
 from tests.operators.readings_strategy import SCHEMA, reading_streams
 
-from recension.core.events import Cti, Element, Event, Insert, Payload
-from recension.core.ticks import BEGINNING
+from recension.core.batch import inserts
+from recension.core.errors import StreamError
+from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import coalesce_range, coalesce_rows
 from recension.operators.extents import extent
 from recension.operators.extents.operator import CoalesceExtent
@@ -23,6 +26,7 @@ from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.strategies import batchings
+from recension.testing.walk import Walk
 
 Oracle = Callable[[Payload, Payload], bool] | None
 Scheme = Literal["eager", "lazy"]
@@ -96,21 +100,96 @@ def check(
         assert driver.operator.state_rows() == driver.operator.state_bytes() == 0
 
 
-@given(st.data(), st.sampled_from(WINDOWS), st.sampled_from(LIKE))
+@given(st.data(), st.sampled_from(WINDOWS), st.sampled_from(LIKE), st.sampled_from([1, 1024]))
 def test_eager_lazy_and_oracle_agree_after_every_batch(
-    data: st.DataObject, window: RangeWindow | RowsWindow, like: tuple[Equivalent | None, Oracle]
+    data: st.DataObject, window: RangeWindow | RowsWindow, like: tuple[Equivalent | None, Oracle], block: int
 ) -> None:
-    check(data, window, like)
-
-
-@given(st.data(), st.sampled_from(WINDOWS), st.sampled_from(LIKE))
-def test_blocks_and_rows_do_not_matter(
-    data: st.DataObject, window: RangeWindow | RowsWindow, like: tuple[Equivalent | None, Oracle]
-) -> None:
+    """Wherever state is cut into blocks, and however often payloads are tidied up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_table, "_BLOCK", 1)
-        patch.setattr(extent, "_SLACK", 0)
+        patch.setattr(block_table, "_BLOCK", block)
+        patch.setattr(extent, "_SLACK", block - 1)
         check(data, window, like)
+
+
+def fed(
+    window: RangeWindow | RowsWindow, cp: float, oop: float, equivalent: Equivalent | None, size: int = 1_500
+) -> list[tuple[CoalesceExtent, CoalesceExtent]]:
+    """Both schemes after each batch of many readings; a part ``cp`` goes on, a part ``oop`` comes late."""
+    random, schema = np.random.default_rng(3), pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    groups, steps = random.integers(0, 5, size), (random.random(size) >= cp).astype(np.int64)
+    late = np.argsort(np.arange(size) + np.where(random.random(size) < oop, random.integers(0, 60, size), 0))
+    pair = operator(window, "eager", equivalent, schema), operator(window, "lazy", equivalent, schema)
+    shown, found = (Walk(), Walk()), []
+    for part in np.array_split(late, 12):
+        columns = [pa.array(groups[part]), pa.array(np.cumsum(steps)[part])]
+        batch = inserts(part, part + 1, pa.RecordBatch.from_arrays(columns, schema=schema))
+        for extent_, walk in zip(pair, shown, strict=True):
+            out = extent_.on_batch(0, batch), extent_.on_cti(0, int(part.min())).batch
+            for element in (e for elements in out for e in elements.to_elements()):
+                assert walk.fault(element) is None
+                walk.take(element)
+        found.append(pair)
+        check_memory(*pair)
+    assert_equivalent(shown[0].events(), shown[1].events())
+    return found
+
+
+def check_memory(eager: CoalesceExtent, lazy: CoalesceExtent) -> None:
+    """Never above the lazy extent by more than a timestamp a reading."""
+    assert eager.state_rows() == lazy.state_rows()
+    assert eager.state_bytes() <= lazy.state_bytes() + 8 * eager.state_rows()
+
+
+@pytest.mark.parametrize("window", [RangeWindow(200, 200), RowsWindow(150, 200)], ids=str)
+@pytest.mark.parametrize(("cp", "oop"), [(0.0, 0.5), (0.7, 0.5), (1.0, 0.0)])
+def test_the_eager_extent_takes_no_more_memory_than_the_lazy_one_and_its_timestamps(
+    window: RangeWindow | RowsWindow, cp: float, oop: float
+) -> None:
+    fed(window, cp, oop, None)
+    fed(window, cp, oop, EQUIVALENCES[2][0], size=600)
+
+
+def test_an_eager_extent_keeps_one_payload_a_run() -> None:
+    eager, lazy = fed(RangeWindow(200, 200), 1.0, 0.0, None)[-1]
+    assert eager.state_bytes() < 0.7 * lazy.state_bytes()
+
+
+def told(window: RangeWindow | RowsWindow, *elements: Element) -> list[str]:
+    drive = Driver(lambda: operator(window, "eager"), SCHEMA)
+    return [str(e) for e in [drive.feed([element]) for element in elements][-1]]
+
+
+def a(v: int) -> Payload:
+    return {"k": "a", "v": v}
+
+
+def test_refusals() -> None:
+    for window in (RangeWindow(5, 1), RowsWindow(3, 1)):
+        with pytest.raises(StreamError, match="two readings of one group at 4"):
+            told(window, Insert(a(1), 4, 5), Insert(a(2), 4, 5))
+        with pytest.raises(StreamError, match="never been inserted"):
+            told(window, Retract(a(1), 4, 5, 4))
+
+
+def test_an_end_that_moves_changes_nothing() -> None:
+    for window in (RangeWindow(5, 1), RowsWindow(3, 1)):
+        assert told(window, Insert(a(1), 4, 5), Insert(a(1), 6, 7), Retract(a(1), 4, 5, 99)) == []
+
+
+def test_readings_no_window_holds_can_be_taken_back() -> None:
+    """A slide wider than the window: found by the properties."""
+    reading = Insert(a(1), 2, 9)
+    assert told(RangeWindow(2, 5), reading, Cti(2), Retract(a(1), 2, 9, 2)) == []
+
+
+def test_the_ends_of_time() -> None:
+    """Windows that would begin before time or end after it."""
+    window = RangeWindow(10, 7)
+    readings = [Event(a(1), BEGINNING + 1, 0), Event(a(1), FOREVER - 3, FOREVER)]
+    drive = Driver(lambda: operator(window, "lazy"), SCHEMA)
+    drive.feed([Insert(e.payload, e.vs, e.ve) for e in readings])
+    drive.feed([Cti(FOREVER)])
+    assert_equivalent(drive.history(), coalesce_range(readings, 10, 7, "v", "k"))
 
 
 @given(st.data(), st.sampled_from(WINDOWS), st.sampled_from(LIKE))

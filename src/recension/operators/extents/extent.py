@@ -36,7 +36,9 @@ class Stretch:
 class Extent:
     """Readings by time, each with the number of its payload and whether it begins a run."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, shares_payloads: bool = False) -> None:
+        """``shares_payloads``: neighbours may name one payload, and no more are kept than that saves."""
+        self._shares = shares_payloads
         self._table = BlockTable({"row": np.int64, "begins": np.bool_})
         self._store = RowStore(schema)
         self.forgotten = 0
@@ -99,15 +101,10 @@ class Extent:
         self.tidy()
 
     def tidy(self) -> None:
-        """Drop payloads when most of them belong to no reading."""
-        if len(self._store) > 2 * len(self) + _SLACK:
-            self._renumber()
-
-    def compact(self) -> None:
-        """Drop all payloads that belong to no reading."""
-        self._renumber()
-
-    def _renumber(self) -> None:
+        """Drop payloads that belong to no reading when they are many."""
+        most = len(self) + len(self) // 4 if self._shares else 2 * len(self) + _SLACK
+        if len(self._store) <= most:
+            return
         table = self._table.to_arrow()
         used, place = np.unique(table["row"].to_numpy(), return_inverse=True)
         self._store.retain(used)

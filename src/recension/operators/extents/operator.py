@@ -50,7 +50,8 @@ class CoalesceExtent(Operator):
         self._query, self._window, self._is_eager = query, window, scheme == "eager"
         names = query.columns if self._is_eager else readings.names
         self._kept = pa.schema([readings.field(name) for name in names])
-        self._extent = Extent(self._kept)
+        self._shares = self._is_eager and query.equivalent is None
+        self._extent = Extent(self._kept, shares_payloads=self._shares)
         self._watermark = BEGINNING
         self._no_readings = empty(self._kept)
 
@@ -100,14 +101,16 @@ class CoalesceExtent(Operator):
     def _write(self, stretch: Stretch, region: Region, payload: pa.RecordBatch) -> None:
         """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""
         source = region.source.copy()
-        if self._is_eager and self._query.equivalent is None:
+        if self._shares:
             runs = region.runs(region.is_new, region.begins, region.time)
             head = np.maximum.accumulate(np.where(runs.begins, np.arange(len(runs)), 0))
             source[runs.at] = source[runs.at[head]]
         at = np.flatnonzero(region.is_new)
         known = np.unique(stretch.columns["row"])
-        fresh = np.unique(source[at][source[at] >= len(known)])
-        rows = np.full(payload.num_rows, -1)
+        is_used = np.zeros(payload.num_rows, np.bool_)
+        is_used[source[at]] = True
+        is_used[: len(known)] = False
+        rows, fresh = np.full(payload.num_rows, -1), np.flatnonzero(is_used)
         rows[: len(known)] = known
         rows[fresh] = self._extent.store(take_rows(payload, fresh))
         self._extent.write(stretch, region.time[at], rows[source[at]], region.begins[at])

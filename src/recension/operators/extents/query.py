@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.rowhash import Hashes, row_hash
+from recension.core.rowhash import Hashes, combine, row_hash
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
 
@@ -30,8 +30,9 @@ class CoalescingQuery:
 
     def hashes(self, readings: pa.RecordBatch) -> tuple[Hashes, Hashes]:
         """Of each reading, a hash of its group and one of all that an answer shows of it."""
-        size = readings.num_rows
-        return row_hash(readings.select(self.group_by), size), row_hash(readings.select(self.columns), size)
+        size, rest = readings.num_rows, [name for name in self.on if name not in self.group_by]
+        group = row_hash(readings.select(list(self.group_by)), size)
+        return group, combine(group, row_hash(readings.select(rest), size))
 
     def goes_on(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
         """Does the reading ``after`` go on with the one ``before``, for each pair of positions?"""

@@ -76,7 +76,7 @@ def region_of(
     source = np.append(place, len(distinct) + np.arange(len(comes)))
     time = np.append(stretch.columns["time"], batch.vs[comes])
     stays = _staying(of_group[place], stretch.columns["time"], batch, query, goes)
-    _, group = np.unique(of_group[source], return_inverse=True)
+    group = numbered(of_group)[source]
     order = _order(time, group, payload.select(list(query.group_by)), source, ties=ties)
     began = np.append(stretch.columns["begins"], np.ones(len(comes), np.bool_))[order]
     is_old, is_new = np.arange(len(time)) < kept, np.append(stays, np.ones(len(comes), np.bool_))
@@ -130,11 +130,19 @@ def _staying(held: Hashes, times: Ticks, batch: EventBatch, query: CoalescingQue
 
 def _order(time: Ticks, group: Index, keys: pa.RecordBatch, source: Index, *, ties: bool) -> Index:
     """By time, and at one time by group; if that order matters, by the values that tell groups apart."""
-    order = np.lexsort((group, time))
-    if not ties or not bool((time[order][1:] == time[order][:-1]).any()):
+    order = np.argsort(time, kind="stable")
+    if not bool((time[order][1:] == time[order][:-1]).any()):
         return order
-    ranks = [value_ranks(column)[source] for column in reversed(keys.columns)]
+    ranks = [value_ranks(column)[source] for column in reversed(keys.columns)] if ties else []
     return np.lexsort((group, *ranks, time))
+
+
+def numbered(hashes: Hashes) -> Index:
+    """Small numbers, the same for equal hashes; as small as can be, for they are sorted by."""
+    encoded = pa.array(hashes).dictionary_encode()
+    kind = np.uint16 if len(encoded.dictionary) <= 2**16 else np.int64
+    numbers: Index = encoded.indices.to_numpy().astype(kind)
+    return numbers
 
 
 def _previous(group: Index, side: Mask) -> Index:

@@ -72,5 +72,5 @@ def runs_of(at: Index, group: Index, time: Ticks, x: Index, begins: Mask) -> Run
     is_first = np.append(True, group[1:] != group[:-1])[: len(group)]
     starts = begins | is_first
     places = np.append(np.flatnonzero(starts), len(group))
-    following = places[np.searchsorted(places, np.arange(len(group)), "right")] if len(group) else at
+    following = places[np.cumsum(starts)]
     return Runs(at, group, time, x, starts, ~is_first, following)

@@ -18,6 +18,7 @@ from recension.core.batch import Index, Mask
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators import double_double as dd
 from recension.operators.double_double import Floats
+from recension.operators.snapshot.counting import Dense
 
 Pair = tuple[Floats, Floats]
 
@@ -69,48 +70,71 @@ def steps_of(
     A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
     further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
+    change = _Change(group, vs, a, b, since)
     extra = _Extra.of(group, since, look, spans)
-    groups = np.concatenate([group, group, extra.group])
-    times = np.concatenate([a, b, extra.time])
-    keys = sort_keys([groups], [times])[0]
+    begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
+    if not amounts.pairs and (dense := Dense.of(begins, ends, looked, amounts.ints)) is not None:
+        return _counted(dense, change, amounts.ints, extra)
+    return _sorted(np.concatenate([begins, ends, looked]), change, amounts, extra)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What each element does at its two ends."""
+
+    group: Index
+    vs: Ticks
+    a: Ticks
+    b: Ticks
+    since: Ticks | None
+
+    def is_fresh(self) -> bool:
+        """Are all elements new events, each of which lasts?"""
+        return self.a is self.vs and self.since is None and not bool((self.a == self.b).any())
+
+    def refs(self) -> tuple[Index, Index]:
+        """By how much the number of end points changes at ``a`` and at ``b``."""
+        return np.where(self.a > self.vs, -1, 1), np.where(self.b > self.vs, 1, -1)
+
+    def cover(self) -> tuple[Index, Index]:
+        """+1 where a touched stretch begins, -1 where it ends, at ``a`` and at ``b``."""
+        if self.since is None:
+            begins = np.where(self.a < self.b, 1, -1)
+            return begins, -begins
+        return np.where(self.a < self.b, 0, -1), np.where(self.a < self.b, -1, 0)
+
+
+def _counted(dense: Dense, change: _Change, ints: list[Index], extra: _Extra) -> Steps:
+    at = dense.points()
+    begins, ends = dense.counts()
+    n = begins - ends
+    refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
+    return Steps(
+        dense.spread(change.group, change.group, extra.group)[at],
+        dense.spread(change.a, change.b, extra.time)[at],
+        refs[at],
+        np.cumsum(n[at]),
+        np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0,
+        [np.cumsum(dense.change(x)[at]) for x in ints],
+        [],
+    )
+
+
+def _sorted(keys: Index, change: _Change, amounts: Contributions, extra: _Extra) -> Steps:
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
-    one = np.ones(len(group), np.int64)
-    # Events that are new and nothing else: what is touched is where they are.
-    is_plain = a is vs and not len(extra.time)
     ints = [
-        np.concatenate([np.where(a > vs, -1, 1), np.where(b > vs, 1, -1), none]),
-        np.concatenate([one, -one, none]),
-        *([] if is_plain else [np.concatenate([*_cover(a, b, since), extra.cover])]),
-        *(np.concatenate([x, -x, none]) for x in amounts.ints),
+        np.concatenate([*change.refs(), none]),
+        np.concatenate([*change.cover(), extra.cover]),
+        *(np.concatenate([x, -x, none]) for x in (np.ones(len(change.a), np.int64), *amounts.ints)),
     ]
-    if not amounts.pairs and _can_count(keys, ints):
-        at, (refs, n, *sums) = _counted(keys, ints)
-        cover = n if is_plain else sums.pop(0)
-        return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, cover > 0, sums, [])
     order = np.argsort(keys)
     last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
-    refs, n, *sums = (np.cumsum(column[order])[last] for column in ints)
-    cover = n if is_plain else sums.pop(0)
+    refs, cover, n, *sums = (np.cumsum(column[order])[last] for column in ints)
     at, covered = order[last], cover > 0
     pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
-    return Steps(groups[at], times[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
-
-
-def _can_count(keys: Index, columns: list[Index]) -> bool:
-    """Are the points close enough together to be counted instead of sorted, and the sums exact in floats?"""
-    if not len(keys) or int(keys.max()) - int(keys.min()) > 2 * len(keys):
-        return False
-    return all(len(keys) * max(int(c.max()), -int(c.min())) < 2**53 for c in columns)
-
-
-def _counted(keys: Index, columns: list[Index]) -> tuple[Index, list[Index]]:
-    """One row for each distinct key, in order, and the running sums of the columns there."""
-    place = keys - keys.min()
-    row = np.full(int(place.max()) + 1, -1)
-    row[place] = np.arange(len(keys))
-    points = np.flatnonzero(row >= 0)
-    sums = (np.bincount(place, column)[points].astype(np.int64) for column in columns)
-    return row[points], [np.cumsum(column) for column in sums]
+    group = np.concatenate([change.group, change.group, extra.group])[at]
+    time = np.concatenate([change.a, change.b, extra.time])[at]
+    return Steps(group, time, np.diff(np.append(0, refs)), n, covered, sums, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +161,6 @@ class _Extra:
             np.concatenate([none, *(p[1] for p in parts)]),
             np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
         )
-
-
-def _cover(a: Ticks, b: Ticks, since: Ticks | None) -> tuple[Index, Index]:
-    """+1 where a touched stretch begins, -1 where it ends, at ``a`` and at ``b``."""
-    if since is None:
-        begins = np.where(a < b, 1, -1)
-        return begins, -begins
-    return np.where(a < b, 0, -1), np.where(a < b, -1, 0)
 
 
 def _running_pair(pair: Pair, zero: Floats, order: Index, last: Index, covered: Mask) -> Pair:

@@ -156,8 +156,16 @@ def _new_side(
 
 def following(group: Index, time: Ticks, is_point: Mask) -> Ticks:
     """The time of the next end point of the same group; its own time where there is none."""
-    size = len(time)
-    here = np.where(is_point, np.arange(size), size)
-    after = np.append(np.minimum.accumulate(here[::-1])[::-1][1:], size) if size else here
-    inside = np.minimum(after, size - 1)
-    return np.where((after < size) & (group[inside] == group), time[inside], time)
+    points = np.flatnonzero(is_point)
+    if len(points) == len(time):
+        return next_in_group(group, time)
+    after = np.cumsum(is_point)
+    same = np.append(group[points], -1)[after] == group
+    return np.where(same, np.append(time[points], 0)[after], time)
+
+
+def next_in_group(group: Index, time: Ticks) -> Ticks:
+    """The time of the next row of the same group; its own time where there is none."""
+    after = time.copy()
+    np.copyto(after[:-1], time[1:], where=group[1:] == group[:-1])
+    return after

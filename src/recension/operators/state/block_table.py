@@ -22,7 +22,7 @@ from recension.core.ticks import Ticks
 Column: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Column]
 
-_BLOCK = 1024
+_BLOCK, _LONGEST, _MANY = 1024, 8192, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class BlockTable:
 
         Segments are sorted and do not overlap.
         """
-        first = np.maximum(self._block_before(group, low), 0)
-        last = np.maximum(self._block_before(group, high, or_equal=True), first)
+        first = np.maximum(self._blocks_before(group, low), 0)
+        last = np.maximum(self._blocks_before(group, high, or_equal=True), first)
         return self._read_between(first, last)
 
     def extract_around(self, group: Index, time: Ticks, rows: int) -> Extract:
@@ -95,8 +95,10 @@ class BlockTable:
         if block < 0:
             return 0
         own = self._blocks[block]
-        within = bisect(own["group"], own["time"], *key, after_equal=after_equal)
-        return self.rows_before(block) + int(within[0])
+        first, last = (int(np.searchsorted(own["group"], group, side)) for side in ("left", "right"))
+        times = own["time"][first:last]
+        within = np.searchsorted(times, time, "right" if after_equal else "left")
+        return self.rows_before(block) + first + int(within)
 
     def rows_before(self, block: int) -> int:
         """How many rows stand before a block."""
@@ -116,12 +118,11 @@ class BlockTable:
 
     def _read_between(self, first: Index, last: Index) -> Extract:
         """Every block that lies between some first and last one."""
-        touched = np.zeros(len(self._blocks) + 1, np.int64)
-        if len(self._blocks):
-            np.add.at(touched, first, 1)
-            np.add.at(touched, last + 1, -1)
-        blocks = np.flatnonzero(np.cumsum(touched[:-1]) > 0)
-        return self._read(blocks)
+        if not self._blocks:
+            return self._read(np.zeros(0, np.int64))
+        size = len(self._blocks) + 1
+        touched = np.bincount(first, minlength=size) - np.bincount(last + 1, minlength=size)
+        return self._read(np.flatnonzero(np.cumsum(touched[:-1]) > 0))
 
     def _read(self, blocks: Index) -> Extract:
         parts: list[Columns] = []
@@ -165,7 +166,8 @@ class BlockTable:
 
     def _splice(self, start: int, stop: int, columns: Columns) -> None:
         size = len(columns["time"])
-        pieces = max(1, round(size / _BLOCK)) if size else 0
+        # What is rewritten in bulk is likely to be read so: few long blocks, cut shorter by small changes.
+        pieces = max(1, round(size / max(_BLOCK, min(size // _MANY, _LONGEST)))) if size else 0
         edges = [size * i // pieces for i in range(pieces + 1)] if pieces else []
         # Copies, so that a block does not keep a whole batch's arrays alive.
         fresh = [
@@ -180,6 +182,12 @@ class BlockTable:
     def _block_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
         """The last block whose first key is before (or at) the given key; -1 if there is none."""
         return bisect(self._first_group, self._first_time, group, time, after_equal=or_equal) - 1
+
+    def _blocks_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
+        """The same for keys in order: there are many to a block, so the blocks are searched among them."""
+        known = self._first_group, self._first_time
+        places = bisect(group, time, *known, after_equal=not or_equal)
+        return np.cumsum(np.bincount(places, minlength=len(group) + 1))[: len(group)] - 1
 
     def to_arrow(self) -> pa.Table:
         """All rows."""

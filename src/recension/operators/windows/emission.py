@@ -13,7 +13,7 @@ from recension.core.batch import INSERT, RETRACT, EventBatch, Index, take_rows
 from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.snapshot.emission import Compute, equal_rows, slots_of
-from recension.operators.snapshot.working_set import WorkingSet, following
+from recension.operators.snapshot.working_set import WorkingSet, next_in_group
 from recension.operators.state.ranges import expand
 from recension.operators.windows.grid import Grid
 
@@ -25,7 +25,7 @@ def emit_windows(
 
     ``shown`` tells for each stretch up to which window it was, and is now, shown.
     """
-    end = following(work.group, work.time, np.ones(len(work.time), np.bool_))
+    end = next_in_group(work.group, work.time)
     # Where nothing changed only the windows that came into view are new.
     low = np.where(work.is_changed, work.time, np.maximum(work.time, shown[0]))
     had, has = (

@@ -34,6 +34,13 @@ SESSION_SETTINGS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "recension.runners.spark.daemon",
 }
+# How checkpoints are written. On a local disk Hadoop's FileContext, Spark's choice, starts a process or more
+# for every file it renames, ninety a micro-batch; its older FileSystem does not, and renames as atomically.
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_MANAGERS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+)
 # `transformWithState` dies on start without them.
 NEEDED = {"google.protobuf": "protobuf", "grpc": "grpcio", "grpc_status": "grpcio-status"}
 
@@ -89,8 +96,18 @@ def prepare_streaming(spark: SparkSession) -> None:
     check(spark)
     if missing := [package for module, package in NEEDED.items() if not _is_installed(module)]:
         raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
-    for key, value in RUNTIME_SETTINGS.items():
+    for key, value in (RUNTIME_SETTINGS | _on_one_machine(spark)).items():
         spark.conf.set(key, value)
+
+
+def _on_one_machine(spark: SparkSession) -> dict[str, str]:
+    """What checkpoints on a local disk gain from; clusters and object stores are left to Spark."""
+    context = spark.sparkContext
+    is_here = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "")).startswith("file:")
+    if not is_here or not context.master.startswith("local") or spark.conf.get(FILE_MANAGER, None):
+        return {}
+    loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
+    return next(({FILE_MANAGER: name} for name in LOCAL_MANAGERS if loadable(name)), {})
 
 
 def _is_installed(module: str) -> bool:

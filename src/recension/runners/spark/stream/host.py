@@ -25,10 +25,9 @@ from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.runners.local import Session
-from recension.runners.spark.stream.blobs import to_blob
 from recension.runners.spark.stream.inflow import inflow
 from recension.runners.spark.stream.joining import Comings, Joining, require_order
-from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Packet
+from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, Contents, Packet
 from recension.runners.spark.stream.reading import Reading
 from recension.runners.spark.stream.report import Report
 from recension.runners.spark.stream.routing import Router
@@ -188,14 +187,14 @@ class Host:
         """Changes to the task that writes this shard's; word of the promise to all of them."""
         outlets = self._topology.outlets(self._shard)
         mine = self._shard if self._shard in outlets else outlets[0]
-        blob = to_blob(changes) if len(changes) else None
+        contents = Contents(changes, {}) if len(changes) else None
         return [
             Packet(
                 outlet,
                 OUTPUT,
                 str(self._shard),
                 root,
-                blob if outlet == mine else None,
+                contents if outlet == mine else None,
                 now,
                 previous,
             )
@@ -211,7 +210,7 @@ class Host:
                 number,
                 f"{self._shard:06}",
                 self._level,
-                to_blob(shares[shard]) if shard in shares else None,
+                Contents(shares[shard], {}) if shard in shares else None,
                 t,
             )
             for shard in range(router.shards)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError
-from recension.core.formats.columns import BATCH
+from recension.core.formats.columns import BATCH, KIND
 from recension.core.ticks import DurationLike, duration
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
@@ -25,12 +26,15 @@ from recension.runners.spark.stream.metrics import METRICS_NAME
 from recension.runners.spark.stream.packets import DDL, METRICS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.partitions import partition_keys
-from recension.runners.spark.stream.processor import FragmentProcessor
+from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
 from recension.runners.spark.stream.topology import Topology, topology
-from recension.runners.spark.stream.unpacking import Unpacker, output_schema
+from recension.runners.spark.stream.unpacking import REPORT, Unpacker
 
 # So many shards may each read all files: beyond, they would do too much of each other's work.
 FEW: Final = 4
+
+# The packets of the sources that a level reads.
+Arriving: TypeAlias = Callable[[int], list[DataFrame]]
 
 
 def stream(
@@ -88,7 +92,11 @@ def flow(
             packed.append(hears.mapInArrow(FeedbackPacker(plan, level, partition_keys(shards)).__call__, DDL))
         return packed
 
-    return _unpacked(through_levels(plan, arriving), plan, _time_type(inputs), tells)
+    schema, time_type, first = plan.roots[0].schema, _time_type(inputs), partition_keys(shards)[0]
+    unpacker = Unpacker(schema, time_type, first_key=first, in_order=plan.in_order, feedback=tells)
+    if plan.is_gathered or not unpacker.is_simple:
+        return _unpacked(through_levels(plan, arriving), plan, unpacker)
+    return _answered(_packets_at(plan, arriving, plan.levels), plan, unpacker)
 
 
 def heard_from(spark: SparkSession, folder: Path) -> DataFrame:
@@ -136,27 +144,44 @@ def _to_read(plan: Topology, paths: DataFrame, name: str, level: int) -> DataFra
     )
 
 
-def through_levels(plan: Topology, arriving: Callable[[int], list[DataFrame]]) -> DataFrame:
-    """Packets through one stateful operator after the other; sources join at the level that reads them."""
-    flowing: list[DataFrame] = []
-    for level in range(1, plan.levels + 1):
-        packets = reduce(DataFrame.union, [*flowing, *arriving(level)])
-        processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
-        flowing = [packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")]
-    return flowing[0]
+def through_levels(plan: Topology, arriving: Arriving) -> DataFrame:
+    """Packets through one stateful operator after the other."""
+    return _processed(plan, _packets_at(plan, arriving, plan.levels), plan.levels)
 
 
-def _unpacked(flowing: DataFrame, plan: Topology, time_type: pa.DataType, tells: Path | None) -> DataFrame:
+def _packets_at(plan: Topology, arriving: Arriving, level: int) -> DataFrame:
+    """What comes to a level: from the one before, and from the sources that it reads."""
+    before = [_processed(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
+    return reduce(DataFrame.union, [*before, *arriving(level)])
+
+
+def _processed(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
+    processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
+    return packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
+
+
+def _answered(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
+    """The last operator gives the rows of the output itself."""
+    processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
+    columns = _columns(plan, unpacker.reporting_schema())
+    rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
+    observed = rows.observe(METRICS_NAME, F.collect_list(REPORT).alias("reports"))
+    return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
+
+
+def _unpacked(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
     if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
-    schema = plan.roots[0].schema
-    first = partition_keys(plan.shards)[0]
-    unpacker = Unpacker(schema, time_type, first_key=first, in_order=plan.in_order, feedback=tells)
-    columns = from_arrow_schema(output_schema(schema, time_type))
+    return observed.mapInArrow(unpacker.__call__, _columns(plan, unpacker.schema()))
+
+
+def _columns(plan: Topology, schema: pa.Schema) -> StructType:
+    """The columns as Spark has them; one says whose they are."""
+    columns = from_arrow_schema(schema)
     columns[BATCH].metadata = {OWNER: plan.owner}
-    return observed.mapInArrow(unpacker.__call__, columns)
+    return columns
 
 
 def _time_type(inputs: Mapping[str, Input]) -> pa.DataType:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -14,6 +15,7 @@ from recension.runners.spark.stream.live import visit
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded, query_id
 from recension.runners.spark.stream.topology import Topology
+from recension.runners.spark.stream.unpacking import Unpacker
 
 
 class MapStore:
@@ -43,16 +45,20 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         """Called by Spark."""
         self._store = MapStore(handle.getMapState("pieces", "name string", "piece binary"))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
+        for packet in self._turn(key[0], rows):
+            yield Row(**packet.sealed()._asdict())
+
+    def _turn(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
+        """One micro-batch of a shard. The engine is kept when the last packet has been taken."""
         keep_what_is_loaded()
-        batch = batch_id()
         packets = [Packet(self._keys.index(shard), *rest) for shard, *rest in rows]
-        seen = visit(self._topology, self._level, self._keys.index(key[0]), self._store, query_id())
+        seen = visit(self._topology, self._level, self._keys.index(key), self._store, query_id())
         began = time.perf_counter()
         answers = seen.host.turn(packets)
         worked = time.perf_counter()
-        written = seen.leave(self._store, batch)
+        written = seen.leave(self._store, batch_id())
         times = {
             "load_seconds": seen.seconds,
             "kernel_seconds": worked - began,
@@ -65,8 +71,26 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
                 info = json.loads(packet.info)
                 packet = packet._replace(info=json.dumps(info | times), first=1)
             # Python numbers the shards; Spark sends rows by a value that falls into the shard's partition.
-            yield Row(**packet._replace(shard=self._keys[packet.shard])._asdict())
+            yield packet._replace(shard=self._keys[packet.shard])
         seen.park()
 
     def close(self) -> None:
         """Called by Spark."""
+
+
+class AnsweringProcessor(FragmentProcessor):
+    """The last level, where no shard has to wait for others: its answers leave as rows of the output.
+
+    The rows cross to Spark in data frames of Arrow columns, which pandas hands on as they are.
+    """
+
+    def __init__(self, topology: Topology, keys: list[int], unpacker: Unpacker) -> None:
+        super().__init__(topology, topology.levels, keys)
+        self._unpacker = unpacker
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """Called by Spark."""
+        packets = (packet for frame in rows for packet in frame.itertuples(index=False))
+        answers = list(self._turn(key[0], packets))
+        for batch in self._unpacker.rows_and_reports(answers):
+            yield batch.to_pandas(types_mapper=pd.ArrowDtype)

@@ -17,11 +17,12 @@ from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.runners.spark.stream.feedback import publish
-from recension.runners.spark.stream.packets import OUTPUT, Packet
+from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
 
 LAST: Final = 2**62
 _SHARD: Final = 2**40
+REPORT: Final = "_report"
 
 
 def output_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
@@ -50,7 +51,32 @@ class Unpacker:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keep_what_is_loaded()
-        packets = [Packet(**row) for batch in batches for row in batch.to_pylist()]
+        yield from self.rows([Packet(**row) for batch in batches for row in batch.to_pylist()])
+
+    def rows_and_reports(self, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
+        """The same, and after the rows what the engines report, in a column of its own."""
+        schema = self.reporting_schema()
+        for rows in self.rows(packets):
+            nothing = pa.nulls(rows.num_rows, pa.string())
+            yield pa.RecordBatch.from_arrays([*rows.columns, nothing], schema=schema)
+        told = [{REPORT: packet.info} for packet in packets if packet.edge == METRICS]
+        yield pa.RecordBatch.from_pylist(told, schema)
+
+    @property
+    def is_simple(self) -> bool:
+        """Do all columns pass through pandas as they are?"""
+        return REPORT not in self._schema.names and all(_is_simple(field.type) for field in self._schema)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the output."""
+        return output_schema(self._schema, self._time_type)
+
+    def reporting_schema(self) -> pa.Schema:
+        """The columns of the output, and that of the reports."""
+        return pa.schema([*self.schema(), (REPORT, pa.string())])
+
+    def rows(self, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
+        """The rows of the output that one task gives."""
         mine = [packet for packet in packets if packet.edge == OUTPUT]
         if not mine:
             return
@@ -76,5 +102,10 @@ class Unpacker:
         rows = stream_rows(events, stream_schema(self._schema, self._time_type))
         size = len(events)
         order = [pa.array(np.full(size, batch)), pa.array(np.arange(first, first + size))]
-        schema = output_schema(self._schema, self._time_type)
-        return pa.RecordBatch.from_arrays([*rows.columns, *order], schema=schema)
+        return pa.RecordBatch.from_arrays([*rows.columns, *order], schema=self.schema())
+
+
+def _is_simple(kind: pa.DataType) -> bool:
+    t = pa.types
+    tests = (t.is_signed_integer, t.is_float32, t.is_float64, t.is_boolean, t.is_string, t.is_binary)
+    return any(test(kind) for test in tests)
