@@ -161,3 +161,25 @@ def test_more_mistakes() -> None:
         rc.ExtentSet(rc.source("s", SCHEMA), WINDOW)
     with pytest.raises(rc.SchemaError, match=r"probabilities \(cp, oop\) lie between 0 and 1"):
         rc.coalescing("heat", expected=(1.5, 0))
+
+
+@pytest.mark.parametrize("window", [WINDOW, rc.rows(300, slide=50)], ids=str)
+def test_what_is_known_of_answers_holds(window: Any) -> None:
+    """Readings in order: answers of time windows are never taken back, those of rows only end."""
+    source = rc.source("s", SCHEMA, properties=rc.Properties(is_ordered=True, is_insert_only=True))
+    shared: Any = rc.ExtentSet(source, window, weights=(1, 1, 2), **ASKED)
+    live, found = rc.session(**shared), dict[str, list[Element]]()
+    for part in range(4):
+        live.push("s", told(part * 1_000, 1_000, 0.9 if part < 2 else 0.0, oop=0.0))
+        live.advance("s", part * 1_000 + 900)
+        for name in shared:
+            found.setdefault(name, []).extend(live.read(name).elements())
+    for name, elements in found.items():
+        known = shared[name].properties
+        retractions = [e for e in elements if isinstance(e, rc.Retract)]
+        assert known.is_insert_only is isinstance(window, type(WINDOW))
+        assert known.is_shrink_only
+        assert all(e.new_ve < e.ve for e in retractions)
+        assert not (known.is_insert_only and retractions)
+        if known.constant_duration is not None:
+            assert {e.ve - e.vs for e in elements if isinstance(e, rc.Insert)} == {known.constant_duration}
