@@ -16,6 +16,7 @@ from tests.operators.test_coalesce_extent import VALID, WINDOWS
 
 from recension.core.batch import inserts
 from recension.core.events import Cti, Element, Event, Insert
+from recension.core.ticks import FOREVER
 from recension.operators.extents import extent
 from recension.operators.extents.many import Asked, CoalesceMany
 from recension.operators.extents.operator import CoalesceExtent
@@ -108,6 +109,20 @@ def test_queries_answer_as_alone_while_they_move(
                 case 1:
                     play.move(data.draw(masks))
         assert play.together.operator.state_rows() == play.together.operator.state_bytes() == 0
+
+
+@pytest.mark.parametrize("eager", [[False] * 4, [False, True, True, False]])
+def test_readings_of_one_time_are_not_parted(eager: list[bool]) -> None:
+    """Each query has its own order of them, which is not that of the shared extent."""
+    told = [("b", 0), ("a", 1), ("b", 1), ("", 1), ("a", 2), ("a", 3), ("a", 4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_table, "_BLOCK", 1)
+        play = Play(RowsWindow(3, 1), eager)
+        play.feed([Insert({"k": key, "v": 1, "w": 0}, time, time + 1) for key, time in told])
+        play.feed([Cti(4)])
+        play.move([False, False, True, True])
+        play.feed([Insert({"k": "c", "v": 2, "w": 0}, 5, 6), Cti(5)])
+        play.feed([Cti(FOREVER)])
 
 
 def element(time: int, value: int) -> Insert:

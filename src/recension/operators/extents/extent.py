@@ -84,7 +84,11 @@ class Extent:
 
     def first_time(self) -> int:
         """The time of the first reading kept; the end of time if there is none."""
-        return int(self._table.head(1).columns["time"][0]) if len(self) else FOREVER
+        return self.time_at(0) if len(self) else FOREVER
+
+    def time_at(self, place: int) -> int:
+        """The time of a reading by its place among those kept."""
+        return int(self._stretch(self._table.head(place + 1)).columns["time"][place])
 
     def count_before(self, t: int) -> int:
         """How many of the readings kept are before a time."""

@@ -146,7 +146,7 @@ class CoalesceMany(Operator):
         keeper = Keeper(self._readings, self._window, since=owner.watermark)
         keeper.out_cti = owner.out_cti
         if not len(owner.extent):
-            keeper.grown_up(owner.watermark, owner.extent.forgotten)
+            keeper.grown_up(owner)
         return keeper
 
     def _rely_on_keeper(self, t: int) -> None:
@@ -156,7 +156,7 @@ class CoalesceMany(Operator):
             return
         assert isinstance(owner, Owner), "while a keeper is young all queries are eager"
         if t > keeper.since and not owner.extent.count_before(keeper.since + 1):
-            keeper.grown_up(owner.watermark, owner.extent.forgotten)
+            keeper.grown_up(owner)
             self._settle()
 
     # What is learned, and the plan made of it.

@@ -59,9 +59,22 @@ class Keeper(CoalesceExtent):
             self._write(stretch, region, payload)
         return empty(self.schema)
 
-    def grown_up(self, watermark: int, forgotten: int) -> None:
-        """It has all readings now: so many stood before its first."""
-        self.since, self._watermark, self._extent.forgotten = BEGINNING, watermark, forgotten
+    def on_cti(self, port: int, t: int) -> Output:
+        """Readings of one time go together: which of them comes first, every query says for itself."""
+        self._watermark = max(self._watermark, t)
+        if t == FOREVER:
+            self._extent.clear()
+        elif (rows := self._window.passed(self._extent, t)) > 0:
+            is_all = rows >= len(self._extent)
+            kept = len(self._extent) if is_all else self._extent.count_before(self._extent.time_at(rows))
+            self._extent.forget(kept)
+        return self.promise(t)
+
+    def grown_up(self, owner: Owner) -> None:
+        """It has all readings now that a query by itself holds, and perhaps some of the same time before."""
+        more = len(self._extent) - len(owner.extent)
+        self.since, self._watermark = BEGINNING, owner.watermark
+        self._extent.forgotten = owner.extent.forgotten - more
 
     def state_chunks(self) -> Chunks:
         return {**super().state_chunks(), "since": pa.table({"t": [self.since]})}
@@ -151,6 +164,19 @@ class _Narrowed(Extent):
 
     def payload(self, rows: Index) -> pa.RecordBatch:
         return super().payload(rows).select(self._names)
+
+    def around(self, low: int, high: int, before: int, after: int) -> Stretch:
+        """Not parting readings of one time: their order is not that of the query."""
+        while True:
+            found = super().around(low, high, before, after)
+            times = found.columns["time"]
+            if not len(times):
+                return found
+            head = found.first - self.count_before(int(times[0]))
+            tail = self.count_before(int(times[-1]) + 1) - (found.first + len(times))
+            if head <= 0 and tail <= 0:
+                return found
+            before, after = before + max(head, 0), after + max(tail, 0)
 
 
 def _columns(readings: pa.Schema, query: CoalescingQuery) -> pa.Schema:
