@@ -20,6 +20,7 @@ _SUITES = (
     "moving_window",
     "interval_join",
     "windows",
+    "modules",
     "coalescing",
     "group_apply",
     "finalize",

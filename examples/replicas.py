@@ -77,7 +77,7 @@ def jump_start(size: int) -> rc.History:
     """The past comes as a table; the live feed begins a little before the table ends."""
     history = rc.run(feed("s"), {"s": concat(streams(size, 1)[0])}).history()
     now = int(np.median(history.vs))
-    session = rc.session(rc.scenarios.jump_start(small, feed("table"), feed("live")))
+    session = rc.session(rc.scenarios.jump_start(small, feed("table"), feed("live"), from_time=now))
     session.push("table", _inserts(history.filter(history.vs < now)))
     session.advance("table", now)
     session.push("live", _inserts(history.filter(history.vs >= now - 10_000_000)))

@@ -23,6 +23,7 @@ from recension.api.aggregates import (
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import range, rows, within
 from recension.api.extent_set import ExtentSet, coalescing
+from recension.api.functions import udf
 from recension.api.merge import merge
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
@@ -31,6 +32,17 @@ from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.wall_clock import wall_clock
+from recension.modules import (
+    Aggregate,
+    IncrementalAggregate,
+    IncrementalOperator,
+    IncrementalTimeSensitiveAggregate,
+    IncrementalTimeSensitiveOperator,
+    Operator,
+    TimeSensitiveAggregate,
+    TimeSensitiveOperator,
+    Window,
+)
 from recension.plan.allen import (
     after,
     before,
@@ -61,6 +73,7 @@ __all__ = [
     "MIDDLE",
     "STRONG",
     "WEAK",
+    "Aggregate",
     "Cti",
     "Event",
     "ExtentSet",
@@ -68,9 +81,14 @@ __all__ = [
     "FormatError",
     "GroupedStream",
     "History",
+    "IncrementalAggregate",
+    "IncrementalOperator",
+    "IncrementalTimeSensitiveAggregate",
+    "IncrementalTimeSensitiveOperator",
     "Insert",
     "Interval",
     "Level",
+    "Operator",
     "Properties",
     "RecensionError",
     "Result",
@@ -79,6 +97,9 @@ __all__ = [
     "Stream",
     "StreamError",
     "TimeError",
+    "TimeSensitiveAggregate",
+    "TimeSensitiveOperator",
+    "Window",
     "after",
     "aggregate",
     "before",
@@ -120,6 +141,7 @@ __all__ = [
     "stddev",
     "sum",
     "top_k",
+    "udf",
     "valid",
     "wall_clock",
     "when",

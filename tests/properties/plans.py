@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.properties.applied import APPLIED
+from tests.properties.module_steps import MODULES
 from tests.properties.step import History, StepKind, is_natural, plus
 
 import recension as rc
@@ -200,6 +201,7 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 
 STEPS: list[StepKind] = [
     *APPLIED,
+    *MODULES,
     *_READINGS,
     StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, is_natural)),
     StepKind(

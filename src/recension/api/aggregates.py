@@ -111,8 +111,12 @@ def top_k(k: int, by: IntoExpression, descending: bool = True) -> specs.Aggregat
     return specs.TopK(expression(by), k, descending)
 
 
-def aggregate(fn: Callable[[Any], Any], column: IntoExpression, *, result: IntoType) -> specs.Aggregate:
+def aggregate(
+    fn: Callable[[Any], Any], column: IntoExpression, *, result: IntoType = "float64"
+) -> specs.Aggregate:
     """Any function of one array: the column's values, nulls included, in (vs, ve, payload) order.
+
+    It gives a float64 unless ``result`` names another type.
 
     >>> import numpy as np
     >>> print(aggregate(np.ptp, "x", result="int64"))

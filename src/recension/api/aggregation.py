@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable
+from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
 from recension.api.windows import WindowedStream, windows_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
-from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.modules.module import Module
+from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
 from recension.plan.group_apply import group_apply
-from recension.plan.node import Node
 from recension.plan.span import Outputs, in_words, projected_schema
 
 S = TypeVar("S", bound=StreamBase)
@@ -25,7 +25,7 @@ class AggregateMethods(StreamBase):
 
     __slots__ = ()
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> Self:
+    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> Self:
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
         ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
@@ -36,7 +36,7 @@ class AggregateMethods(StreamBase):
         >>> s.agg(n=rc.count(), total=rc.sum("x")).schema.names
         ['n', 'total']
         """
-        return self._then(aggregated(self.plan, (), rows, named, speculate))
+        return self.snapshot().agg(*rows, speculate=speculate, **named)
 
     def tumbling(
         self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
@@ -116,7 +116,7 @@ class GroupedStream(Generic[S]):
     def __init__(self, stream: S, keys: Outputs) -> None:
         self._stream, self._keys = stream, keys
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> S:
+    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> S:
         """One row for every snapshot of every group: the keys first, then the answers.
 
         >>> import recension as rc
@@ -124,8 +124,7 @@ class GroupedStream(Generic[S]):
         >>> s.group_by("site").agg(rc.top_k(3, by="x")).schema.names
         ['site', 'x', 'rank']
         """
-        stream = self._stream
-        return stream._then(aggregated(stream.plan, self._keys, rows, named, speculate))
+        return self.snapshot().agg(*rows, speculate=speculate, **named)
 
     def tumbling(
         self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
@@ -204,23 +203,3 @@ class GroupedStream(Generic[S]):
 
     def __repr__(self) -> str:
         return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"
-
-
-def aggregated(
-    plan: Node,
-    keys: Outputs,
-    rows: tuple[Any, ...],
-    named: Mapping[str, Any],
-    speculate: Speculate,
-) -> Node:
-    """The aggregate node; those that yield rows need no name."""
-    found = [*((None, aggregate) for aggregate in rows), *named.items()]
-    for name, aggregate in found:
-        if not isinstance(aggregate, Aggregate):
-            raise SchemaError(
-                f"agg: {aggregate!r} is not an aggregate; use rc.count(), rc.sum('column'), ..."
-            )
-        if name is None and not aggregate.yields_rows:
-            raise SchemaError(f"agg: name each aggregate, as in agg(answer=rc.{aggregate})")
-    aggregates = tuple((name or aggregate.name, aggregate) for name, aggregate in found)
-    return SnapshotAggregate(plan, keys, aggregates, speculate)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.api.module_windows import verified
 from recension.core.wall_clock import Clock, now
 from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
@@ -19,6 +20,7 @@ def run(
     batch_size: int = BATCH_SIZE,
     close: bool = False,
     clock: Clock = now,
+    verify_modules: bool = False,
 ) -> Result:
     """Run a query over finite inputs on the local engine.
 
@@ -35,6 +37,8 @@ def run(
         table (without a ``_kind`` column) is always closed.
     clock
         Gives microseconds since 1970, for queries that count by the wall clock.
+    verify_modules
+        Call every user-defined module twice, and stop at one that does not say the same twice.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -43,16 +47,22 @@ def run(
     _vs  _ve  n
     1    5    1
     """
-    return run_plan(plan_of(query, "run"), inputs, batch_size=batch_size, close=close, clock=clock)
+    plan = verified(plan_of(query, "run")) if verify_modules else plan_of(query, "run")
+    return run_plan(plan, inputs, batch_size=batch_size, close=close, clock=clock)
 
 
 def session(
-    *queries: StreamBase, batch_size: int = BATCH_SIZE, clock: Clock = now, **named: StreamBase
+    *queries: StreamBase,
+    batch_size: int = BATCH_SIZE,
+    clock: Clock = now,
+    verify_modules: bool = False,
+    **named: StreamBase,
 ) -> Session:
     """A session that runs one query, or several by name, as their sources are fed.
 
     What the queries have in common is computed once. ``clock`` gives microseconds since 1970; queries that
     count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
+    ``verify_modules`` calls every user-defined module twice.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -62,4 +72,7 @@ def session(
     ["insert [1, 5) {'n': 1}"]
     """
     plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
-    return Session(plans | {name: plan_of(q, "session") for name, q in named.items()}, batch_size, clock)
+    plans |= {name: plan_of(q, "session") for name, q in named.items()}
+    if verify_modules:
+        plans = {name: verified(plan) for name, plan in plans.items()}
+    return Session(plans, batch_size, clock)

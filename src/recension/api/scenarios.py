@@ -7,12 +7,14 @@ Source      Physically Independent Stream Merging, §II.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from recension.api.base import plan_of
 from recension.api.merge import merge
 from recension.api.stream import Stream
-from recension.core.ticks import TimeLike
+from recension.core.ticks import BEGINNING, TimeLike, instant
+from recension.plan.merge import Merge
 from recension.runners.local import Session
 
 
@@ -43,25 +45,30 @@ def fast_forward(*plans: Stream, **options: Any) -> Stream:
     return merge(*plans, feedback=True, **options)
 
 
-def jump_start(query: Callable[[Stream], Stream], seed: Stream, live: Stream, **options: Any) -> Stream:
+def jump_start(
+    query: Callable[[Stream], Stream], seed: Stream, live: Stream, from_time: TimeLike, **options: Any
+) -> Stream:
     """A query over a live feed that knows from the start what happened before it was there.
 
-    Push a history table or a checkpoint to ``seed`` and advance it to the time up to which it is complete;
-    the live feed must go back at least so far, and may repeat what the seed has.
+    Push a history table or a checkpoint to ``seed`` and advance it to the time up to which it is complete,
+    ``from_time`` or later. The live feed has everything that starts from ``from_time`` on, and may repeat
+    what the seed has; what it says counts once the seed is there, whichever of them comes first.
 
     >>> import recension as rc
     >>> table, feed = (rc.source(name, {"job": "string"}) for name in ("table", "feed"))
     >>> query = lambda jobs: jobs.agg(n=rc.count(), speculate="eager")
-    >>> session = rc.session(rc.scenarios.jump_start(query, table, feed))
-    >>> session.push("table", [rc.Insert({"job": "old"}, 1, 90), rc.Cti(50)])
+    >>> session = rc.session(rc.scenarios.jump_start(query, table, feed, from_time=50))
     >>> session.push("feed", [rc.Insert({"job": "new"}, 60, 70), rc.Cti(80)])
+    >>> session.push("table", [rc.Insert({"job": "old"}, 1, 90), rc.Cti(50)])
     >>> session.read().show()
     _vs  _ve  n
     1    60   1
     60   70   2
     70   90   1
     """
-    return query(merge(seed, live, **options))
+    both = plan_of(merge(seed, live, **options), "jump start")
+    assert isinstance(both, Merge)
+    return query(Stream(replace(both, since=(BEGINNING, instant(from_time)))))
 
 
 class CutOver:

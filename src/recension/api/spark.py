@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
+from recension.api.module_windows import verified
 from recension.core.errors import RecensionError
 from recension.core.ticks import DurationLike, duration
 from recension.core.validity import Policy
@@ -44,7 +45,7 @@ __all__ = [
 Place: TypeAlias = str | PathLike[str]
 
 
-def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any]) -> Any:
+def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any], *, verify_modules: bool = False) -> Any:
     """Run a query over history DataFrames as a batch job; the result is a DataFrame like any other.
 
     Parameters
@@ -57,10 +58,13 @@ def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any]) -> Any:
         For each source by name: a history (``_vs``, ``_ve`` and the payload), a plain table with the
         source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
         reconstituted first.
+    verify_modules
+        Call every user-defined module twice, and stop at one that does not say the same twice.
 
     What depends on the order of arrival is refused: finite memories, and policies for late elements.
     """
-    return run_batch(spark, plan_of(query, "batch"), inputs)
+    plan = plan_of(query, "batch")
+    return run_batch(spark, verified(plan) if verify_modules else plan, inputs)
 
 
 def stream(
@@ -73,6 +77,7 @@ def stream(
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     feedback: Place | None = None,
+    verify_modules: bool = False,
 ) -> Any:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
 
@@ -101,10 +106,13 @@ def stream(
         The folder in which a merge that reads the output says what it no longer wants of it
         (`rc.spark.merge`, ``feedback``): such events are left out, where no retraction could lengthen them,
         and what only serves them is forgotten.
+    verify_modules
+        Call every user-defined module twice, and stop at one that does not say the same twice.
     """
+    plan = plan_of(query, "stream")
     return stream_plan(
         spark,
-        plan_of(query, "stream"),
+        verified(plan) if verify_modules else plan,
         inputs,
         shards=shards,
         order_by=order_by,

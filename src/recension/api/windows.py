@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from recension.api.base import StreamBase
+from recension.api.module_windows import aggregated, applied
 from recension.core.ticks import DurationLike, TimeLike, duration, instant
-from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.modules.module import Clipping, Module, Stamping
+from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
-from recension.plan.count_window import CountAggregate, CountWindows
+from recension.plan.module_window import Policies, WindowKind
 from recension.plan.span import Outputs
-from recension.plan.window import WindowAggregate, Windows
+from recension.plan.window import Windows
 
 S = TypeVar("S", bound=StreamBase)
-
-WindowKind: TypeAlias = Windows | CountWindows | None
-"""A grid, counted moments, or the snapshots themselves."""
 
 
 class WindowedStream(Generic[S]):
@@ -24,12 +24,15 @@ class WindowedStream(Generic[S]):
     An event belongs to every window it overlaps, and to a count window if its start (end) lies in it.
     """
 
-    __slots__ = ("_keys", "_stream", "_windows")
+    __slots__ = ("_keys", "_policies", "_stream", "_windows")
 
-    def __init__(self, stream: S, keys: Outputs, windows: WindowKind) -> None:
+    def __init__(
+        self, stream: S, keys: Outputs, windows: WindowKind, policies: Policies | None = None
+    ) -> None:
         self._stream, self._keys, self._windows = stream, keys, windows
+        self._policies = policies or Policies()
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate) -> S:
+    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> S:
         """One row for every window that holds an event, as long as the window.
 
         ``perfect`` and ``ordered`` show a window once it has ended, ``eager`` at once, revising it later.
@@ -42,26 +45,67 @@ class WindowedStream(Generic[S]):
         0    5    3
         5    10   2
         """
-        from recension.api.aggregation import aggregated
+        policies = replace(self._policies, speculate=speculate)
+        plan = self._stream.plan
+        return self._stream._then(aggregated(plan, self._keys, rows, named, self._windows, policies))
 
-        plain = aggregated(self._stream.plan, self._keys, rows, named, speculate)
-        assert isinstance(plain, SnapshotAggregate)
-        return self._stream._then(_over(plain, self._windows))
+    def apply(
+        self, module: Any, *, speculate: Speculate = "perfect", recompute: bool = False, **given: Any
+    ) -> S:
+        """The rows that a user-defined operator gives for every window that holds an event.
+
+        ``module`` is an `rc.Operator` or the like, its class, or the name under which a package offers it;
+        of a class or a name, the other arguments are its parameters and what is mapped to its inputs. What
+        was shown is kept to be taken back, or with ``recompute`` computed again.
+
+        >>> import recension as rc
+        >>> class Longest(rc.TimeSensitiveOperator):
+        ...     result = {"x": "int64"}
+        ...     def compute(self, events, window):
+        ...         return [max(events, key=lambda e: e.ve - e.vs)]
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> longest = s.tumbling(5).stamp_output("keep").apply(Longest)
+        >>> rc.run(longest, {"s": [rc.Insert({"x": 1}, 1, 2), rc.Insert({"x": 2}, 3, 8)]}, close=True).show()
+        _vs  _ve  x
+        3    5    2
+        5    8    2
+        """
+        policies = replace(self._policies, speculate=speculate, recompute=recompute)
+        plan = self._stream.plan
+        return self._stream._then(applied(plan, self._keys, module, given, self._windows, policies))
+
+    def clip_input(self, clip: Clipping) -> WindowedStream[S]:
+        """What time-sensitive modules see of events that reach beyond their window.
+
+        ``full`` cuts them to the window on both sides (so it is if nothing is said), ``left`` and ``right``
+        on one, ``none`` leaves them. Unless they are cut on the right, CTIs wait for their ends.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).tumbling(5).clip_input("right")
+        <WindowedStream of source s: tumbling windows of 5>
+        """
+        return self._with(replace(self._policies, clip=clip))
+
+    def stamp_output(self, stamp: Stamping) -> WindowedStream[S]:
+        """When the rows of a user-defined operator are true.
+
+        ``align``: as long as the window (so it is if nothing is said). ``keep``: as the module says, but not
+        before the window. ``clip``: as it says, cut to the window. ``time_bound``: as ``keep``, and windows
+        are shown as soon as they begin; the module promises not to revise what is older than what makes it
+        revise, and in return all CTIs pass. ``unrestricted``: as it says; then there are no CTIs.
+
+        >>> import recension as rc
+        >>> rc.source("s", {"x": "int64"}).tumbling(5).stamp_output("keep")
+        <WindowedStream of source s: tumbling windows of 5>
+        """
+        return self._with(replace(self._policies, stamp=stamp))
+
+    def _with(self, policies: Policies) -> WindowedStream[S]:
+        return WindowedStream(self._stream, self._keys, self._windows, policies)
 
     def __repr__(self) -> str:
         windows = "snapshots" if self._windows is None else self._windows
         return f"<WindowedStream of {self._stream.plan.label}: {windows}>"
-
-
-def _over(plain: SnapshotAggregate, windows: WindowKind) -> SnapshotAggregate:
-    """The aggregate over these windows instead of snapshots."""
-    parts = plain.input, plain.keys, plain.aggregates, plain.speculate
-    match windows:
-        case Windows():
-            return WindowAggregate(*parts, windows)
-        case CountWindows():
-            return CountAggregate(*parts, windows)
-    return plain
 
 
 def windows_of(

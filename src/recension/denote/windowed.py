@@ -2,7 +2,8 @@
 
 Source: [SI] III.C (input clipping, output timestamping) and IV; ruling G10; the guide. Modules that know
 no time see the events as they are, and their results live as long as the window. Time-sensitive ones
-see events clipped to the window. Members come in (vs, ve, payload) order, taken before clipping.
+see events clipped to the window. Members come in (vs, payload, ve) order: the end is the last to tell two
+of them apart, so that the order says nothing of an end that was clipped.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any, Literal, TypeAlias
 from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
 from recension.denote.aggregates import Aggregate, Rows
-from recension.denote.order import History, canonical
+from recension.denote.order import History, Key, payload_order
 from recension.denote.windows import Window, Windows
 
 Clipping: TypeAlias = Literal["none", "left", "right", "full"]
-Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound"]
+Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound", "unrestricted"]
 Operator: TypeAlias = Callable[[History, Window], Iterable[Payload | Event]]
 
 
@@ -55,7 +56,7 @@ def window_apply(
     """
     result: History = []
     for window, members in windows(history):
-        events = [clipped(event, window, clip) for event in canonical(members)]
+        events = [clipped(event, window, clip) for event in sorted(members, key=_by_start)]
         for output in operator(events, window):
             result += stamped(output, window, stamp)
     return result
@@ -87,6 +88,10 @@ def window_measure(
     return window_apply(history, windows, row, clip="none")
 
 
+def _by_start(event: Event) -> Key:
+    return (event.vs, payload_order(event.payload), event.ve)
+
+
 def clipped(event: Event, window: Window, clip: Clipping) -> Event:
     """The event with its start, its end, both or neither cut to the window.
 
@@ -110,7 +115,7 @@ def stamped(output: Payload | Event, window: Window, stamp: Stamping) -> History
     if stamp == "clip":
         cut = clipped(output, window, "full")
         return [cut] if cut.vs < cut.ve else []
-    if output.vs < window.start:
+    if output.vs < window.start and stamp != "unrestricted":
         raise RecensionError(f"a module put {output} before its window {tuple(window)}")
     if output.ve <= output.vs:
         raise RecensionError(f"a module gave {output} an empty lifetime")

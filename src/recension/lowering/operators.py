@@ -10,6 +10,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.aggregates import asked
+from recension.lowering.modules import module_windows
 from recension.lowering.schemes import coalesce_many, window_of
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
@@ -83,7 +84,10 @@ def _merge(node: nodes.Merge) -> Operator:
     policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
     case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
     ports = 0 if node.is_open else len(node.streams)
-    return lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    operator = lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    for port, since in enumerate(node.since):
+        operator.inputs.gate(port, since)
+    return operator
 
 
 @operator_of.register
@@ -222,6 +226,11 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
     return CountAggregate(asked(node), node.counted.n, node.counted.by)
+
+
+@operator_of.register
+def _module_window(node: nodes.ModuleWindow) -> Operator:
+    return module_windows(node)
 
 
 @operator_of.register

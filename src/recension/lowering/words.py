@@ -6,7 +6,9 @@ from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
 from recension.lowering import schemes
 from recension.lowering.aggregates import aggregation
+from recension.lowering.modules import shares_panes, view_of, waits_for
 from recension.lowering.operators import scheme_of
+from recension.modules.module import Module
 from recension.operators.snapshot.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
 from recension.plan.node import Node
@@ -19,6 +21,8 @@ def chosen(node: Node) -> str | None:
             return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
         case nodes.CountAggregate():
             return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
+        case nodes.ModuleWindow():
+            return _chosen_modules(node)
         case nodes.SnapshotAggregate():
             return _chosen_measures(node, _VARIANTS[node.speculate])
         case nodes.Join(how="inner"):
@@ -78,6 +82,43 @@ def _chosen_measures(node: nodes.SnapshotAggregate, variant: str) -> str:
     return "; ".join(parts)
 
 
+def _chosen_modules(node: nodes.ModuleWindow) -> str:
+    parts = [_VIEWS[view_of(node)], _liveliness(node)]
+    parts.append("old output computed again" if node.policies.recompute else "old output kept")
+    for call in node.calls:
+        module = call.module
+        how = "by states" if module.is_incremental else "from the events of each window"
+        if shares_panes(node, module):
+            how = "by states, panes shared by overlapping windows"
+        parts.append(f"{module.name} {how}{_hints(module)}")
+    return "; ".join(parts)
+
+
+def _liveliness(node: nodes.ModuleWindow) -> str:
+    match node.policies.stamp:
+        case "time_bound":
+            return "all ctis pass"
+        case "unrestricted":
+            return "no cti but the last"
+    ends = ", and until ends that are seen are final" if waits_for(node) else ""
+    return f"ctis wait for the first window that can still change{ends}"
+
+
+def _hints(module: Module) -> str:
+    """What its author says of it, and what comes of that."""
+    hints = [
+        *(["members in any order"] if not module.is_order_sensitive else []),
+        *([f"ignores {', '.join(module.ignores)}"] if module.ignores else []),
+        *([f"filters on {', '.join(module.partitioned_by)} move below"] if module.partitioned_by else []),
+    ]
+    return f" ({'; '.join(hints)})" if hints else ""
+
+
+_VIEWS = {
+    "ended": "shows a window once it has ended",
+    "begun": "shows a window once it has begun, corrects it by moving ends",
+    "all": "shows every window at once",
+}
 _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Mask
+from recension.plan.expression_values import values_of
 from recension.plan.expressions import Expression
 
 
@@ -34,10 +34,9 @@ def evaluate(
     ]
     rest = [i for i, array in enumerate(arrays) if array is None]
     if rest:
-        frame = nw.from_native(pa.Table.from_batches([payload]), eager_only=True)
-        table = frame.select(*(computed[i].native.alias(str(i)) for i in rest)).to_native()
-        for i in rest:
-            arrays[i] = _typed(table.column(str(i)).combine_chunks(), types[i])
+        table = values_of([computed[i].native for i in rest], pa.Table.from_batches([payload]))
+        for place, i in enumerate(rest):
+            arrays[i] = _typed(table.column(place).combine_chunks(), types[i])
     return arrays
 
 

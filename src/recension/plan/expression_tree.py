@@ -1,17 +1,19 @@
 """Looking into narwhals expressions: which columns, which operations, and the same over other columns.
 
 narwhals keeps an expression as a chain of operations: a root (a column, a literal, a function of other
-expressions) and the methods called on it. Only this module and `rendering` know that.
+expressions) and the methods called on it. Only this module, `rendering` and `expression_values` know that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import narwhals as nw
 from narwhals._expression_parsing import ExprKind, ExprNode
 
+CALL: Final = "map_batches"
+SEVERAL: Final = "struct"
 _SEVERAL = {ExprKind.ALL, ExprKind.EXCLUDE, ExprKind.NTH, ExprKind.SELECTOR}
 
 # Operations that have a value for every row; others, such as casts and parsing, may raise on some.
@@ -33,6 +35,17 @@ _TOTAL = frozenset(
         *("dt.hour", "dt.minute", "dt.second", "dt.weekday"),
     }
 )
+
+
+def called(function: Any, operands: Sequence[nw.Expr]) -> nw.Expr:
+    """A user's function of each row by itself, over one column or over several as a struct.
+
+    narwhals never evaluates it; see `expression_values`.
+    """
+    first, *others = operands
+    over = nw.struct(*operands) if others else first
+    call = ExprNode(ExprKind.ELEMENTWISE, CALL, function=function, return_dtype=None, returns_scalar=False)
+    return nw.Expr(*over._nodes, call)
 
 
 def operations(native: nw.Expr) -> tuple[ExprNode, ...]:
@@ -104,15 +117,20 @@ def _is_data(operand: Any) -> bool:
 def substitute(native: nw.Expr, replacement: Callable[[str], nw.Expr]) -> nw.Expr:
     """The same computation over other columns: every column replaced by an expression."""
     root, *rest = operations(native)
+
+    def inside(operand: nw.Expr) -> nw.Expr:
+        return substitute(operand, replacement)
+
     if root.kind is ExprKind.COL:
         new_root = operations(replacement(root.kwargs["names"][0]))
     else:
-        new_root = (_with_operands(root, replacement),)
-    return nw.Expr(*new_root, *(_with_operands(node, replacement) for node in rest))
+        new_root = (with_operands(root, inside),)
+    return nw.Expr(*new_root, *(with_operands(node, inside) for node in rest))
 
 
-def _with_operands(node: ExprNode, replacement: Callable[[str], nw.Expr]) -> ExprNode:
-    operands = [substitute(x, replacement) if isinstance(x, nw.Expr) else x for x in arguments(node)]
+def with_operands(node: ExprNode, change: Callable[[nw.Expr], nw.Expr]) -> ExprNode:
+    """The operation with other expressions as operands."""
+    operands = [change(x) if isinstance(x, nw.Expr) else x for x in arguments(node)]
     return ExprNode(
         node.kind,
         node.name,

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan import expression_tree as tree
+from recension.plan.expression_values import values_of
 from recension.plan.rendering import render
 from recension.plan.type_names import type_name
 
@@ -48,8 +49,7 @@ class Expression:
         """The value it has on every row, if it reads no column."""
         if self.references:
             return None
-        frame = nw.from_native(pa.table({"_": [0]}), eager_only=True)
-        return frame.select(self.native.alias("_")).to_native().column(0)[0]
+        return values_of([self.native], pa.table({"_": [0]})).column(0)[0]
 
     @cached_property
     def is_total(self) -> bool:
@@ -95,8 +95,7 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
 @lru_cache(maxsize=4096)
 def _inferred(computed: Expression, schema: pa.Schema) -> pa.DataType:
     """Remembered, for rewrites ask again and again."""
-    frame = nw.from_native(schema.empty_table(), eager_only=True)
-    return frame.select(computed.native.alias("_")).to_native().schema.field(0).type
+    return values_of([computed.native], schema.empty_table()).schema.field(0).type
 
 
 def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
@@ -111,6 +110,8 @@ def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
 def result_name(computed: Expression, schema: pa.Schema, verb: str) -> str:
     """The name a column has that was not given one: its alias, or the first column it reads."""
     result_type(computed, schema, verb)
+    if any(node.name == tree.CALL for node in tree.every_operation(computed.native)):
+        raise SchemaError(f"{verb}: name the column, as in {verb}(answer={computed})")
     frame = nw.from_native(schema.empty_table(), eager_only=True)
     return str(frame.select(computed.native).columns[0])
 

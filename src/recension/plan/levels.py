@@ -19,6 +19,7 @@ from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
 from recension.plan.each_group import GroupApply
 from recension.plan.group import Group
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node
 from recension.plan.rewrites.sharing import rebuild
 from recension.plan.source import Source
@@ -134,6 +135,8 @@ def _in_order(root: Node, level: Level) -> Node:
 def _speculating(node: Node, missing: _Missing) -> Node:
     if isinstance(node, SnapshotAggregate) and missing.speculate is not None:
         return replace(node, speculate=missing.speculate)
+    if isinstance(node, ModuleWindow) and missing.speculate is not None:
+        return replace(node, policies=replace(node.policies, speculate=missing.speculate))
     return node
 
 

@@ -19,8 +19,10 @@ class CaseChoice(NamedTuple):
     reason: str
 
 
-def lmerge_case(*inputs: Properties) -> CaseChoice:
+def lmerge_case(*inputs: Properties, ties_alike: bool = True) -> CaseChoice:
     """The most restricted case that all inputs are known to satisfy.
+
+    ``ties_alike`` says that where each puts events of equal start into a fixed order, it is the same for all.
 
     >>> lmerge_case(Properties(has_key=True), Properties(is_strictly_increasing=True)).case
     'R3'
@@ -28,7 +30,7 @@ def lmerge_case(*inputs: Properties) -> CaseChoice:
     known = meet(*inputs)
     if known.is_strictly_increasing:
         return CaseChoice("R0", "insert-only, starts strictly increasing")
-    if known.is_perfect and known.has_deterministic_ties:
+    if known.is_perfect and known.has_deterministic_ties and ties_alike:
         return CaseChoice("R1", "insert-only, ordered, events of equal start in a fixed order")
     if known.is_perfect and known.has_key:
         return CaseChoice("R2", "insert-only, ordered, (vs, payload) is a key")

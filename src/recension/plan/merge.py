@@ -9,10 +9,12 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.ticks import BEGINNING
 from recension.plan.lmerge_case import CaseChoice, lmerge_case
 from recension.plan.node import Node
 from recension.plan.properties import Properties, meet
 from recension.plan.schemas import require_same_columns
+from recension.plan.source import Source
 
 MergeCase: TypeAlias = Literal["auto", "R0", "R1", "R2", "R3", "R3-", "R4"]
 MergePolicy: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]
@@ -34,6 +36,8 @@ class Merge(Node):
     quorum: float = 0.5
     is_open: bool = False
     """Does its only stream stand for all those that will join while it runs?"""
+    since: tuple[int, ...] = ()
+    """Where it is given: from what time on each stream is complete, and counts once the others are there."""
     ports: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -57,7 +61,9 @@ class Merge(Node):
         said = [
             f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
         ]
-        return ", ".join([f"merge {self.policy}", *said, *(["of all that join"] if self.is_open else [])])
+        joining = ["of all that join"] if self.is_open else []
+        joining += [f"input {port} from {t}" for port, t in enumerate(self.since) if t > BEGINNING]
+        return ", ".join([f"merge {self.policy}", *said, *joining])
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -80,7 +86,7 @@ class Merge(Node):
         if self.case != "auto":
             self._require_r3(self.case)
             return CaseChoice(self.case, "as the query says")
-        choice = lmerge_case(*known)
+        choice = lmerge_case(*known, ties_alike=len({_form(stream) for stream in self.streams}) == 1)
         if self._is_plain:
             return choice
         if meet(*known).has_key:
@@ -109,6 +115,13 @@ class Merge(Node):
         if case in ("R0", "R1", "R2"):
             return _in_order(case, known)
         return Properties(is_insert_only=self.policy == "ff", has_key=True, constant_duration=duration)
+
+
+def _form(node: Node) -> tuple[object, ...]:
+    """What makes the order of its ties: copies of one plan have the same, and so have sources that say so."""
+    if isinstance(node, Source):
+        return (tuple(node.schema.names), node.start, node.end)
+    return (node.label, *map(_form, node.inputs))
 
 
 def _in_order(case: str, known: Properties) -> Properties:

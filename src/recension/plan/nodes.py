@@ -11,6 +11,7 @@ from recension.plan.extents import CoalesceExtent
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
@@ -35,6 +36,7 @@ __all__ = [
     "Join",
     "Map",
     "Merge",
+    "ModuleWindow",
     "Node",
     "Outputs",
     "Port",

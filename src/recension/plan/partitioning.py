@@ -30,6 +30,7 @@ from recension.plan.nodes import (
     Join,
     Map,
     Merge,
+    ModuleWindow,
     Node,
     Outputs,
     Project,
@@ -137,6 +138,11 @@ def _merge(node: Merge) -> Needs:
 
 @needs.register
 def _aggregate(node: SnapshotAggregate) -> Needs:
+    return (node.keys,)
+
+
+@needs.register
+def _modules(node: ModuleWindow) -> Needs:
     return (node.keys,)
 
 

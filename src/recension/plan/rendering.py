@@ -61,6 +61,9 @@ def _root(node: ExprNode) -> tuple[str, int]:
 
 def _applied(node: ExprNode, text: str, binds: int) -> tuple[str, int]:
     """One more operation on what stands so far."""
+    if node.name == tree.CALL:
+        operands = text.removeprefix("struct(").removesuffix(")") if text.startswith("struct(") else text
+        return f"{node.kwargs['function'].name}({operands})", _ATOM
     if node.name in _UNARY:
         return _UNARY[node.name] + _bracketed(text, binds, 6), 6
     is_reversed = node.name.startswith("__r") and node.name.replace("__r", "__", 1) in _BINARY

@@ -20,6 +20,7 @@ from recension.plan.extents import CoalesceExtent, Rows
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node
 from recension.plan.span import Distinct, Map, Outputs, Project, Union, Where, projected_schema
 
@@ -76,7 +77,7 @@ class Threading:
                 return replace(node, input=self._done[node.input], outputs=(*self._outputs, *node.outputs))
             case Map():
                 return self._map(node)
-            case SnapshotAggregate():
+            case SnapshotAggregate() | ModuleWindow():
                 return replace(node, input=self._done[node.input], keys=(*self._outputs, *node.keys))
             case Clip():
                 return self._clip(node)

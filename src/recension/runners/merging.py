@@ -74,9 +74,14 @@ class MergePorts:
 
     def _port(self, stream: Node | str) -> int:
         """The last port that reads this stream, or only the source of that name, and has not been left."""
-        for port in reversed(self.merge.inputs.live()):
+        live = self.merge.inputs.live()[::-1]
+        for port in live:
             mine = self._streams[port]
             if mine is stream or (isinstance(stream, str) and _sources(mine) == {stream}):
+                return port
+        # A stream whose columns stood in another order was turned when the merge was made.
+        for port in live:
+            if isinstance(self._streams[port], nodes.Project) and self._streams[port].inputs[0] is stream:
                 return port
         named = repr(stream) if isinstance(stream, str) else stream.label
         raise RecensionError(f"detach: {named} is not an input of the merge now")

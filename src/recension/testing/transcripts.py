@@ -36,6 +36,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from recension.core.events import Cti, Element, Event
+from recension.testing import modules
 from recension.testing.notation import parse_elements, parse_history, parse_time
 from recension.testing.openclose import Close, Open, Written
 from recension.testing.yaml_nodes import Place, TranscriptError, compose
@@ -73,10 +74,15 @@ class Transcript:
     broken_on: Mapping[str, str]
 
     def build(self, scope: Mapping[str, Any]) -> Any:
-        """The query, evaluated with ``scope`` as its names: the API and one source per input."""
+        """The query, evaluated with ``scope`` as its names: the API and one source per input.
+
+        ``modules`` names the sample modules of `recension.testing.modules`.
+        """
         if self.query is None:
             raise ValueError(f"transcript {self.name!r} has no query")
-        return eval(compile(self.query.strip(), f"{self.file}:{self.name}", "eval"), dict(scope))
+        return eval(
+            compile(self.query.strip(), f"{self.file}:{self.name}", "eval"), {"modules": modules, **scope}
+        )
 
 
 def load_transcripts(paths: Iterable[Path]) -> list[Transcript]:

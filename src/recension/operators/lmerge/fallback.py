@@ -11,7 +11,7 @@ Source      Physically Independent Stream Merging, §IV-G.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -41,10 +41,12 @@ class Fallback(LogicalMerge):
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         try:
-            return self._merge.on_batch(port, batch)
+            shown = self._merge.on_batch(port, batch)
         except CaseMismatchError:
             self._fall()
-            return self._merge.on_batch(port, batch)
+            shown = self._merge.on_batch(port, batch)
+        self._note()
+        return shown
 
     def _fall(self) -> None:
         """The stronger case takes over: first what was shown, then what each input has sent."""
@@ -65,8 +67,15 @@ class Fallback(LogicalMerge):
         return self._noted(self._merge.advance())
 
     def _noted(self, answer: Output) -> Output:
-        self.out_cti, self.anomalies = self._merge.out_cti, self._merge.anomalies
+        self._note()
         return answer
+
+    def _note(self) -> None:
+        """What others ask of a merge is what the present one says."""
+        self.out_cti, self.anomalies = self._merge.out_cti, self._merge.anomalies
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        return self._merge.on_feedback(t, shrinks)
 
     def on_attach(self, port: int) -> None:
         self._merge.on_attach(port)
@@ -92,3 +101,4 @@ class Fallback(LogicalMerge):
         self._use((self._strong if self.has_fallen else self._cheap)(0))
         own = {n.removeprefix("merge/"): table for n, table in chunks.items() if n.startswith("merge/")}
         self._merge.restore(own)
+        self._note()

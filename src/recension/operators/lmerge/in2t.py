@@ -103,8 +103,10 @@ class In2t:
         if (moved := self._nodes.tidy()) is not None:
             self._starts.renumber(moved)
             self._half = moved[self._half]
-            self._payloads.retain(self._nodes["row"])
-            self._nodes["row"][:] = np.arange(len(self._nodes))
+            # Payloads are dear to copy, and there is one of each: half of them may be dead.
+            if len(self._payloads) > 2 * len(self._nodes):
+                self._payloads.retain(self._nodes["row"])
+                self._nodes["row"][:] = np.arange(len(self._nodes))
 
     def chunks(self) -> dict[str, pa.Table]:
         """Everything as named tables."""

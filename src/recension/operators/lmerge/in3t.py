@@ -120,8 +120,10 @@ class In3t:
         self._half = self._half[self.events.is_live(self._half)]
         if (moved := self.nodes.tidy()) is not None:
             self.events["node"][:] = moved[self.events["node"]]
-            self._payloads.retain(self.nodes["row"])
-            self.nodes["row"][:] = np.arange(len(self.nodes))
+            # Payloads are dear to copy, and there is one of each: half of them may be dead.
+            if len(self._payloads) > 2 * len(self.nodes):
+                self._payloads.retain(self.nodes["row"])
+                self.nodes["row"][:] = np.arange(len(self.nodes))
         if (moved := self.events.tidy()) is not None:
             self._starts.renumber(moved)
             self._half = moved[self._half]

@@ -48,6 +48,11 @@ class Inputs:
         self._all.append(Input(since, state="joining"))
         return len(self._all) - 1
 
+    def gate(self, port: int, since: int) -> None:
+        """An input that is there from the beginning, but complete only from ``since`` on."""
+        if since > BEGINNING:
+            self._all[port] = Input(since, state="joining")
+
     def detach(self, port: int) -> None:
         """An input leaves; what it sends from now on is ignored."""
         if not self._all[port].is_live:

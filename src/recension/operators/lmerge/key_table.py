@@ -23,6 +23,8 @@ NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
 _DEAD: Final = np.uint64(0)
 _LEAST: Final = 256
+# One part in so many may be dead, and as much be free: every input pays for that.
+_SPARE: Final = 5
 
 
 class KeyTable:
@@ -117,7 +119,7 @@ class KeyTable:
 
     def tidy(self) -> Index | None:
         """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= 2 * self.live + _LEAST:
+        if self._size <= self.live + self.live // _SPARE + _LEAST:
             return None
         alive = self.keys != _DEAD
         moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
@@ -129,7 +131,7 @@ class KeyTable:
 
     def _make_room(self) -> None:
         if self._size > len(self._keys):
-            room = 2 * self._size
+            room = self._size + self._size // _SPARE
             self._keys = _grown(self._keys, room, 0)
             for name, (_, fill) in self._types.items():
                 self._columns[name] = _grown(self._columns[name], room, fill)

@@ -17,8 +17,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Orphans, Output
+from recension.operators.base import Chunks, Operator, Orphans, Output, changes
 from recension.operators.lmerge.inputs import Inputs, State
+from recension.operators.state.net_changes import net_changes
 
 OUT: Final = -1
 """The output, where ports are named."""
@@ -126,18 +127,28 @@ class IndexedMerge(LogicalMerge):
     def advance(self) -> Output:
         """A stable may let others join, whose stables may be further (ruling 41)."""
         shown: list[EventBatch] = []
-        before = self.out_cti
+        before, passes = self.out_cti, 0
         while True:
             self.inputs.join(self.out_cti)
             furthest = self.inputs.furthest()
             if furthest is None or furthest[1] <= self.reached:
                 break
             shown += self.pass_over(*furthest)
+            passes += 1
         if self.out_cti > before:
             self.inputs.bid_farewell()
         shown = [batch for batch in shown if len(batch)]
         cti = self.out_cti if self.out_cti > before else None
-        return Output(concat(shown) if shown else self._nothing, cti)
+        whole = concat(shown) if shown else self._nothing
+        # A key is adjusted once for a stable (ruling 38), however many inputs it let in.
+        return Output(_net(whole) if passes > 1 else whole, cti)
+
+
+def _net(batch: EventBatch) -> EventBatch:
+    """What the batch does to each event in the end."""
+    net = net_changes(batch)
+    net = net.take(net.old != net.new)
+    return changes(net.vs, net.old, net.new, take_rows(batch.payload, net.row))
 
 
 def is_frozen(ve: Ticks, t: int) -> Mask:

@@ -11,8 +11,10 @@ Source      Physically Independent Stream Merging, §IV-A; rulings 5, 13, 16.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.batch import EventBatch
+from recension.operators.base import Chunks
 from recension.operators.lmerge.in_order import InOrderMerge
 
 
@@ -22,8 +24,21 @@ class R0(InOrderMerge):
     case = "R0"
     strict = True
 
+    def __init__(self, schema: pa.Schema, ports: int, *, remembers: bool = False) -> None:
+        super().__init__(schema, ports, remembers=remembers)
+        # Until then the furthest start is that of nothing; an event may start there.
+        self._has_begun = False
+
     def news(self, port: int, batch: EventBatch) -> EventBatch:
-        first = int(np.searchsorted(batch.vs, self.max_vs, side="right"))
+        first = int(np.searchsorted(batch.vs, self.max_vs, side="right" if self._has_begun else "left"))
+        self._has_begun = True
         first = max(first, int(np.searchsorted(batch.vs, self.out_cti)))
         self.max_vs = max(self.max_vs, int(batch.vs[-1]))
         return batch.slice(first, len(batch))
+
+    def state_chunks(self) -> Chunks:
+        return {**super().state_chunks(), "begun": pa.table({"begun": [self._has_begun]})}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        super().load_chunks(chunks)
+        self._has_begun = chunks["begun"]["begun"][0].as_py()

@@ -11,6 +11,8 @@ Source      Physically Independent Stream Merging, §IV-B; rulings 5, 13–16.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -48,6 +50,10 @@ class R1(InOrderMerge):
             self.max_vs, self._shown = last, 0
         if last == self.max_vs:
             self._shown = max(self._shown, self._sent[port][1])
+
+    def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
+        """Events of the furthest start are told by their number: all of them are wanted (ruling 47)."""
+        return [min(t, self.out_cti)] * len(self.inputs)
 
     def on_attach(self, port: int) -> None:
         super().on_attach(port)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, take_rows
+from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.in_order import InOrderMerge
 from recension.operators.lmerge.key_table import KeyTable, first_of_each, repeated
-from recension.operators.lmerge.merge import mismatch
+from recension.operators.lmerge.merge import CaseMismatchError, mismatch
 
 
 class R2(InOrderMerge):
@@ -30,43 +30,52 @@ class R2(InOrderMerge):
         super().__init__(schema, ports, remembers=remembers)
         self._seen = KeyTable({})
         self._tied: tuple[EventBatch, Index, Hashes] | None = None
-        # Where a stronger case may take over, a repeat may be a second event: what each input has sent of its
-        # last start must be known.
+        # What each input has sent of its last start: it may repeat that, but not with another end.
         self._own: dict[int, KeyTable] = {}
 
     def check(self, port: int, batch: EventBatch) -> None:
         super().check(port, batch)
         rows, keys = self._keys(batch)
         again = repeated(keys)
+        own = self._own.setdefault(port, _own_table())
+        found = own.find(keys)
+        known = (found >= 0) & (batch.vs[rows] == self._last[port])
         if self._remembers:
-            self._check_repeats(port, batch, rows, keys, again)
-        elif len(again):
-            order = again[np.argsort(keys[again], kind="stable")]
-            same = keys[order][1:] == keys[order][:-1]
-            other = same & (batch.ve[rows[order]][1:] != batch.ve[rows[order]][:-1])
-            if bool(other.any()):
-                row = int(rows[order[1:][other]].min())
-                raise mismatch(batch, row, self.case, "two events with one start and payload end differently")
-
-    def _check_repeats(self, port: int, batch: EventBatch, rows: Index, keys: Hashes, again: Index) -> None:
-        own = self._own.setdefault(port, KeyTable({}))
-        at_last = batch.vs[rows] == self._last[port]
-        known = rows[at_last & (own.find(keys) >= 0)]
-        if len(again) or len(known):
-            row = int(known.min()) if len(known) else int(rows[again].max())
-            raise mismatch(batch, row, self.case, "the input has this start and payload already")
+            self._refuse_repeats(batch, rows, known, again)
+        else:
+            self._refuse_clashes(batch, rows, keys, again)
+            clash = rows[known][own["ve"][found[known]] != batch.ve[rows[known]]]
+            if len(clash):
+                raise self._clash(batch, int(clash.min()))
         if int(batch.vs[-1]) > self._last[port]:
             own.clear()
-        own.find_or_add(keys[batch.vs[rows] == batch.vs[-1]])
+        last = batch.vs[rows] == batch.vs[-1]
+        own.find_or_add(keys[last], ve=batch.ve[rows[last]])
+
+    def _refuse_repeats(self, batch: EventBatch, rows: Index, known: Mask, again: Index) -> None:
+        """Where a stronger case may take over, a repeat may be a second event."""
+        if len(again) or bool(known.any()):
+            row = int(rows[known].min()) if bool(known.any()) else int(rows[again].max())
+            raise mismatch(batch, row, self.case, "the input has this start and payload already")
+
+    def _refuse_clashes(self, batch: EventBatch, rows: Index, keys: Hashes, again: Index) -> None:
+        order = again[np.argsort(keys[again], kind="stable")]
+        same = keys[order][1:] == keys[order][:-1]
+        other = same & (batch.ve[rows[order]][1:] != batch.ve[rows[order]][:-1])
+        if bool(other.any()):
+            raise self._clash(batch, int(rows[order[1:][other]].min()))
+
+    def _clash(self, batch: EventBatch, row: int) -> CaseMismatchError:
+        return mismatch(batch, row, self.case, "two events with one start and payload end differently")
 
     def _keys(self, batch: EventBatch) -> tuple[Index, Hashes]:
-        """The rows that share their start with a neighbour, have the furthest start or the last."""
+        """The rows that share their start with a neighbour, or have the furthest, first or last start."""
         if self._tied is not None and self._tied[0] is batch:
             return self._tied[1], self._tied[2]
         same = batch.vs[1:] == batch.vs[:-1]
         tied = np.append(False, same) | np.append(same, False)
         tied |= batch.vs == self.max_vs
-        tied |= (batch.vs == batch.vs[0]) & self._remembers
+        tied |= batch.vs == batch.vs[0]
         tied[-1] = True
         rows = np.flatnonzero(tied)
         keys = combine(row_hash(take_rows(batch.payload, rows), len(rows)), batch.vs[rows])
@@ -128,6 +137,10 @@ class R2(InOrderMerge):
     def load_chunks(self, chunks: Chunks) -> None:
         super().load_chunks(chunks)
         self._seen.load("seen", chunks)
-        self._own = {port: KeyTable({}) for port in chunks["own"]["port"].to_pylist()}
+        self._own = {port: _own_table() for port in chunks["own"]["port"].to_pylist()}
         for port, own in self._own.items():
             own.load(f"own/{port}", chunks)
+
+
+def _own_table() -> KeyTable:
+    return KeyTable({"ve": (np.int64, 0)})

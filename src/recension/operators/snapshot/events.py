@@ -149,6 +149,12 @@ class EventsOfGroups:
         tied = order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]
         return int(self._live.column("vs", at[tied]).min(initial=FOREVER))
 
+    def earliest_ending(self, t: int) -> int:
+        """Where the first event starts that ends at ``t`` or later; FOREVER if none does."""
+        at = self._live.positions()
+        start, end = (self._live.column(name, at) for name in self._own)
+        return int(start[end >= t].min(initial=FOREVER))
+
     def drop(self, group: Hashes, at: Ticks) -> None:
         """Forget the events at these instants of these groups."""
         self._live.remove(self._live.overlapping(group, at, at + 1)[1])
@@ -156,6 +162,14 @@ class EventsOfGroups:
     def forget_before(self, t: int) -> None:
         """Events that ended before ``t`` are final; an end at ``t`` itself may still move."""
         self._live.expire(t if t == FOREVER else t - 1)
+
+    def expire(self, t: int) -> None:
+        """Forget the events that end, on their axis, at ``t`` or before."""
+        self._live.expire(t)
+
+    def live(self) -> int:
+        """How many events there are; looks at all of them."""
+        return self._live.live()
 
     def nbytes(self) -> int:
         """Memory taken by the events."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index
+from recension.core.errors import RecensionError
 from recension.operators.snapshot.events import CoveringEvents, value_ranks
 
 
@@ -97,8 +98,18 @@ class FunctionOf(Selection):
         offsets = _offsets(snapshot, events.snapshots).tolist()
         # Each snapshot by itself: what a null does to the type of an array must not reach another one.
         parts = (taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets))
-        answers = [self._fn(part) for part in parts]
-        return pa.array([_plain(answer) for answer in answers], self._type)
+        return pa.array([_plain(self._called(part)) for part in parts], self._type)
+
+    def _called(self, values: Any) -> Any:
+        try:
+            return self._fn(values)
+        except Exception as why:
+            name = getattr(self._fn, "__name__", type(self._fn).__name__)
+            said = (str(why).splitlines() or [""])[0]
+            given = f"{len(values)} values, the first of them {values[:5].tolist()}"
+            raise RecensionError(
+                f"module {name}: {type(why).__name__}: {said}; it was given {given}"
+            ) from why
 
 
 class TopK:

@@ -23,6 +23,7 @@ from recension.plan.extent_set import CoalesceMany
 from recension.plan.extents import CoalesceExtent
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node
 from recension.plan.rewrites.sharing import each_once
 from recension.plan.source import Source
@@ -67,6 +68,8 @@ def demands(node: Node, needed: Names) -> list[Names]:
         return _demands_of_join(node, needed)
     if isinstance(node, SnapshotAggregate):
         return [_demands_of_aggregate(node, needed)]
+    if isinstance(node, ModuleWindow):
+        return [node.references]
     return [frozenset(child.schema.names) for child in node.inputs]
 
 

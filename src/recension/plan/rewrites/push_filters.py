@@ -2,8 +2,10 @@
 
 A predicate sees only the payload, so it commutes with everything that treats events by payload: lifetime
 changes, projections, unions, distinct, whole groups of edges and of coalescing, and each side of a join that
-has the columns it needs. It never passes an aggregate or a user's function. Below a step that drops events
-itself it could meet rows it never met before, so only predicates that have a value for every row go there.
+has the columns it needs. It never passes an aggregate or a user's function. A user's module over windows it
+passes if it reads the keys of groups alone, or what the module declares to be partitioned by. Below a step
+that drops events itself it could meet rows it never met before, so only predicates that have a value for
+every row go there.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from recension.plan.expressions import Expression
 from recension.plan.extents import CoalesceExtent, Range
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
+from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node
 from recension.plan.rewrites.conditions import conjuncts, filtered, rewritten
 from recension.plan.rewrites.join_sides import holds_floats, on_left_side, on_right_side
@@ -80,6 +83,8 @@ def placements(node: Node, predicate: Expression) -> Placed:
             return (predicate, None)
         case Join() if predicate.is_total:
             return _on_sides(node, predicate)
+        case ModuleWindow() if predicate.is_total:
+            return (rewritten(predicate, node.passed_on, node.schema, node.input.schema),)
     return tuple(None for _ in node.inputs)
 
 

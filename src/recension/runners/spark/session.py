@@ -80,7 +80,7 @@ def _standard_error_in(file: Path) -> Iterator[None]:
 
 
 def check(spark: Any) -> None:
-    """Refuse, with the reason, a session on which no query can run."""
+    """Refuse, with the reason, a session on which no query can run; set what can still be set."""
     if not isinstance(spark, SparkSession):
         kind = type(spark)
         if kind.__module__.startswith("pyspark.sql.connect"):
@@ -89,6 +89,15 @@ def check(spark: Any) -> None:
                 "made by rc.spark.session() or SparkSession.builder without .remote()"
             )
         raise RecensionError(f"a SparkSession is needed, not a {kind.__name__}")
+    use_this_interpreter(spark)
+
+
+def use_this_interpreter(spark: SparkSession) -> None:
+    """Workers on this machine run what runs here, unless the user has named another interpreter."""
+    context = spark.sparkContext
+    is_named = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local") and not is_named:
+        context.pythonExec = sys.executable
 
 
 def prepare_streaming(spark: SparkSession) -> None:

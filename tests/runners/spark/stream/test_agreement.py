@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -30,6 +31,7 @@ TRANSCRIPTS = [
     if transcript.query is not None and not any(step.refused for step in transcript.steps)
 ]
 PLANS = 24
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[4] / "examples" / "modules.py"))
 
 
 class Written:
@@ -88,6 +90,26 @@ class Drawn:
         assert_equivalent(shown.events(), meaning)
 
 
+class Exemplified:
+    """A query of the example modules, all of which read one source."""
+
+    def __init__(self, query: Any) -> None:
+        self._query, self.query = query, query.plan
+
+    def turns(self) -> list[Turn]:
+        events, schema = EXAMPLE["EVENTS"], EXAMPLE["readings"].schema
+        return [{"readings": [from_elements(part, schema)]} for part in (events[:4], events[4:8], events[8:])]
+
+    def check(self, answers: list[EventBatch]) -> None:
+        shown = Walk()
+        for answer in answers:
+            for element in answer.to_elements():
+                assert (fault := shown.fault(element)) is None, f"{self._query}: {element} {fault}"
+                shown.take(element)
+        local = rc.run(self._query, {"readings": EXAMPLE["EVENTS"]})
+        assert_equivalent(shown.events(), local.history().to_events())
+
+
 def _drawn() -> list[Drawn]:
     """The same sample every time."""
     found: list[Drawn] = []
@@ -109,7 +131,10 @@ def _drawn() -> list[Drawn]:
     return found
 
 
-def agree(spark: Any, cases: list[Written | Drawn], shards: int, folder: Path) -> None:
+Case: TypeAlias = Written | Drawn | Exemplified
+
+
+def agree(spark: Any, cases: list[Case], shards: int, folder: Path) -> None:
     """Run all cases in one pipeline and check what each put out."""
     steps = [case.turns() for case in cases]
     turns = [
@@ -121,10 +146,10 @@ def agree(spark: Any, cases: list[Written | Drawn], shards: int, folder: Path) -
         case.check(answer)
 
 
-def sample(transcripts: int = 1, plans: int = PLANS) -> list[Written | Drawn]:
-    """Every so many-th transcript, and some random plans."""
-    written: list[Written | Drawn] = [Written(i, one) for i, one in enumerate(TRANSCRIPTS[::transcripts])]
-    return [*written, *_drawn()[:plans]]
+def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
+    """Every so many-th transcript, some random plans, and the example modules."""
+    written = [Written(i, one) for i, one in enumerate(TRANSCRIPTS[::transcripts])]
+    return [*written, *_drawn()[:plans], *map(Exemplified, EXAMPLE["QUERIES"].values())]
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -18,6 +18,7 @@ from recension.runners.spark.batch import (
     joins,
     lifetimes,
     merging,
+    modules,
     span,
 )
 from recension.runners.spark.batch.frame import Frame
@@ -41,6 +42,7 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.SnapshotAggregate: aggregates.snapshot_aggregate,
     nodes.WindowAggregate: aggregates.window_aggregate,
     nodes.CountAggregate: aggregates.count_aggregate,
+    nodes.ModuleWindow: modules.module_window,
     nodes.Align: consistency.unchanged,
     nodes.Cleanse: consistency.unchanged,
     nodes.Finalize: consistency.finalize,

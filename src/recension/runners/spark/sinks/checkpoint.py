@@ -6,12 +6,10 @@ The state would refuse it later, and Spark perhaps before that, in words that do
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlparse
 
 from recension.runners.spark.sinks.durable import publish_text
-from recension.runners.spark.sinks.place import address
+from recension.runners.spark.sinks.place import is_local, local_path
 from recension.runners.spark.stream.identity import require_same
 
 NAME: Final = "recension.json"
@@ -19,10 +17,9 @@ NAME: Final = "recension.json"
 
 def claim(checkpoint: str | PathLike[str], owner: str) -> None:
     """Note whose the folder is; refuse one in which another query has finished a micro-batch."""
-    named = urlparse(address(checkpoint))
-    if named.scheme != "file":
+    if not is_local(checkpoint):
         return
-    folder = Path(unquote(named.path))
+    folder = local_path(checkpoint)
     file = folder / NAME
     is_used = any((folder / "commits").glob("[0-9]*"))
     if is_used and file.exists():

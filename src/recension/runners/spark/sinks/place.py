@@ -23,7 +23,16 @@ def local_path(path: str | PathLike[str]) -> Path:
     )
 
 
+def is_local(path: str | PathLike[str]) -> bool:
+    """Is it in a file system that Python sees as well?"""
+    return urlparse(fspath(path)).scheme in ("", "file")
+
+
 def address(path: str | PathLike[str]) -> str:
-    """A path that Spark takes as Python does: Spark has a working directory of its own."""
-    text = fspath(path)
-    return text if urlparse(text).scheme else Path(text).absolute().as_uri()
+    """A path that Spark takes as Python does: it has a working directory of its own, and decodes nothing."""
+    return f"file:{local_path(path)}" if is_local(path) else fspath(path)
+
+
+def pattern(path: Path) -> str:
+    """The same where Spark takes a path for a pattern."""
+    return "file:" + "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))

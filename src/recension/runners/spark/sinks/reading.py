@@ -11,7 +11,7 @@ from recension.core.errors import FormatError
 from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import MARK
-from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.sinks.place import local_path, pattern
 
 _FILE, _ROW = "_file", "_row"
 
@@ -27,7 +27,7 @@ def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     manifest = current_manifest(table) if is_table(table) else None
     if manifest is None:
         raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
-    folder = (table / FOLDER).as_uri()
+    folder = pattern(table / FOLDER)
     whole = [file.name for file in manifest.files if not file.deleted]
     torn = [file.name for file in manifest.files if file.deleted]
     schema = spark.read.parquet(f"{folder}/{manifest.schema}").schema
@@ -48,4 +48,4 @@ def read_changelog(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     directory = local_path(path)
     if not (directory / MARK).is_file():
         raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
-    return spark.read.parquet(directory.as_uri())
+    return spark.read.parquet(pattern(directory))

@@ -15,7 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
+from recension.core.formats.manifest import is_table
 from recension.plan.nodes import Source
+from recension.runners.spark.sinks.place import pattern
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
@@ -23,6 +25,8 @@ from recension.runners.spark.stream.topology import Inlet, Topology
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
 _BYTES = str(256 << 20)
+# Spark overlooks files so much older than the latest: one that is moved or copied here may well be.
+_EVER = "36500d"
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -53,6 +57,7 @@ def read_folder(
     if "://" in str(folder):
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
+    _require_seen_by_spark(folder)
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
     frame = found_files(spark, folder, files)
     if closing is not None:
@@ -66,14 +71,20 @@ def found_files(spark: SparkSession, folder: Path, files: int | None, **options:
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
     if folder.is_file():
-        limit["pathGlobFilter"] = _escaped(folder.name)
-    reader = reader.options(**limit, **options)
-    return reader.load(_escaped(str(folder.parent if folder.is_file() else folder))).select("path")
+        limit["pathGlobFilter"] = pattern(Path(folder.name)).removeprefix("file:")
+    reader = reader.options(maxFileAge=_EVER, **limit, **options)
+    return reader.load(pattern(folder.parent if folder.is_file() else folder)).select("path")
 
 
-def _escaped(path: str) -> str:
-    """Spark takes a path for a pattern."""
-    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
+def _require_seen_by_spark(folder: Path) -> None:
+    """Refuse what Spark would silently take for nothing."""
+    if folder.is_file() and folder.name[0] in "_.":
+        raise RecensionError(f"{folder}: Spark overlooks files whose names begin with _ or a dot: rename it")
+    if is_table(folder):
+        raise RecensionError(
+            f"{folder}: a history table changes under its readers and is no stream; read the changelog of "
+            "the query that writes it, or the table with rc.spark.read_history in a batch query"
+        )
 
 
 def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:

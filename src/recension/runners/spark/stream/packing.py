@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -166,8 +165,8 @@ class Packing:
 
 
 def local_path(address: str) -> Path:
-    """The file that Spark means."""
-    return Path(unquote(urlparse(address).path))
+    """The file that Spark means, whose addresses are not encoded."""
+    return Path("/" + address.removeprefix("file:").lstrip("/"))
 
 
 def place_of(path: Path) -> str:

@@ -18,7 +18,6 @@ import json
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,9 +33,6 @@ from recension.runners.spark.sinks.place import local_path
 from recension.runners.spark.stream.inputs import Input, found_files
 from recension.runners.spark.stream.root_packing import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.topology import Inlet
-
-# Spark overlooks files so much older than the latest: a folder that is moved here may well be.
-_EVER: Final = "36500d"
 
 
 def attach(root: str | PathLike[str], name: str, from_time: TimeLike) -> None:
@@ -64,7 +60,7 @@ def _publish(root: str | PathLike[str], name: str, verb: str, words: dict[str, i
 def read_root(spark: SparkSession, root: Path, files: int | None, time_type: pa.DataType) -> Input:
     """All streams of a root as one input."""
     root.mkdir(parents=True, exist_ok=True)
-    frame = found_files(spark, root, files, recursiveFileLookup="true", maxFileAge=_EVER)
+    frame = found_files(spark, root, files, recursiveFileLookup="true")
     return Input(frame, Inlet(is_root=True), time_type, partial(RootPacker, root=root))
 
 

@@ -1,0 +1,112 @@
+"""Modules over windows, as users ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from recension.core.errors import SchemaError
+from recension.modules.aggregates import ArrayFunction
+from recension.modules.module import Module
+from recension.modules.registry import module_named
+from recension.plan.aggregate import SnapshotAggregate
+from recension.plan.aggregates import Aggregate, FunctionOf
+from recension.plan.count_window import CountAggregate, CountWindows
+from recension.plan.module_call import ModuleCall, call_of
+from recension.plan.module_window import ModuleWindow, Policies, WindowKind
+from recension.plan.node import Node
+from recension.plan.rewrites.sharing import rebuild
+from recension.plan.span import Outputs
+from recension.plan.window import WindowAggregate, Windows
+
+
+def aggregated(
+    plan: Node,
+    keys: Outputs,
+    rows: tuple[Any, ...],
+    named: Mapping[str, Any],
+    windows: WindowKind,
+    policies: Policies,
+) -> Node:
+    """The aggregates over windows; those that yield rows need no name."""
+    found = [*((None, aggregate) for aggregate in rows), *named.items()]
+    for name, aggregate in found:
+        _require_aggregate(name, aggregate)
+    if any(isinstance(aggregate, Module) for _, aggregate in found):
+        answers = tuple((name or "", _answer(aggregate, plan)) for name, aggregate in found)
+        return ModuleWindow(plan, keys, answers, windows, policies)
+    _refuse_policies(policies)
+    aggregates = tuple((name or aggregate.name, aggregate) for name, aggregate in found)
+    parts = plan, keys, aggregates, policies.speculate
+    match windows:
+        case Windows():
+            return WindowAggregate(*parts, windows)
+        case CountWindows():
+            return CountAggregate(*parts, windows)
+    return SnapshotAggregate(*parts)
+
+
+def _require_aggregate(name: str | None, aggregate: Any) -> None:
+    if not isinstance(aggregate, Aggregate | Module):
+        raise SchemaError(f"agg: {aggregate!r} is not an aggregate; use rc.count(), rc.sum('column'), ...")
+    if isinstance(aggregate, Module) and aggregate.yields_rows:
+        raise SchemaError(f"agg: {aggregate.name} yields rows; use apply(...)")
+    if name is None and not aggregate.yields_rows:
+        raise SchemaError(f"agg: name each aggregate, as in agg(answer={_written(aggregate)})")
+
+
+def _written(aggregate: Any) -> str:
+    return str(aggregate) if isinstance(aggregate, Module) else f"rc.{aggregate}"
+
+
+def _answer(aggregate: Any, plan: Node) -> ModuleCall | Aggregate:
+    if isinstance(aggregate, FunctionOf):
+        aggregate = ArrayFunction(aggregate.fn, aggregate.result, aggregate.argument)
+    return call_of(aggregate, plan.schema) if isinstance(aggregate, Module) else aggregate
+
+
+def _refuse_policies(policies: Policies) -> None:
+    """Aggregates of the library see no lifetimes and give none."""
+    if policies.stamp != "align":
+        raise SchemaError(
+            f"stamp_output({policies.stamp!r}): aggregates give values, which live as long as their window; "
+            "only 'align' is possible"
+        )
+
+
+def applied(
+    plan: Node, keys: Outputs, module: Any, given: Mapping[str, Any], windows: WindowKind, policies: Policies
+) -> Node:
+    """A user-defined operator over windows: an instance, a class or a name with what it is to be given."""
+    made = made_of(module, given)
+    if not made.yields_rows:
+        raise SchemaError(f"apply: {made.name} gives one value; use agg(name={made})")
+    return ModuleWindow(plan, keys, (("rows", call_of(made, plan.schema)),), windows, policies)
+
+
+def made_of(module: Any, given: Mapping[str, Any]) -> Module:
+    """A module from itself, its class or its name."""
+    kind = module_named(module) if isinstance(module, str) else module
+    if isinstance(kind, type) and issubclass(kind, Module):
+        try:
+            return kind(**given)
+        except TypeError as why:  # a method is missing
+            raise SchemaError(f"{kind.__name__}: {why}") from None
+    if isinstance(kind, Module) and not given:
+        return kind
+    if isinstance(kind, Module):
+        raise SchemaError(f"apply: {kind} has its parameters already; give them once")
+    raise SchemaError(f"apply: {module!r} is not a module; give an rc.Operator, or the name of one")
+
+
+def verified(plan: Node) -> Node:
+    """The plan with every call of a module made twice."""
+
+    def twice(node: Node) -> Node:
+        if not isinstance(node, ModuleWindow):
+            return node
+        return replace(node, policies=replace(node.policies, verify=True))
+
+    (new,) = rebuild([plan], twice)
+    return new

@@ -1,0 +1,56 @@
+"""``recension modules``: the modules that installed packages offer."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated
+
+import typer
+
+from recension.cli.root import app
+from recension.core.errors import RecensionError
+from recension.modules.module import Module
+from recension.modules.registry import installed, loaded, module_named
+from recension.plan.schemas import schema_of, type_of
+from recension.plan.type_names import type_name
+
+
+@app.command()
+def modules(
+    name: Annotated[str | None, typer.Argument(help="One of them, with all of its documentation.")] = None,
+) -> None:
+    """The modules that installed packages offer: names, signatures, and what they say of themselves."""
+    if name is not None:
+        print(_described(name, module_named(name), whole=True))
+        return
+    found = installed()
+    if not found:
+        print("no modules are installed; packages offer them under the entry points recension.modules")
+    for offered, point in found.items():
+        try:
+            print(_described(offered, loaded(point), whole=False))
+        except RecensionError as why:
+            print(f"{offered}\n    {why}")
+
+
+def _described(name: str, module: type[Module], *, whole: bool) -> str:
+    documented = inspect.getdoc(module) or "no documentation"
+    text = documented if whole else documented.splitlines()[0]
+    kind = "operator" if module.yields_rows else "aggregate"
+    words = [
+        *(["incremental"] if module.is_incremental else []),
+        *(["time-sensitive"] if module.is_time_sensitive else []),
+        kind,
+    ]
+    lines = [
+        f"{name}{module.signature()} -> {_gives(name, module)}",
+        f"{' '.join(words)} ({module.__module__})",
+        *text.splitlines(),
+    ]
+    return "\n    ".join(lines)
+
+
+def _gives(name: str, module: type[Module]) -> str:
+    if not module.yields_rows:
+        return type_name(type_of(module.result, name))
+    return ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema_of(module.result, name))

@@ -1,0 +1,160 @@
+"""How modules over windows are done: which columns are kept, which windows are shown, what is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from recension.lowering.aggregates import aggregation
+from recension.modules.module import Incremental, Module
+from recension.operators.modules.answering import Answering, NamedValues, OperatorRows, Value
+from recension.operators.modules.answers import Hosted
+from recension.operators.modules.calling import Caller
+from recension.operators.modules.count_index import CountIndex
+from recension.operators.modules.grid_index import GridIndex
+from recension.operators.modules.operator import GROUP, ModulesAsked, ModuleWindows
+from recension.operators.modules.panes import Panes
+from recension.operators.modules.snapshot_index import SnapshotIndex
+from recension.operators.modules.states import States
+from recension.operators.modules.values import BuiltIn, ModuleValues, StateValues
+from recension.operators.modules.window_index import View, WindowIndex
+from recension.operators.snapshot.measures import Aggregation
+from recension.operators.windows.grid import Grid
+from recension.plan.aggregates import Aggregate
+from recension.plan.count_window import CountWindows
+from recension.plan.evaluation import Projection
+from recension.plan.expressions import Expression
+from recension.plan.module_call import ModuleCall
+from recension.plan.module_window import ModuleWindow
+from recension.plan.span import projected_schema
+from recension.plan.window import Windows
+
+
+def module_windows(node: ModuleWindow) -> ModuleWindows:
+    """The operator."""
+    key_schema = projected_schema(node.keys, node.input.schema, "group_by")
+    index = _index(node, key_schema)
+    stored = _Stored()
+    answering = _answering(node, index, stored)
+    inputs, schema = stored.projection(with_group=bool(node.keys))
+    asked = ModulesAsked(
+        ", ".join(call.module.name for call in node.calls),
+        inputs,
+        schema,
+        Projection(node.keys, key_schema) if node.keys else None,
+        node.policies.stamp,
+        waits_for(node),
+        node.policies.recompute,
+    )
+    return ModuleWindows(asked, index, answering)
+
+
+def waits_for(node: ModuleWindow) -> str | None:
+    """Which ends modules see that may still move."""
+    if not node.waits_for_ends:
+        return None
+    return "shrink" if node.input.properties.is_shrink_only else "any"
+
+
+def view_of(node: ModuleWindow) -> View:
+    """Which windows are shown (rulings G3, G9)."""
+    if node.policies.speculate == "eager":
+        return "all"
+    return "begun" if node.policies.stamp == "time_bound" else "ended"
+
+
+def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
+    view = view_of(node)
+    match node.windows:
+        case Windows():
+            return GridIndex(grid_of(node.windows), key_schema, view, node.ends)
+        case CountWindows(n, by):
+            return CountIndex(n, by, key_schema, view, node.ends)
+    return SnapshotIndex(key_schema, view, node.ends)
+
+
+def grid_of(windows: Windows) -> Grid:
+    """The grid as operators know it."""
+    return Grid(windows.size, windows.hop, windows.offset, windows.until)
+
+
+@dataclass
+class _Stored:
+    """The columns that are kept of every event."""
+
+    outputs: list[tuple[str, Expression]] = field(default_factory=list)
+    types: list[pa.DataType] = field(default_factory=list)
+
+    def add(self, computed: Expression, kind: pa.DataType) -> str:
+        """The name of the column that holds this, which is kept once however many read it."""
+        for (name, known), its in zip(self.outputs, self.types, strict=True):
+            if known == computed and its == kind:
+                return name
+        self.outputs.append((f"c{len(self.outputs)}", computed))
+        self.types.append(kind)
+        return self.outputs[-1][0]
+
+    def projection(
+        self, *, with_group: bool
+    ) -> tuple[Callable[[pa.RecordBatch, int], pa.RecordBatch], pa.Schema]:
+        """What makes the columns, and the schema of what is kept."""
+        fields = [pa.field(name, kind) for (name, _), kind in zip(self.outputs, self.types, strict=True)]
+        project = Projection(tuple(self.outputs), pa.schema(fields))
+        group = [pa.field(GROUP, pa.uint64())] if with_group or not fields else []
+        return project, pa.schema([*fields, *group])
+
+
+def _answering(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answering:
+    if node.operator is not None:
+        hosted = _hosted(node, node.operator, stored)
+        states = _states(node, hosted, index)
+        return OperatorRows(node.schema, len(node.keys), hosted, node.policies.stamp, states)
+    values: list[Value] = []
+    kept: list[States] = []
+    for name, answer in node.answers:
+        if isinstance(answer, Aggregate):
+            values.append(BuiltIn(_built_in(answer, node.input.schema, stored)))
+            continue
+        hosted, kind = _hosted(node, answer, stored), node.schema.field(name).type
+        states = _states(node, hosted, index)
+        if states is None:
+            values.append(ModuleValues(hosted, kind))
+        else:
+            values.append(StateValues(hosted, kind, states))
+            kept.append(states)
+    return NamedValues(node.schema, values, kept)
+
+
+def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> Hosted:
+    columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
+    inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
+    caller = Caller(call.module.name, verify=node.policies.verify)
+    # What is computed again must come out as it did, to the last digit.
+    in_order = call.module.is_order_sensitive or node.policies.recompute
+    return Hosted(call.module, columns, inputs, node.policies.clip, caller, in_order)
+
+
+def _states(node: ModuleWindow, hosted: Hosted, index: WindowIndex) -> States | None:
+    if not hosted.module.is_incremental:
+        return None
+    panes = None
+    if shares_panes(node, hosted.module) and isinstance(node.windows, Windows):
+        panes = Panes(hosted, grid_of(node.windows), index.group_hash)
+    return States(hosted, index.place, panes)
+
+
+def shares_panes(node: ModuleWindow, module: Module) -> bool:
+    """Is there anything that overlapping windows can share, and can the module merge it?"""
+    overlap = isinstance(node.windows, Windows) and node.windows.size > node.windows.hop
+    is_mergeable = isinstance(module, Incremental) and module.merge is not None
+    return overlap and is_mergeable and not module.is_time_sensitive
+
+
+def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
+    made = aggregation(aggregate, schema)
+    if aggregate.argument is None:
+        return made
+    name = stored.add(aggregate.argument, aggregate.argument_type(schema))
+    return Aggregation(lambda payload: payload.column(name), made.measure)

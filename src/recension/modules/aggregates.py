@@ -1,0 +1,94 @@
+"""User-defined aggregates: one value for the members of a window."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any, ClassVar
+
+from recension.modules.members import Events, Payloads, Window
+from recension.modules.module import Incremental, Module
+
+
+class Aggregate(Module):
+    """One value of the payloads of a window; it knows no time.
+
+    >>> class MyAverage(Aggregate):
+    ...     inputs = {"v": "float64"}
+    ...     result = "float64"
+    ...     def compute(self, payloads):
+    ...         return payloads["v"].mean()
+    >>> print(MyAverage())
+    MyAverage()
+    """
+
+    @abstractmethod
+    def compute(self, payloads: Payloads) -> Any:
+        """The value."""
+
+
+class ArrayFunction(Aggregate):
+    """A plain function of one array, where it stands beside modules."""
+
+    def __init__(self, fn: Callable[[Any], Any], result: Any, values: Any) -> None:
+        super().__init__(values=values)
+        self._fn, self.result = fn, result  # type: ignore[misc]
+        self._name = str(getattr(fn, "__name__", type(fn).__name__))
+
+    def compute(self, payloads: Payloads) -> Any:
+        return self._fn(payloads["values"])
+
+    def _identity(self) -> tuple[Hashable, ...]:
+        return (type(self), self._fn, self.result)
+
+
+class TimeSensitiveAggregate(Module):
+    """One value of the events of a window: it sees lifetimes, clipped as the query says, and the window."""
+
+    is_time_sensitive: ClassVar[bool] = True
+
+    @abstractmethod
+    def compute(self, events: Events, window: Window) -> Any:
+        """The value."""
+
+
+class IncrementalAggregate(Incremental):
+    """One value of a state that is told which payloads come and go."""
+
+    @abstractmethod
+    def initial(self) -> Any:
+        """The state of no payloads."""
+
+    @abstractmethod
+    def add(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads more."""
+
+    @abstractmethod
+    def remove(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads, which are in it, less."""
+
+    @abstractmethod
+    def compute(self, state: Any) -> Any:
+        """The value."""
+
+
+class IncrementalTimeSensitiveAggregate(Incremental):
+    """One value of a state that is told which events come and go; a changed lifetime is one of each."""
+
+    is_time_sensitive: ClassVar[bool] = True
+
+    @abstractmethod
+    def initial(self, window: Window) -> Any:
+        """The state of no events."""
+
+    @abstractmethod
+    def add(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events more."""
+
+    @abstractmethod
+    def remove(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events, which are in it, less."""
+
+    @abstractmethod
+    def compute(self, state: Any, window: Window) -> Any:
+        """The value."""

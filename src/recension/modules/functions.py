@@ -1,0 +1,73 @@
+"""User-defined functions: a value of each row, for wherever expressions stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from recension.core.errors import RecensionError
+
+Over: TypeAlias = Literal["rows", "numpy", "arrow"]
+OVER: Final = ("rows", "numpy", "arrow")
+
+
+class Function:
+    """A function over columns: called row by row, or once a batch with NumPy or Arrow arrays.
+
+    >>> twice = Function(lambda x: 2 * x, pa.int64(), "rows")
+    >>> twice.over_columns([pa.array([1, 4])]).to_pylist()
+    [2, 8]
+    """
+
+    def __init__(self, fn: Callable[..., Any], result: pa.DataType, over: Over) -> None:
+        self.fn, self.result, self.over = fn, result, over
+        self.name = str(getattr(fn, "__name__", type(fn).__name__))
+
+    def over_columns(self, columns: list[pa.Array]) -> pa.Array:
+        """One value a row; a function is never called without rows."""
+        if not len(columns[0]):
+            return pa.array([], self.result)
+        if self.over == "rows":
+            return self._typed([self._of_row(row) for row in zip(*map(_values, columns), strict=True)])
+        try:
+            if self.over == "arrow":
+                answer = self.fn(*columns)
+            else:
+                answer = self.fn(*(column.to_numpy(zero_copy_only=False) for column in columns))
+        except Exception as why:
+            raise RecensionError(
+                f"udf {self.name}: {_said(why)}; it was given {len(columns[0])} rows"
+            ) from why
+        answer = self._typed(answer)
+        if len(answer) != len(columns[0]):
+            raise RecensionError(
+                f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out"
+            )
+        return answer
+
+    def _of_row(self, row: tuple[Any, ...]) -> Any:
+        try:
+            return self.fn(*row)
+        except Exception as why:
+            given = ", ".join(map(repr, row))
+            raise RecensionError(f"udf {self.name}: {_said(why)}; it was given ({given})") from why
+
+    def _typed(self, answer: Any) -> pa.Array:
+        try:
+            if isinstance(answer, pa.ChunkedArray):
+                answer = answer.combine_chunks()
+            return answer.cast(self.result) if isinstance(answer, pa.Array) else pa.array(answer, self.result)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
+            said = str(why).splitlines()[0]
+            raise RecensionError(f"udf {self.name} is declared to give {self.result}, but {said}") from None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _said(why: Exception) -> str:
+    return f"{type(why).__name__}: {(str(why).splitlines() or [''])[0]}"

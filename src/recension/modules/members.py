@@ -1,0 +1,138 @@
+"""What a module is given: the payloads, or the events, of one window.
+
+Both are sequences of rows for whoever thinks in rows, and columns for whoever computes on arrays:
+
+    sum(p["v"] for p in payloads)        payloads["v"].sum()
+
+Members come in the order of (vs, payload, ve). An end is the last to tell two members apart, so that the
+order says nothing of ends that a module is not to see: what is final stays in the order in which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recension.core.events import Event, Payload
+from recension.core.ticks import Ticks
+
+
+class Window(NamedTuple):
+    """The interval ``[start, end)``: the window's descriptor."""
+
+    start: int
+    end: int
+
+
+class Table:
+    """Columns that several windows share; each takes a slice."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self._plain: dict[str, npt.NDArray[Any]] = {}
+
+    def array(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """A column's slice; what a null does to the type of an array does not reach other slices."""
+        if name not in self._plain:
+            column = self.batch.column(name)
+            if column.null_count:
+                part: npt.NDArray[Any] = column.slice(start, stop - start).to_numpy(zero_copy_only=False)
+                return part
+            self._plain[name] = column.to_numpy(zero_copy_only=False)
+        return self._plain[name][start:stop]
+
+
+class Payloads(Sequence[Payload]):
+    """The payloads of a window: rows as mappings; ``payloads["v"]`` is a column as a NumPy array.
+
+    >>> some = Payloads.of(pa.record_batch({"v": [1.0, 4.0]}))
+    >>> len(some), [p["v"] for p in some], some["v"].tolist()
+    (2, [1.0, 4.0], [1.0, 4.0])
+    """
+
+    __slots__ = ("__dict__", "_size", "_start", "_table")
+
+    def __init__(self, table: Table, start: int, stop: int) -> None:
+        self._table, self._start, self._size = table, start, stop - start
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Payloads:
+        """All rows of a batch."""
+        return Payloads(Table(batch), 0, batch.num_rows)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, at: str) -> npt.NDArray[Any]: ...
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Any]: ...
+
+    def __getitem__(self, at: str | int | slice) -> Any:
+        if isinstance(at, str):
+            return self._table.array(at, self._start, self._start + self._size)
+        return self._rows[at]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns there are."""
+        return list(self._table.batch.schema.names)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The payloads as an Arrow batch."""
+        return self._table.batch.slice(self._start, self._size)
+
+    def to_list(self) -> list[Payload]:
+        """The payloads as mappings."""
+        rows = self.to_arrow().to_pylist()
+        return rows if self._table.batch.num_columns else [{} for _ in range(self._size)]
+
+    @cached_property
+    def _rows(self) -> list[Any]:
+        return self.to_list()
+
+
+class Events(Payloads):
+    """The events of a window, clipped as the query says: ``.vs`` and ``.ve`` are arrays of their lifetimes.
+
+    >>> table = Table(pa.record_batch({"v": [1.0, 4.0]}))
+    >>> some = Events(table, 0, 2, np.array([0, 3]), np.array([5, 9]))
+    >>> (some["v"] * (some.ve - some.vs)).sum(), [e.ve - e.vs for e in some]
+    (np.float64(29.0), [5, 6])
+    """
+
+    __slots__ = ("ve", "vs")
+
+    def __init__(self, table: Table, start: int, stop: int, vs: Ticks, ve: Ticks) -> None:
+        super().__init__(table, start, stop)
+        self.vs, self.ve = vs, ve
+
+    @cached_property
+    def _rows(self) -> list[Any]:
+        lifetimes = zip(self.to_list(), self.vs.tolist(), self.ve.tolist(), strict=True)
+        return [Event(payload, vs, ve) for payload, vs, ve in lifetimes]
+
+
+def events_of(history: Sequence[Event], columns: Mapping[str, Any]) -> Events:
+    """Events written as Python values, for tests of modules by themselves.
+
+    >>> events_of([Event({"v": 2}, 1, 5)], {"v": pa.int64()})["v"].tolist()
+    [2]
+    """
+    arrays = [pa.array([e.payload[name] for e in history], kind) for name, kind in columns.items()]
+    table = Table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+    vs, ve = (np.array([getattr(e, name) for e in history], np.int64) for name in ("vs", "ve"))
+    return Events(table, 0, len(history), vs, ve)

@@ -1,0 +1,118 @@
+"""What every module has: inputs that the query maps, parameters that are checked at once, and hints.
+
+class TopK(rc.Operator):
+    inputs = {"v": "float64"}                          what it reads; the query maps columns to it
+    result = {"v": "float64", "rank": "int64"}         what it gives
+    k: int = 3                                         a parameter
+
+TopK(v=col("speed"), k=2)
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from recension.core.errors import SchemaError
+from recension.modules.parameters import checked, name_of, parameters_of, taken_apart
+
+Clipping: TypeAlias = Literal["none", "left", "right", "full"]
+Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound", "unrestricted"]
+
+
+class Module(ABC):
+    """A module with its parameters and with what the query maps to its inputs.
+
+    The same events must always give the same answer: an answer that was shown is found again to be taken
+    back.
+    """
+
+    inputs: ClassVar[Mapping[str, Any] | None] = None
+    """The columns it reads with their types (None: any type). Without it, it gets what the query maps, or
+    else the whole payload."""
+    result: ClassVar[Any]
+    """The type of the value, or the columns of the rows, that it gives."""
+
+    is_time_sensitive: ClassVar[bool] = False
+    is_incremental: ClassVar[bool] = False
+    yields_rows: ClassVar[bool] = False
+
+    is_order_sensitive: ClassVar[bool] = True
+    """Hint: False if members may come in any order, which saves sorting those that start together."""
+    ignores: ClassVar[tuple[str, ...]] = ()
+    """Hint: columns of the whole payload that it does not look at; they are dropped below it."""
+    partitioned_by: ClassVar[tuple[str, ...]] = ()
+    """Hint: columns it gives back as they came, each row made from members that agree in them alone. A filter
+    on them moves below it."""
+
+    compute: Callable[..., Any]
+    """Given the members of a window (and the window, if it is time sensitive): the answer."""
+
+    def __init__(self, **given: Any) -> None:
+        self._name = name_of(type(self))
+        self.mapping, parameters = taken_apart(type(self), given)
+        self.parameters = checked(type(self), parameters)
+        for name, value in self.parameters.items():
+            object.__setattr__(self, name, value)
+        try:
+            self.check()
+        except SchemaError:
+            raise
+        except Exception as why:
+            raise SchemaError(f"{self.name}: {why}") from why
+
+    def check(self) -> None:
+        """Raise ValueError with a sentence if the parameters do not fit together."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self._name
+
+    def _identity(self) -> tuple[Hashable, ...]:
+        values = tuple((name, _hashable(value)) for name, value in self.parameters.items())
+        return (type(self), values)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal modules with equal parameters are one; what is mapped to them is the query's affair."""
+        return isinstance(other, Module) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{n}={v!r}' for n, v in self.parameters.items())})"
+
+    @classmethod
+    def signature(cls) -> str:
+        """Inputs and parameters as they are written."""
+        inputs = [f"{name}: {kind or 'any'}" for name, kind in (cls.inputs or {}).items()]
+        return f"({', '.join([*inputs, *map(str, parameters_of(cls).values())])})"
+
+
+class Incremental(Module):
+    """A module that keeps a state for each window and is told what changes.
+
+    ``initial() -> state``, ``add(state, members) -> state``, ``remove(state, members) -> state`` and
+    ``compute(state)``; time-sensitive ones get the window as last argument of each. A state may be changed
+    in place and given back. It is stored with pickle.
+
+    ``merge(a, b) -> state``, if there is one and the module knows no time, gives the state of two sets of
+    members together, as a new one that shares nothing with them which is changed in place; then overlapping
+    windows share the states of their panes.
+    """
+
+    is_incremental: ClassVar[bool] = True
+    initial: Callable[..., Any]
+    add: Callable[..., Any]
+    remove: Callable[..., Any]
+    merge: Callable[[Any, Any], Any] | None = None
+
+
+def _hashable(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        return ("object", id(value))
+    return (type(value).__name__, value)

@@ -1,0 +1,54 @@
+"""Modules by name: what packages offer under the entry point group ``recension.modules``.
+
+[project.entry-points."recension.modules"]
+"acme.head_and_shoulders" = "acme_charts:HeadAndShoulders"
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from recension.core.errors import RecensionError, SchemaError
+from recension.modules.module import Module
+
+GROUP: Final = "recension.modules"
+
+
+def installed() -> dict[str, EntryPoint]:
+    """What is offered, by name. Two packages may not offer one name."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise RecensionError(
+                f"two packages offer the module {point.name!r}: {other.value} and {point.value}; remove one"
+            )
+    return dict(sorted(found.items()))
+
+
+def module_named(name: str) -> type[Module]:
+    """The module class of that name."""
+    known = installed()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else "; `recension modules` lists what is installed"
+        raise SchemaError(f"there is no module {name!r}{hint}")
+    return loaded(known[name])
+
+
+def loaded(point: EntryPoint) -> type[Module]:
+    """The module class behind an entry point, which then goes by the name of that."""
+    try:
+        kind = point.load()
+    except Exception as why:
+        said = f"{type(why).__name__}: {why}"
+        raise RecensionError(
+            f"the module {point.name!r} cannot be loaded from {point.value}: {said}"
+        ) from why
+    if not (isinstance(kind, type) and issubclass(kind, Module)):
+        reason = f"the module {point.name!r}, {point.value}, is not a class of modules, as rc.Aggregate is"
+        raise RecensionError(reason)
+    kind.registered_as = point.name  # type: ignore[attr-defined]
+    return kind

@@ -1,0 +1,1 @@
+"""Modules that users write, over all kinds of windows."""

@@ -1,0 +1,119 @@
+"""Windows with their events, and what a batch changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, take_rows
+from recension.core.rowhash import Hashes
+from recension.core.ticks import Ticks
+from recension.operators.modules.answers import Hosted
+from recension.operators.modules.members import Members, members_of
+from recension.operators.modules.window_index import WindowList
+from recension.operators.snapshot.events import CoveringEvents, Place
+from recension.operators.snapshot.steps import sort_keys
+from recension.operators.state.net_changes import NetChanges
+from recension.operators.state.ranges import expand
+
+
+class Gathered:
+    """Windows and all that is in them, which is looked for when it is first asked for."""
+
+    def __init__(
+        self, windows: WindowList, group_hash: Hashes, find: Callable[[], CoveringEvents], *, by_start: bool
+    ) -> None:
+        self.windows, self.group_hash, self.by_start = windows, group_hash, by_start
+        self._find = find
+
+    @cached_property
+    def found(self) -> CoveringEvents:
+        """The events in the windows."""
+        return self._find()
+
+    def members(self, hosted: Hosted) -> Members:
+        """The members of each window as one module is to get them."""
+        own = CoveringEvents(
+            self.found.snapshots,
+            self.found.first,
+            self.found.stop,
+            self.found.vs,
+            self.found.ve,
+            self.found.payload.select(hosted.columns),
+        )
+        return members_of(own, by_start=self.by_start, in_order=hosted.needs_order)
+
+    def places(self) -> list[tuple[int, int]]:
+        """What windows are known by from step to step."""
+        return list(zip(self.group_hash.tolist(), self.windows.low.tolist(), strict=True))
+
+    def at(self, rows: Index) -> Gathered:
+        """Some of the windows."""
+        w = self.windows
+        some = WindowList(w.group[rows], w.low[rows], w.high[rows], w.start[rows], w.end[rows])
+        place = np.append(np.cumsum(np.isin(np.arange(len(w)), rows)), 0)
+        # The windows before the first, and up to the last, of those that an event is in.
+        first, stop = np.append(0, place)[self.found.first], np.append(0, place)[self.found.stop]
+        found = self.found
+        cut = CoveringEvents(len(rows), first, stop, found.vs, found.ve, found.payload)
+        return Gathered(some, self.group_hash[rows], lambda: cut, by_start=self.by_start)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a batch does to events: of each the group, the payload, and both of its lifetimes."""
+
+    group: Index
+    vs: Ticks
+    old: Ticks
+    new: Ticks
+    payload: pa.RecordBatch
+
+    @staticmethod
+    def of(change: NetChanges, group: Index, payload: pa.RecordBatch) -> Delta:
+        """The net changes of a batch."""
+        return Delta(group[change.row], change.vs, change.old, change.new, take_rows(payload, change.row))
+
+    def pairs(self, windows: WindowList, place: Place | None, hosted: Hosted) -> tuple[Members, Members]:
+        """What goes from, and what comes to, each window as a module sees it."""
+        (w_old, e_old), (w_new, e_new) = (
+            self._incidence(windows, place, end) for end in (self.old, self.new)
+        )
+        code_old, code_new = w_old * len(self.vs) + e_old, w_new * len(self.vs) + e_new
+        both = np.intersect1d(code_old, code_new)
+        both = both[self._seen_alike(both, windows, hosted)] if len(both) else both
+        goes, comes = ~np.isin(code_old, both), ~np.isin(code_new, both)
+        return (
+            self._members(len(windows), w_old[goes], e_old[goes], self.old),
+            self._members(len(windows), w_new[comes], e_new[comes], self.new),
+        )
+
+    def _seen_alike(self, both: Index, windows: WindowList, hosted: Hosted) -> Index:
+        """Which events that stay in a window does the module see as they were?"""
+        if not hosted.module.is_time_sensitive:
+            return np.arange(len(both))
+        window, event = np.divmod(both, len(self.vs))
+        old, new = self.old[event], self.new[event]
+        if hosted.clip in ("right", "full"):
+            old, new = np.minimum(old, windows.end[window]), np.minimum(new, windows.end[window])
+        return np.flatnonzero(old == new)
+
+    def _incidence(self, windows: WindowList, place: Place | None, end: Ticks) -> tuple[Index, Index]:
+        """Every (window, event) pair, by window."""
+        low, high = (self.vs, end) if place is None else place(self.vs, end)
+        there = np.flatnonzero(high > low)
+        lows, highs, begin, stop = sort_keys(
+            [windows.group, windows.group, self.group[there], self.group[there]],
+            [windows.low, windows.high, low[there], high[there]],
+        )
+        owner, window = expand(np.searchsorted(highs, begin, "right"), np.searchsorted(lows, stop))
+        order = np.argsort(window, kind="stable")
+        return window[order], there[owner[order]]
+
+    def _members(self, size: int, window: Index, event: Index, end: Ticks) -> Members:
+        low, high = (np.searchsorted(window, np.arange(size), side) for side in ("left", "right"))
+        return Members(low, high, self.vs[event], end[event], take_rows(self.payload, event))

@@ -1,0 +1,142 @@
+"""Panes: stretches of time that overlapping windows have in common, each with the state of the events that
+start in it, so that an event is added once and not once for every window.
+
+    windows     |-----------|                    a window is the panes it consists of,
+                    |-----------|                and the events that began before it
+    panes       |---|---|---|---|
+
+The panes of consecutive windows of ``n`` panes are merged in blocks of ``n``, from each pane to the end of
+its block and from the start of the block to each pane: every window is one of the former with one of the
+latter. So three merges a pane suffice however many there are in a window (van Herk; Gil and Werman).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from recension.core.batch import Index
+from recension.modules.members import Payloads, Table, Window
+from recension.modules.module import Incremental
+from recension.operators.modules.answers import Hosted
+from recension.operators.modules.gathered import Delta, Gathered
+from recension.operators.modules.members import Members
+from recension.operators.windows.grid import Grid
+
+
+class Panes:
+    """The panes of a grid for a module that knows no time and can merge its states."""
+
+    def __init__(self, hosted: Hosted, grid: Grid, group_hash: Callable[[Index], Any]) -> None:
+        self._hosted, self._group_hash = hosted, group_hash
+        self._width = gcd(grid.size, grid.hop)
+        self._offset = grid.offset % self._width
+        self._n = grid.size // self._width
+        self.held: dict[tuple[int, int], Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def _pane(self, time: Index) -> Index:
+        return (time - self._offset) // self._width
+
+    def change(self, delta: Delta) -> None:
+        """Events that start in these panes have changed."""
+        if not self.held:
+            return
+        hashes, panes = self._group_hash(delta.group), self._pane(delta.vs)
+        order = np.lexsort((panes, hashes))
+        hashes, panes = hashes[order], panes[order]
+        first = np.append(True, (hashes[1:] != hashes[:-1]) | (panes[1:] != panes[:-1]))[: len(order)]
+        for key in zip(hashes[first].tolist(), panes[first].tolist(), strict=True):
+            self.held.pop(key, None)
+
+    def forget(self, first_open: int) -> None:
+        """No window that starts before then is asked for again."""
+        first = int(self._pane(np.array([first_open]))[0])
+        self.held = {key: state for key, state in self.held.items() if key[1] >= first}
+
+    def clear(self) -> None:
+        """Forget all panes."""
+        self.held = {}
+
+    def states(self, gathered: Gathered, members: Members) -> list[Any]:
+        """The state of each window from its panes."""
+        starts = self._pane(gathered.windows.start)
+        hashes = gathered.group_hash
+        breaks = (hashes[1:] != hashes[:-1]) | (starts[1:] - starts[:-1] > self._n)
+        edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(starts)]
+        states: list[Any] = []
+        for a, b in pairwise(edges):
+            states += self._run(gathered, members, starts, a, b)
+        return states
+
+    def _run(self, gathered: Gathered, members: Members, starts: Index, a: int, b: int) -> list[Any]:
+        """The windows ``a`` to ``b`` of one group, each of which overlaps or meets the next."""
+        table = self._hosted.table(members.payload)
+        first, count = int(starts[a]), int(starts[b - 1] - starts[a]) + self._n
+        panes = [self._state(gathered, members, table, (a, b), first + i) for i in range(count)]
+        forward, backward = self._folds(panes)
+        states = []
+        for row in range(a, b):
+            i = int(starts[row]) - first
+            state = backward[i] if i % self._n == 0 else self._merged(backward[i], forward[i + self._n - 1])
+            states.append(self._carried(state, gathered, members, table, row))
+        return states
+
+    def _folds(self, panes: list[Any]) -> tuple[list[Any], list[Any]]:
+        """From the start of each block to each pane, and from each pane to the end of its block."""
+        forward: list[Any] = []
+        backward: list[Any] = []
+        for at in range(0, len(panes), self._n):
+            block = panes[at : at + self._n]
+            forward += accumulate(block, self._merged)
+            backward += list(accumulate(reversed(block), lambda a, b: self._merged(b, a)))[::-1]
+        return forward, backward
+
+    def _merged(self, a: Any, b: Any) -> Any:
+        module = self._hosted.module
+        assert isinstance(module, Incremental)
+        assert module.merge is not None
+        merge = module.merge
+        return self._hosted.caller.call(lambda: merge(a, b), None, None)
+
+    def _state(
+        self, gathered: Gathered, members: Members, table: Table, rows: tuple[int, int], pane: int
+    ) -> Any:
+        """The state of the events that start in a pane."""
+        key = (int(gathered.group_hash[rows[0]]), pane)
+        if key not in self.held:
+            start = pane * self._width + self._offset
+            # Any window that has the pane in it has its events, and has them by start.
+            row = int(np.searchsorted(gathered.windows.end[rows[0] : rows[1]], start, "right")) + rows[0]
+            low, high = int(members.low[row]), int(members.high[row])
+            vs = members.vs[low:high]
+            within = low + np.searchsorted(vs, [start, start + self._width])
+            self.held[key] = self._added(None, table, int(within[0]), int(within[1]), start)
+        return self.held[key]
+
+    def _added(self, state: Any, table: Table, low: int, high: int, start: int) -> Any:
+        module, window = self._hosted.module, Window(start, start + self._width)
+        assert isinstance(module, Incremental)
+        call = self._hosted.caller
+        begun = call.call(module.initial, window, None) if state is None else state
+        some = Payloads(table, low, high)
+        if high <= low:
+            return begun
+        try:
+            return module.add(begun, some)
+        except Exception as why:
+            said = f"add: {type(why).__name__}: {(str(why).splitlines() or [''])[0]}"
+            raise call.failure(said, window, some) from why
+
+    def _carried(self, state: Any, gathered: Gathered, members: Members, table: Table, row: int) -> Any:
+        """The state with the events that began before the window and are in it all the same."""
+        low, high = int(members.low[row]), int(members.high[row])
+        start = int(gathered.windows.start[row])
+        stop = low + int(np.searchsorted(members.vs[low:high], start))
+        return self._added(state, table, low, stop, start) if stop > low else state

@@ -1,0 +1,176 @@
+"""Modules over windows: what a user's module says of the events of every window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
+from recension.modules.module import Clipping, Stamping
+from recension.plan.aggregate import Speculate
+from recension.plan.aggregates import Aggregate
+from recension.plan.count_window import CountWindows
+from recension.plan.expressions import Expression
+from recension.plan.module_call import ModuleCall, checked_types
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+from recension.plan.schemas import require_names
+from recension.plan.span import Outputs, in_words, projected_schema
+from recension.plan.window import Windows
+
+WindowKind: TypeAlias = Windows | CountWindows | None
+"""A grid, counted moments, or the snapshots themselves."""
+Answer: TypeAlias = ModuleCall | Aggregate
+Ends: TypeAlias = Literal["unseen", "clipped", "seen"]
+
+
+@dataclass(frozen=True)
+class Policies:
+    """How lifetimes come to modules and what becomes of those they give (§III.C).
+
+    ``recompute``: what was shown is computed again when it is to be taken back, not kept. ``verify``: every
+    call is made twice, and must give the same.
+    """
+
+    clip: Clipping = "full"
+    stamp: Stamping = "align"
+    speculate: Speculate = "perfect"
+    recompute: bool = False
+    verify: bool = False
+
+    def __post_init__(self) -> None:
+        for verb, value, known in (
+            ("clip_input", self.clip, get_args(Clipping)),
+            ("stamp_output", self.stamp, get_args(Stamping)),
+        ):
+            if value not in known:
+                raise SchemaError(f"{verb}: one of {', '.join(map(repr, known))}, not {value!r}")
+        if self.speculate not in get_args(Speculate):
+            raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleWindow(Node):
+    """Answers per window, for every group by itself: the keys' columns first.
+
+    Either named values, one row a window; or one operator, whose rows' columns take the place of its name.
+    """
+
+    input: Node
+    keys: Outputs
+    answers: tuple[tuple[str, Answer], ...]
+    windows: WindowKind
+    policies: Policies = Policies()
+
+    @property
+    def label(self) -> str:
+        by = f" by {in_words(self.keys)}" if self.keys else ""
+        said = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
+        shape = "snapshots" if self.windows is None else str(self.windows)
+        clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
+        verb = f"apply{by} {said[0]}" if self.operator else f"aggregate {', '.join(said)}{by}"
+        stamp = "" if self.policies.stamp == "align" else f", stamp {self.policies.stamp}"
+        return f"{verb}, {shape}{clip}{stamp}, speculate {self.policies.speculate}"
+
+    @property
+    def calls(self) -> list[ModuleCall]:
+        """The modules among the answers."""
+        return [answer for _, answer in self.answers if isinstance(answer, ModuleCall)]
+
+    @property
+    def operator(self) -> ModuleCall | None:
+        """The module that yields rows, if that is what this is."""
+        (_, first), *_ = self.answers
+        return first if isinstance(first, ModuleCall) and first.module.yields_rows else None
+
+    @property
+    def ends(self) -> Ends:
+        """What modules see of the ends of events: nothing, what lies in the window, or all."""
+        if not any(call.module.is_time_sensitive for call in self.calls):
+            return "unseen"
+        return "clipped" if self.policies.clip in ("right", "full") else "seen"
+
+    @property
+    def waits_for_ends(self) -> bool:
+        """Can a window change as long as one of its events may still end otherwise?"""
+        return self.ends == "seen" and not self.input.properties.is_insert_only
+
+    @property
+    def references(self) -> frozenset[str]:
+        """The columns it reads."""
+        used = [key.references for _, key in self.keys] + [answer.references for _, answer in self.answers]
+        return frozenset().union(*used)
+
+    @property
+    def passed_on(self) -> dict[str, Expression]:
+        """The columns whose values tell apart what has nothing to do with each other.
+
+        Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
+        declares to be partitioned by.
+        """
+        found = dict(self.keys)
+        if self.operator is not None and isinstance(self.windows, Windows):
+            inputs = dict(self.operator.inputs)
+            own = {name: inputs[name] for name in self.operator.module.partitioned_by if name in inputs}
+            found = own | found
+        return found
+
+    def derive_schema(self) -> pa.Schema:
+        keys = projected_schema(self.keys, self.input.schema, "group_by")
+        for call in self.calls:
+            checked_types(call, self.input.schema)
+        if self.operator is not None:
+            self._check_operator()
+            rows = [field for field in self.operator.row_schema() if field.name not in keys.names]
+            return pa.schema([*keys, *rows])
+        self._check_values()
+        answers = [pa.field(name, self._type(answer)) for name, answer in self.answers]
+        require_names([*keys.names, *(field.name for field in answers)], "agg")
+        return pa.schema([*keys, *answers])
+
+    def _type(self, answer: Answer) -> pa.DataType:
+        if isinstance(answer, ModuleCall):
+            return answer.value_type()
+        return answer.result_type(self.input.schema)
+
+    def _check_operator(self) -> None:
+        assert self.operator is not None
+        module, stamp = self.operator.module, self.policies.stamp
+        if len(self.answers) > 1:
+            raise SchemaError(f"apply: {module.name} yields rows, so it stands alone")
+        if stamp != "align" and not module.is_time_sensitive:
+            raise SchemaError(
+                f"stamp_output({stamp!r}): {module.name} knows no time, so that its rows live as long as "
+                "their window; only 'align' is possible"
+            )
+
+    def _check_values(self) -> None:
+        for name, answer in self.answers:
+            if isinstance(answer, ModuleCall) and answer.module.yields_rows:
+                raise SchemaError(f"agg: {answer.module.name} yields rows; use apply(...)")
+            if isinstance(answer, Aggregate) and answer.is_order_sensitive:
+                raise SchemaError(f"agg: {name} = {answer} cannot stand beside a module; ask for it apart")
+        if self.policies.stamp != "align":
+            raise SchemaError(
+                f"stamp_output({self.policies.stamp!r}): an aggregate gives values, which live as long as "
+                "their window; only 'align' is possible"
+            )
+
+    def derive_properties(self) -> Properties:
+        """Windows are shown once they have ended by the watermark, and what is aligned to them in order."""
+        of, policies = self.input.properties, self.policies
+        waits = policies.speculate != "eager" and policies.stamp != "time_bound"
+        is_aligned_grid = policies.stamp == "align" and isinstance(self.windows, Windows)
+        in_order = waits and of.is_perfect and is_aligned_grid
+        is_tumbling = isinstance(self.windows, Windows) and self.windows.size <= self.windows.hop
+        duration = self.windows.size if is_aligned_grid and is_tumbling else None  # type: ignore[union-attr]
+        return Properties(
+            is_insert_only=waits and of.is_perfect,
+            is_ordered=in_order,
+            is_strictly_increasing=in_order and not self.keys and self.operator is None,
+            has_key=self.operator is None,
+            is_shrink_only=policies.stamp != "time_bound",
+            constant_duration=duration,
+        )

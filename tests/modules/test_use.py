@@ -1,0 +1,128 @@
+"""Modules where queries put them: in groups, beside aggregates, without columns, at levels, on Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.modules.family import Listed, Spans, Sum, Top
+from tests.runners.spark.batch.jobs import frame
+
+import recension as rc
+from recension.core.errors import RecensionError
+from recension.testing.assertions import assert_equivalent
+
+S: Any = rc.source("s", {"k": "string", "v": "int64"})
+EVENTS = [rc.Insert({"k": "ab"[i % 2], "v": i}, i, i + 1 + 3 * (i % 3)) for i in range(12)]
+
+
+def _run(query: Any, **how: Any) -> list[rc.Event]:
+    return rc.run(query, {"s": EVENTS}, close=True, **how).history().to_events()
+
+
+class Count(rc.Aggregate):
+    """Of nothing in particular."""
+
+    inputs = {}
+    result = "int64"
+
+    def compute(self, payloads: Any) -> int:
+        return len(payloads)
+
+
+def test_a_module_that_reads_nothing() -> None:
+    for windowed in (S.tumbling(4), S.snapshot(), S.count_window(3), S.group_by("k").hopping(6, 2)):
+        assert_equivalent(_run(windowed.agg(n=Count())), _run(windowed.agg(n=rc.count())))
+    bare: Any = rc.source("s", {})
+    counted = rc.run(bare.tumbling(4).agg(n=Count()), {"s": [rc.Insert({}, 1, 2)] * 3}, close=True)
+    assert counted.history().to_events() == [rc.Event({"n": 3}, 0, 4)]
+
+
+def test_a_group_by_itself_is_the_same_as_by_its_key() -> None:
+    inside = S.group_by("k").apply(lambda g: g.tumbling(5).apply(Top(k=1)))
+    assert_equivalent(_run(inside), _run(S.group_by("k").tumbling(5).apply(Top(k=1))))
+    inside = S.group_by("k").apply(lambda g: g.snapshot().agg(a=Spans(v="v")))
+    assert_equivalent(_run(inside), _run(S.group_by("k").agg(a=Spans(v="v"))))
+
+
+def test_beside_the_aggregates_of_the_library() -> None:
+    named = {
+        "n": rc.count(),
+        "s": rc.sum("v"),
+        "m": rc.mean("v"),
+        "top": rc.max("v"),
+        "q": rc.quantile("v", 0.5),
+    }
+    for windowed in (S.hopping(6, 4), S.snapshot(), S.group_by("k").count_window(2, by="end")):
+        apart, together = windowed.agg(**named), windowed.agg(**named, x=Sum())
+        assert_equivalent(_run(together.drop("x")), _run(apart))
+
+
+def test_beside_a_plain_function() -> None:
+    median = rc.aggregate(np.median, "v")
+    for windowed in (S.hopping(6, 4), S.group_by("k").snapshot()):
+        together = windowed.agg(m=median, x=Sum())
+        assert_equivalent(_run(together.drop("x")), _run(windowed.agg(m=median)))
+        assert together.plan is windowed.agg(m=median, x=Sum()).plan
+    assert "median(values=v)" in S.tumbling(5).agg(m=median, x=Sum()).explain()
+
+
+def test_one_module_serves_many_schemas() -> None:
+    doubled = S.tumbling(4).agg(a=Listed(v=rc.col("v") * 2))
+    other: Any = rc.source("s", {"k": "string", "w": "int64"})
+    moved = [rc.Insert({"k": e.payload["k"], "w": 2 * e.payload["v"]}, e.vs, e.ve) for e in EVENTS]
+    found = rc.run(other.tumbling(4).agg(a=Listed(v="w")), {"s": moved}, close=True).history().to_events()
+    assert_equivalent(found, _run(doubled))
+
+
+def test_levels_reach_modules() -> None:
+    query = S.tumbling(5).agg(a=Sum()).consistency(rc.MIDDLE)
+    assert "speculate eager" in query.explain()
+    assert_equivalent(_run(query), _run(S.tumbling(5).agg(a=Sum())))
+
+
+def test_a_function_is_an_aggregate_without_ceremony() -> None:
+    assert _run(S.tumbling(100).agg(m=rc.aggregate(np.median, "v"))) == [rc.Event({"m": 5.5}, 0, 100)]
+
+    def angry(values: Any) -> float:
+        raise ValueError("no")
+
+    with pytest.raises(
+        RecensionError, match=r"module angry: ValueError: no; it was given 12 values, the first"
+    ):
+        _run(S.tumbling(100).agg(m=rc.aggregate(angry, "v")))
+
+
+def test_what_is_computed_again_is_as_what_is_kept() -> None:
+    batches = [
+        EVENTS[6:],
+        [rc.Retract(EVENTS[7].payload, 7, EVENTS[7].ve, 7)],
+        EVENTS[:6],
+        [rc.Cti(rc.FOREVER)],
+    ]
+    outputs = []
+    for recompute in (False, True):
+        session = rc.session(S.hopping(6, 3).apply(Top, recompute=recompute))
+        for batch in batches:
+            session.push("s", batch)
+        outputs.append([str(e) for e in session.read().elements()])
+    assert outputs[0] == outputs[1]
+
+
+def test_errors_on_spark_name_module_window_and_payloads(spark: Any) -> None:
+    from pyspark.errors import PySparkException
+
+    class Refusing(rc.Aggregate):
+        result = "int64"
+
+        def compute(self, payloads: Any) -> int:
+            raise ValueError("not today")
+
+    history = [rc.Event({"k": "a", "v": 1}, 2, 3)]
+    query = S.tumbling(5).agg(a=Refusing())
+    with pytest.raises(PySparkException) as caught:
+        rc.spark.batch(spark, query, {"s": frame(spark, history, S.schema)}).collect()
+    assert rc.spark.reason_of(caught.value) == (
+        "module Refusing in the window [0, 5): ValueError: not today; it was given {'k': 'a', 'v': 1}"
+    )
