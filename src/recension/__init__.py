@@ -22,6 +22,7 @@ from recension.api.aggregates import (
 )
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import range, rows, within
+from recension.api.extent_set import ExtentSet, coalescing
 from recension.api.functions import udf
 from recension.api.merge import merge
 from recension.api.running import run, session
@@ -42,6 +43,23 @@ from recension.modules import (
     TimeSensitiveOperator,
     Window,
 )
+from recension.plan.allen import (
+    after,
+    before,
+    contains,
+    during,
+    equals,
+    finished_by,
+    finishes,
+    meets,
+    met_by,
+    overlapped_by,
+    overlaps,
+    relation,
+    started_by,
+    starts,
+)
+from recension.plan.intervals import Interval, duration, intersect, intersects, interval, valid
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.result import Result
@@ -58,6 +76,7 @@ __all__ = [
     "Aggregate",
     "Cti",
     "Event",
+    "ExtentSet",
     "ExternalCti",
     "FormatError",
     "GroupedStream",
@@ -67,6 +86,7 @@ __all__ = [
     "IncrementalTimeSensitiveAggregate",
     "IncrementalTimeSensitiveOperator",
     "Insert",
+    "Interval",
     "Level",
     "Operator",
     "Properties",
@@ -80,29 +100,49 @@ __all__ = [
     "TimeSensitiveAggregate",
     "TimeSensitiveOperator",
     "Window",
+    "after",
     "aggregate",
+    "before",
+    "coalescing",
     "col",
     "collect",
+    "contains",
     "count",
+    "duration",
+    "during",
+    "equals",
+    "finished_by",
+    "finishes",
     "first",
+    "intersect",
+    "intersects",
+    "interval",
     "last",
     "lit",
     "max",
     "mean",
+    "meets",
     "merge",
+    "met_by",
     "min",
+    "overlapped_by",
+    "overlaps",
     "quantile",
     "range",
+    "relation",
     "rows",
     "run",
     "scenarios",
     "session",
     "source",
     "spark",
+    "started_by",
+    "starts",
     "stddev",
     "sum",
     "top_k",
     "udf",
+    "valid",
     "wall_clock",
     "when",
     "within",

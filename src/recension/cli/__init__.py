@@ -1,6 +1,18 @@
 """The command ``recension``: one file per command, each of which adds itself to the root."""
 
-from recension.cli import check, demo, diff, explain, generate, history, modules, run
+from recension.cli import calibrate, check, demo, diff, explain, generate, history, modules, run
 from recension.cli.root import app, main
 
-__all__ = ["app", "check", "demo", "diff", "explain", "generate", "history", "main", "modules", "run"]
+__all__ = [
+    "app",
+    "calibrate",
+    "check",
+    "demo",
+    "diff",
+    "explain",
+    "generate",
+    "history",
+    "main",
+    "modules",
+    "run",
+]

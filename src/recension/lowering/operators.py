@@ -11,6 +11,7 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.aggregates import asked
 from recension.lowering.modules import module_windows
+from recension.lowering.schemes import coalesce_many, window_of
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -25,7 +26,6 @@ from recension.operators.distinct import Distinct
 from recension.operators.edges import Edges
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.windows import RangeWindow, RowsWindow
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
@@ -43,7 +43,6 @@ from recension.operators.windows.operator import WindowAggregate
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
 from recension.plan.evaluation import Predicate, Projection
-from recension.plan.extents import Range
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 
@@ -111,13 +110,13 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    window = (
-        RangeWindow(node.window.span, node.window.slide)
-        if isinstance(node.window, Range)
-        else RowsWindow(node.window.size, node.window.slide)
-    )
     query = CoalescingQuery(node.group_by, node.on, node.equivalence)
-    return CoalesceExtent(node.schema, node.input.schema, query, window, scheme_of(node))
+    return CoalesceExtent(node.schema, node.input.schema, query, window_of(node.window), scheme_of(node))
+
+
+@operator_of.register
+def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
+    return coalesce_many(node)
 
 
 def scheme_of(node: nodes.CoalesceExtent) -> Literal["eager", "lazy"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
+from recension.lowering import schemes
 from recension.lowering.aggregates import aggregation
 from recension.lowering.modules import shares_panes, view_of, waits_for
 from recension.lowering.operators import scheme_of
@@ -36,6 +37,8 @@ def chosen(node: Node) -> str | None:
             )
         case nodes.CoalesceExtent():
             return _SCHEMES[scheme_of(node)]
+        case nodes.CoalesceMany():
+            return schemes.in_words(node)
         case nodes.Align(block=block):
             return _chosen_block(block)
         case nodes.Finalize(remember=remember):

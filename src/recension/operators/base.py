@@ -122,6 +122,10 @@ class Operator(ABC):
         """The elements left out or moved so far, by reason: the operator's own, which `restore` sets."""
         return Counter()
 
+    def words(self) -> list[str]:
+        """What it has chosen while it ran, and why, in lines; nothing where there is nothing to choose."""
+        return []
+
     def take_rejected(self) -> list[tuple[str, EventBatch]]:
         """Elements left out and kept aside since the last time of asking, with the reason; forgets them."""
         return []

@@ -81,5 +81,11 @@ def _facts(node: Node, annotate: Annotate) -> list[str]:
     return [
         f"columns: {columns_in_words(node.schema)}",
         f"known: {in_words(node.properties)}",
-        *([f"chosen: {chosen}"] if chosen else []),
+        *_indented("chosen: ", chosen),
     ]
+
+
+def _indented(title: str, words: str | None) -> list[str]:
+    """The words, perhaps of several lines, under their title."""
+    lines = words.splitlines() if words else []
+    return [(title if not i else " " * len(title)) + line for i, line in enumerate(lines)]

@@ -6,6 +6,7 @@ from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, Im
 from recension.plan.count_window import CountAggregate
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.edges import Edges
+from recension.plan.extent_set import CoalesceMany
 from recension.plan.extents import CoalesceExtent
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
@@ -24,6 +25,7 @@ __all__ = [
     "Clip",
     "Coalesce",
     "CoalesceExtent",
+    "CoalesceMany",
     "CountAggregate",
     "Distinct",
     "Edges",

@@ -21,6 +21,7 @@ from recension.plan.nodes import (
     Clip,
     Coalesce,
     CoalesceExtent,
+    CoalesceMany,
     Distinct,
     Edges,
     Finalize,
@@ -113,6 +114,13 @@ def _coalesce(node: Coalesce) -> Needs:
 def _coalesce_extent(node: CoalesceExtent) -> Needs:
     """A group in one place; all of them where the readings of all are counted."""
     names = node.group_by if isinstance(node.window, Range) else ()
+    return (tuple((name, column(name)) for name in names),)
+
+
+@needs.register
+def _coalesce_many(node: CoalesceMany) -> Needs:
+    """What all queries group by in one place."""
+    names = node.common_groups if isinstance(node.window, Range) else ()
     return (tuple((name, column(name)) for name in names),)
 
 

@@ -15,6 +15,7 @@ from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, Im
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.edges import Edges
 from recension.plan.expressions import column
+from recension.plan.extent_set import CoalesceMany
 from recension.plan.extents import CoalesceExtent, Rows
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
@@ -66,7 +67,7 @@ class Threading:
                 return node.with_inputs(self._inputs(node))
             case Align() | Cleanse():
                 return replace(node, input=self._done[node.input], by=(*self._hidden, *node.by))
-            case CoalesceExtent(window=Rows()):
+            case CoalesceExtent(window=Rows()) | CoalesceMany():
                 return self._each_group(node)
             case Edges() | Coalesce() | CoalesceExtent():
                 return replace(node, input=self._done[node.input], group_by=(*self._hidden, *node.group_by))
@@ -86,8 +87,8 @@ class Threading:
                 return replace(node.with_inputs(self._inputs(node)), keys=(*self._hidden, *node.keys))
         raise SchemaError(f"apply: {node.label} cannot be done for every group by itself")
 
-    def _each_group(self, node: CoalesceExtent) -> Node:
-        """It counts the readings of a group, whatever the others have."""
+    def _each_group(self, node: CoalesceExtent | CoalesceMany) -> Node:
+        """It counts the readings of a group, whatever the others have; or shares extents among queries."""
         port = Port(0, node.input.schema, node.input.properties)
         return GroupApply((self._done[node.input],), self._hidden, 1, node.with_inputs([port]))
 

@@ -19,9 +19,10 @@ from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.wall_clock import Clock
-from recension.lowering import PhysicalPlan, lower
+from recension.lowering import PhysicalPlan, chosen, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.flow import Flow, split
+from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.runners.engine import Engine, elements, left_out
 from recension.runners.intake import Data, Intake
@@ -184,6 +185,15 @@ class Session:
             line.dropped = left_out(intake.counts)
             line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
         return metrics
+
+    def explain(self, query: str | None = None) -> str:
+        """The plan of a query as it runs: what its steps have chosen by now."""
+
+        def words(node: Node) -> str | None:
+            operator = self._plan.vertices[self._plan.numbers[node]].operator
+            return "\n".join(operator.words() if operator else []) or chosen(node)
+
+        return explain([self._plan.queries[self._query(query)]], annotate=words)
 
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements left out, moved or ignored so far, by reason."""

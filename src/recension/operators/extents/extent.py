@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.ticks import Ticks
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.state.block_table import BlockTable, Columns, Extract
 from recension.operators.state.row_store import RowStore
 
@@ -81,6 +81,14 @@ class Extent:
         """Put other readings, in order, in the place of a stretch."""
         columns = {"group": np.zeros(len(time), np.int64), "time": time, "row": row, "begins": begins}
         self._table.replace(stretch.extract.blocks, columns)
+
+    def first_time(self) -> int:
+        """The time of the first reading kept; the end of time if there is none."""
+        return self.time_at(0) if len(self) else FOREVER
+
+    def time_at(self, place: int) -> int:
+        """The time of a reading by its place among those kept."""
+        return int(self._stretch(self._table.head(place + 1)).columns["time"][place])
 
     def count_before(self, t: int) -> int:
         """How many of the readings kept are before a time."""

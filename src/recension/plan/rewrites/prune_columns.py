@@ -19,6 +19,7 @@ from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import Align
 from recension.plan.edges import Edges
 from recension.plan.expressions import column
+from recension.plan.extent_set import CoalesceMany
 from recension.plan.extents import CoalesceExtent
 from recension.plan.join import Join
 from recension.plan.lifetime import AlterLifetime, Clip
@@ -59,7 +60,7 @@ def demands(node: Node, needed: Names) -> list[Names]:
         return [needed | set(node.by)]
     if isinstance(node, Edges):
         return [needed | set(node.group_by)]
-    if isinstance(node, Coalesce | CoalesceExtent):
+    if isinstance(node, Coalesce | CoalesceExtent | CoalesceMany):
         return [frozenset(node.columns)]
     if isinstance(node, Clip):
         return [needed | set(node.on), frozenset(node.on)]

@@ -61,6 +61,10 @@ NATIVE = {
     "when": when(col("b")).then(col("i")).otherwise(col("j")),
     "when without": when(col("i") > 0).then(col("x")),
     "literal": lit("all"),
+    "during": rc.during(("i", "j"), ("j", "i")),
+    "relation": rc.relation(("i", "j"), ("j", "i")),
+    "intersect": rc.intersect(("i", "j"), (lit(-3), lit(5))).start,
+    "duration of ticks": rc.duration(rc.Interval(col("i"), col("j"), is_ticks=True)),
 }
 BY_ARROW = {
     "i / j": col("i") / col("j"),
@@ -73,6 +77,7 @@ BY_ARROW = {
     "n == x": col("n") == col("x"),
     "as float": col("n").cast(nw.Float64),
     "mod": col("n") % 3,
+    "duration": rc.duration(("i", "j")),
 }
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from recension.core.ticks import FOREVER
 from recension.plan.extents import Range
-from recension.plan.nodes import Coalesce, CoalesceExtent, Edges, GroupApply
+from recension.plan.nodes import Coalesce, CoalesceExtent, CoalesceMany, Edges, GroupApply
 from recension.runners.spark.batch.checks import unless
 from recension.runners.spark.batch.coverage import maximal
 from recension.runners.spark.batch.frame import VE, VS, Frame, framed
@@ -45,11 +45,18 @@ def coalesce_extent(node: CoalesceExtent, frame: Frame) -> Frame:
     return _hosted(node, frame, node.group_by if isinstance(node.window, Range) else ())
 
 
+def coalesce_many(node: CoalesceMany, frame: Frame) -> Frame:
+    """The answers of several queries: readings that differ in what all of them group by never meet."""
+    return _hosted(node, frame, node.common_groups if isinstance(node.window, Range) else ())
+
+
 def group_apply(node: GroupApply, frame: Frame) -> Frame:
     """What counts the readings of every group by itself."""
     return _hosted(node, frame, node.keys)
 
 
-def _hosted(node: Coalesce | CoalesceExtent | GroupApply, frame: Frame, keys: Sequence[str]) -> Frame:
+def _hosted(
+    node: Coalesce | CoalesceExtent | CoalesceMany | GroupApply, frame: Frame, keys: Sequence[str]
+) -> Frame:
     rows = ported([frame], [[frame.name(name) for name in keys]])
     return each_partition(node.with_inputs([stand_in(frame)]), rows)

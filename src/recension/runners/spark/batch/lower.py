@@ -34,6 +34,7 @@ _LOWERED: dict[type[Node], Callable[..., Frame]] = {
     nodes.Edges: coalescing.edges,
     nodes.Coalesce: coalescing.coalesce,
     nodes.CoalesceExtent: coalescing.coalesce_extent,
+    nodes.CoalesceMany: coalescing.coalesce_many,
     nodes.GroupApply: coalescing.group_apply,
     nodes.AlterLifetime: lifetimes.alter_lifetime,
     nodes.Clip: lifetimes.clip,

@@ -1,0 +1,1 @@
+"""Eager or lazy: what each scheme of coalescing costs, and which queries had better have which."""

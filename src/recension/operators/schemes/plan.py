@@ -1,0 +1,124 @@
+"""A plan of schemes: which coalescing queries over one stream and window are eager, and what that costs.
+
+Source: temporal coalescing §6.2; coalescing rulings 33 to 36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Mask
+from recension.operators.schemes.constants import Constants
+from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
+from recension.operators.schemes.drift import Drift
+from recension.operators.schemes.learning import Estimate
+from recension.operators.schemes.selection import Selection, cost_of, select
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a tuple: whole, and for each query coalesced (r) and behind a coalesced one (m)."""
+
+    row: float
+    coalesced: tuple[float, ...]
+    behind: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SchemePlan:
+    """A selection with what it was made from."""
+
+    names: tuple[str, ...]
+    queries: Queries
+    model: CostModel
+    selection: Selection
+    learned: tuple[Estimate, ...]
+
+    def lines(self) -> list[str]:
+        """The choice and the costs, as `explain` shows them."""
+        chosen = self.selection
+        extents = f"{chosen.extents} extent" + ("" if chosen.extents == 1 else "s")
+        lines = [
+            f"weights {self.model.weights}: this choice costs {chosen.cost:.2f}, "
+            f"all eager {chosen.all_eager:.2f}, all lazy {chosen.all_lazy:.2f}; {extents}"
+        ]
+        lines += [self._of_query(j) for j in range(len(self.names))]
+        if not chosen.is_eager.all():
+            lines.append(f"the extent that lazy queries share: {self.model.shared():.2f}")
+        return lines
+
+    def to_arrow(self) -> pa.Table:
+        """What it was made from, a row a query, and the choice."""
+        size, load = len(self.names), self.model.load
+        known = {f.name: [getattr(each, f.name) for each in self.learned] for f in fields(Estimate)}
+        held = {"readings": [load.arrived] * size, "held": [load.held] * size}
+        return pa.table({**known, **held, "eager": self.selection.is_eager})
+
+    def _of_query(self, j: int) -> str:
+        model, q = self.model, self.queries
+        scheme = "eager" if self.selection.is_eager[j] else "lazy"
+        memory, update, scan = (part[j] for part in model.eager_parts(q))
+        return (
+            f"{self.names[j]}: {scheme}; cp {q.cp[j]:.2f}, oop {q.oop[j]:.2f}; eager {model.eager(q)[j]:.2f} "
+            f"(memory {memory:.2f}, update {update:.2f}, scan {scan:.2f}), lazy {model.lazy(q)[j]:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes the plan, and says when to make it again.
+
+    A query changes its scheme only if the new choice is cheaper by the part ``margin`` of the cost: moving is
+    not free, and costs are estimates.
+    """
+
+    names: tuple[str, ...]
+    sizes: Sizes
+    constants: Constants
+    weights: Weights = field(default_factory=Weights)
+    drift: Drift = field(default_factory=Drift)
+    margin: float = 0.02
+    enough: float = 256
+
+    def plan(
+        self,
+        learned: Sequence[Estimate],
+        load: Load,
+        is_eager: Mask | None = None,
+    ) -> SchemePlan:
+        """The optimal plan for what is known; or this choice, and what it costs."""
+        q = Queries.of(
+            [each.cp for each in learned],
+            [each.oop for each in learned],
+            list(self.sizes.coalesced),
+            list(self.sizes.behind),
+        )
+        usual = float(np.mean(q.oop)) if len(q) else 0.0
+        model = CostModel(self.constants, load, self.sizes.row, usual, self.weights)
+        chosen = select(model.eager(q), model.lazy(q), model.shared())
+        if is_eager is not None:
+            cost = cost_of(is_eager, model.eager(q), model.lazy(q), model.shared())
+            chosen = replace(chosen, is_eager=is_eager, cost=cost)
+        return SchemePlan(self.names, q, model, chosen, tuple(learned))
+
+    def replan(self, old: SchemePlan | None, learned: Sequence[Estimate], load: Load) -> SchemePlan | None:
+        """Another plan if the probabilities have drifted from those of the old one; None if it may stay."""
+        if load.held < 1 or min(each.arrived for each in learned) < self.enough:
+            return None
+        if old is None:
+            return self.plan(learned, load)
+        if not self.drift.between(old.learned, learned):
+            return None
+        fresh, kept = (self.plan(learned, load, each) for each in (None, old.selection.is_eager))
+        return fresh if fresh.selection.cost < kept.selection.cost * (1 - self.margin) else kept
+
+    def from_arrow(self, table: pa.Table) -> SchemePlan:
+        """The plan that gave this table."""
+        rows = table.select([f.name for f in fields(Estimate)]).to_pylist()
+        load = Load(table["readings"][0].as_py(), table["held"][0].as_py())
+        eager = table["eager"].to_numpy().astype(np.bool_)
+        return self.plan([Estimate(**row) for row in rows], load, eager)

@@ -1,0 +1,112 @@
+"""Coalescing queries over one stream and window that share extents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, get_args
+
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
+from recension.plan.coalesce import facts
+from recension.plan.equivalences import Equivalence
+from recension.plan.extents import Range, Rows, Scheme
+from recension.plan.node import Node
+from recension.plan.properties import Properties
+from recension.plan.schemas import require_names
+
+_INTERVAL: Final = ("valid_start", "valid_end")
+
+
+@dataclass(frozen=True)
+class Coalescing:
+    """One query; and how likely its readings are thought to coalesce and to come late."""
+
+    on: tuple[str, ...]
+    group_by: tuple[str, ...] = ()
+    equivalence: Equivalence | None = None
+    expected: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for share in self.expected or ():
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise SchemaError(
+                    f"coalescing: probabilities (cp, oop) lie between 0 and 1, not {self.expected!r}"
+                )
+
+    def __str__(self) -> str:
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        like = f", {self.equivalence}" if self.equivalence else ""
+        return f"{', '.join(self.on)}{by}{like}"
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What is asked: queries that ask the same are one (coalescing ruling 35)."""
+        return self.on, self.group_by, self.equivalence
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a fact: the group's, then the values."""
+        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
+
+
+@dataclass(frozen=True, eq=False)
+class CoalesceMany(Node):
+    """The answers of all queries, each row with its query's number; columns that are not its own are null.
+
+    ``weights`` say how much memory, updates and scans matter when schemes are chosen.
+    """
+
+    input: Node
+    queries: tuple[Coalescing, ...]
+    window: Range | Rows
+    scheme: Scheme = "auto"
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    @property
+    def label(self) -> str:
+        return f"coalesce {'; '.join(map(str, self.queries))}; {self.window}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of readings that any query reads, as the stream has them."""
+        read = {name for query in self.queries for name in query.columns}
+        return tuple(name for name in self.input.schema.names if name in read)
+
+    @property
+    def number(self) -> str:
+        """The column that has the query's number; none that is read is called so."""
+        name = "query"
+        while name in self.columns:
+            name += "_"
+        return name
+
+    def answers(self, j: int) -> pa.Schema:
+        """The columns of one query's answers."""
+        query = self.queries[j]
+        columns = facts(self.input.schema, query.on, query.columns, query.equivalence)
+        require_names([*columns.names, *_INTERVAL], "coalesce")
+        return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
+
+    def derive_schema(self) -> pa.Schema:
+        if self.scheme not in get_args(Scheme):
+            raise SchemaError(f"ExtentSet: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
+        if not self.queries:
+            raise SchemaError("ExtentSet: give it one query or more, name=rc.coalescing(on=...)")
+        own = {field.name: field for j in range(len(self.queries)) for field in self.answers(j)}
+        return pa.schema(
+            [pa.field(self.number, pa.int32()), *(own[name] for name in (*self.columns, *_INTERVAL))]
+        )
+
+    def derive_properties(self) -> Properties:
+        """As of one query; but the answers of several do not come in one order."""
+        in_order = self.input.properties.is_ordered
+        if isinstance(self.window, Rows):
+            return Properties(has_key=True, is_shrink_only=in_order)
+        return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
+
+    @property
+    def common_groups(self) -> tuple[str, ...]:
+        """The columns by which all queries group: readings that differ in them never meet."""
+        first, *others = (query.group_by for query in self.queries)
+        return tuple(name for name in first if all(name in other for other in others))
