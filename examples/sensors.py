@@ -25,23 +25,12 @@ readings = rc.source("readings", {"region": "int64", "humidity": "int64", "tempe
 
 # Example 1: at every minute, any two regions of similar humidity for 4 minutes or longer in the past 60.
 humid = readings.coalesce(on="humidity", group_by="region", window=rc.range("60m", slide="1m"))
-others = humid.rename(
-    {"region": "other", "humidity": "other_humidity", "valid_start": "since", "valid_end": "until"}
-)
-# Two intervals have 4 minutes in common if each of both ends lies 4 minutes after each of both starts.
-lasts = (
-    ((col("valid_end") - col("valid_start")) >= 4 * MINUTE)
-    & ((col("valid_end") - col("since")) >= 4 * MINUTE)
-    & ((col("until") - col("valid_start")) >= 4 * MINUTE)
-    & ((col("until") - col("since")) >= 4 * MINUTE)
-)
+others = humid.rename({"region": "other", "humidity": "other_humidity"})
+both = rc.intersect(rc.valid(), rc.valid("_right"))
 alike = (col("other_humidity") - col("humidity")).is_between(-1, 1)
-similar = humid.join(others, where=(col("region") < col("other")) & alike & lasts).select(
-    "region",
-    "other",
-    since=rc.when(col("valid_start") > col("since")).then(col("valid_start")).otherwise(col("since")),
-    until=rc.when(col("valid_end") < col("until")).then(col("valid_end")).otherwise(col("until")),
-)
+similar = humid.join(
+    others, where=(col("region") < col("other")) & alike & (rc.duration(both) >= rc.duration("4m"))
+).select("region", "other", since=both.start, until=both.end)
 
 # Example 2: at every hour, the longest time each region was above 100 degrees in the past 24 hours.
 heat = readings.select("region", hot=col("temperature") > 100)
