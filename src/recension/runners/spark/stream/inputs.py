@@ -143,7 +143,8 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
     def is_bytes(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+        tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+        return any(test(kind) for test in tests)
 
     if there == wanted or pa.types.is_null(there):
         return True
