@@ -99,6 +99,17 @@ def test_a_user_who_wants_to_stop(folder: Path, spark: Any) -> None:
     assert job.run(seen.append, lambda: False)
     found = reconstituted(job)
     assert sorted(found) == [(0, 7, "ann"), (5, 20, "bob")]
+    _nothing_new_and_closed(Job(spark, query, {"s": folder / "s"}, folder / "ck", 1))
+
+
+def _nothing_new_and_closed(job: Job) -> None:
+    """Spark reports that nothing came under the number of the micro-batch that is still to come."""
+    seen: list[Any] = []
+    assert job.run(seen.append, lambda: False)
+    assert not seen
+    job.close("s")
+    assert job.run(seen.append, lambda: False)
+    assert len(seen) == job.metrics().turns == 1
 
 
 @pytest.mark.parametrize(
