@@ -16,6 +16,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
 from recension.plan.nodes import Source
+from recension.runners.spark.stream.names import column_named, plain_name
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
@@ -87,11 +88,11 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     is_stream = KIND in names
     times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
-    schema = to_arrow_schema(frame.select(kept).schema, timezone="UTC")
+    schema = to_arrow_schema(frame.select(*(column_named(name) for name in kept)).schema, timezone="UTC")
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
     order, columns = _order(source, frame, order_by, is_stream)
-    picked = [F.col(f"`{name}`") for name in kept if name not in (BATCH, SEQ)]
+    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.time_type)
 
@@ -103,7 +104,7 @@ def _order(
     if not order_by and BATCH in frame.columns and SEQ in frame.columns:
         order_by = (BATCH, SEQ)
     if order_by:
-        return order_by, [F.col(name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
+        return order_by, [_ordering(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
     if not is_stream:
         return (), []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
@@ -115,6 +116,11 @@ def _order(
             f'such as order_by={{"{source.name}": ["offset"]}}'
         ) from None
     return (), places
+
+
+def _ordering(frame: DataFrame, name: str) -> Column:
+    """A column, or else a place within one, such as ``headers.offset``."""
+    return column_named(name) if name in frame.columns else F.col(name)
 
 
 def _delay(frame: DataFrame, start: str) -> int | None:
