@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,38 @@ def test_a_user_who_wants_to_stop(folder: Path, spark: Any) -> None:
     assert job.run(seen.append, lambda: False)
     found = reconstituted(job)
     assert sorted(found) == [(0, 7, "ann"), (5, 20, "bob")]
+    _nothing_new_and_closed(Job(spark, query, {"s": folder / "s"}, folder / "ck", 1))
+
+
+def _nothing_new_and_closed(job: Job) -> None:
+    """Spark reports that nothing came under the number of the micro-batch that is still to come."""
+    seen: list[Any] = []
+    assert job.run(seen.append, lambda: False)
+    assert not seen
+    job.close("s")
+    assert job.run(seen.append, lambda: False)
+    assert len(seen) == job.metrics().turns == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "asks"), [("spark", "session"), ("batch", "batch.files")], ids=["spark", "batch"]
+)
+def test_an_interrupt_waits_until_spark_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, asks: str
+) -> None:
+    """A Java process whose start is broken off would be left running."""
+    started: list[Path] = []
+
+    def start(log: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        started.append(log)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"recension.runners.spark.{asks}.quiet_session", start)
+    (tmp_path / "q.py").write_text('import recension as rc\nquery = rc.source("s", {"k": "int64"})\n')
+    (tmp_path / "s.csv").write_text("_vs,_ve,k\n1,2,3\n")
+    assert main(["run", "q.py", "--engine", engine, "-i", "s=s.csv"]) == 130
+    assert len(started) == 1
 
 
 def reconstituted(job: Job) -> list[tuple[int, int, str]]:

@@ -51,10 +51,12 @@ def _write(folder: Path, elements: EventBatch) -> None:
 
 
 def _run(question: Node, folders: dict[str, Path], place: Path, status: Any) -> tuple[Any, list[Any]]:
+    from recension.runners.spark.interrupts import interrupted_after
     from recension.runners.spark.session import quiet_session
     from recension.runners.spark.stream.job import Job
 
-    spark = quiet_session(place / "spark.log")
+    with interrupted_after():
+        spark = quiet_session(place / "spark.log")
     job = Job(spark, question, folders, place / "checkpoint", 2, files_per_batch=1)
     seen: list[Any] = []
 

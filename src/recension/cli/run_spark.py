@@ -61,11 +61,14 @@ def run_spark(
 
 def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | None) -> Job:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
+    from recension.runners.spark.interrupts import interrupted_after
     from recension.runners.spark.session import quiet_session
     from recension.runners.spark.stream.job import Job
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    return Job(quiet_session(place / "spark.log"), plan, absolute, place, shards, keeps_history=False)
+    with interrupted_after():
+        spark = quiet_session(place / "spark.log")
+    return Job(spark, plan, absolute, place, shards, keeps_history=False)
 
 
 class _Watch:

@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
+from recension.core.formats import open_stream
+from recension.runners.spark.carriers import arrow_carrier
 from recension.runners.spark.session import FILE_MANAGER, prepare_streaming
 
 COLUMNS = {
@@ -73,6 +76,46 @@ def test_every_kind_of_column_arrives_as_it_is(spark: Any, tmp_path: Path, kind:
         ("cti", datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC))
     ]
     assert "_report" not in rows.schema.names
+
+
+CARRIED = {
+    "tiny": pa.array([200, None, 0, 1], pa.uint8()),
+    "huge": pa.array([2**64 - 1, None, 0, 1], pa.uint64()),
+    "half": pa.array([0.5, None, 1.0, 2.0], pa.float16()),
+    "day": pa.array([datetime(2026, 1, 1, 5), None, None, None], pa.timestamp("s")),
+    "tag": pa.array([b"abc", None, b"def", b"ghi"], pa.binary(3)),
+}
+
+
+def test_types_that_spark_lacks_are_carried(spark: Any, tmp_path: Path) -> None:
+    schema = pa.schema([(name, column.type) for name, column in CARRIED.items()])
+    own = pa.table({"_vs": [0, 1, 2, 3], **CARRIED})
+    carried = {name: column.cast(arrow_carrier(column.type, name)) for name, column in CARRIED.items()}
+    for name, rows in {"folder": own, "frame": pa.table({"_vs": [4, 5, 6, 7], **carried})}.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(rows, tmp_path / name / "0.parquet")
+    ddl = "_vs long, tiny smallint, huge decimal(20, 0), half float, day timestamp_ntz, tag binary"
+    frame = spark.readStream.schema(ddl).parquet(str(tmp_path / "frame"))
+    query = rc.source("folder", schema).union(rc.source("frame", schema))
+    given = {"folder": str(tmp_path / "folder"), "frame": frame}
+    found = rc.spark.stream(spark, query, given, shards=1)
+    where: dict[str, Any] = {"checkpoint": tmp_path / "ck", "trigger": {"availableNow": True}}
+    rc.spark.write_changelog(found, tmp_path / "log", **where).awaitTermination()
+    (read,) = open_stream(tmp_path / "log", schema=schema)
+    rows = pa.table(read.payload).take(np.argsort(read.vs))
+    assert {name: rows[name].to_pylist() for name in CARRIED} == {
+        name: column.to_pylist() * 2 for name, column in CARRIED.items()
+    }
+
+
+REFUSED = [pa.timestamp("ns"), pa.date64(), pa.time64("us"), pa.duration("us"), pa.decimal256(50, 2)]
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=str)
+def test_types_without_a_carrier_are_refused_beforehand(spark: Any, tmp_path: Path, kind: Any) -> None:
+    pq.write_table(pa.table({"_vs": [0], "at": pa.nulls(1, pa.int32())}), tmp_path / "0.parquet")
+    with pytest.raises(rc.RecensionError, match=r"column at is .*, which Spark cannot hold; cast it first"):
+        rc.spark.stream(spark, rc.source("s", {"at": kind}), {"s": str(tmp_path)}, shards=1)
 
 
 def test_a_local_disk_has_its_files_renamed_without_starting_processes(spark: Any) -> None:

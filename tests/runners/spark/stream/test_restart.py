@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from recension.api.stream import Stream
 from recension.core.errors import RecensionError
 from recension.runners.spark.sinks.checkpoint import claim
 from recension.runners.spark.stream import live
-from recension.runners.spark.stream.topology import topology
+from recension.runners.spark.stream.topology import Inlet, topology
 from recension.testing.generator.settings import SCHEMA
 
 
@@ -113,6 +114,31 @@ def test_queries_of_one_plan_beside_each_other_keep_their_engines() -> None:
             seen.leave(store, number)
             seen.park()
     live._parked.clear()
+
+
+def _summed(extra: int) -> Stream:
+    return S.group_by("k").agg(t=rc.aggregate(lambda v: int(sum(v)) + extra, "v", result="int64"))
+
+
+def test_a_changed_function_runs_on_an_old_checkpoint() -> None:
+    live._parked.clear()
+    store, used = Memory(), []
+    for number, extra in enumerate((0, 0, 1000)):
+        seen = live.visit(topology([_summed(extra).plan], 1, {"s": Inlet()}), 1, 0, store, "query")
+        used.append(seen.host)
+        seen.leave(store, number)
+        seen.park()
+    assert used[0] is used[1], "what was not changed keeps its engine"
+    assert used[2] is not used[1]
+    assert [kept.host for kept in live._parked.values()] == [used[2]]
+    live._parked.clear()
+
+
+def test_a_query_that_cannot_be_sent_is_refused() -> None:
+    lock = Lock()
+    query = S.group_by("k").agg(t=rc.aggregate(lambda v: lock.locked(), "v", result="int64"))
+    with pytest.raises(RecensionError, match="cannot be sent to Spark's workers: cannot pickle '_thread"):
+        topology([query.plan], 1, {})
 
 
 def test_engines_of_queries_that_have_ended_are_forgotten() -> None:

@@ -17,13 +17,13 @@ from pyspark.sql import functions as f
 
 from recension.plan.aggregates import Max
 from recension.plan.nodes import CountAggregate, SnapshotAggregate, WindowAggregate
-from recension.runners.spark.batch.carriers import carrier
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
 from recension.runners.spark.batch.grid import each_window, lifetime, numbered
 from recension.runners.spark.batch.hosted import each_partition, ported, stand_in
 from recension.runners.spark.batch.span import beside
 from recension.runners.spark.batch.sums import EVENTS, Summed, is_extreme, is_summed, summed
 from recension.runners.spark.batch.sweep import sweep
+from recension.runners.spark.carriers import carrier
 
 A = TypeVar("A", bound=SnapshotAggregate)
 

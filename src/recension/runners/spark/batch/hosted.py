@@ -25,8 +25,8 @@ from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.nodes import Node, Source
 from recension.plan.properties import Properties
-from recension.runners.spark.batch.carriers import arrow_carrier, carried_schema
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
+from recension.runners.spark.carriers import arrow_carrier, carried_schema
 
 P = ParamSpec("P")
 R = TypeVar("R")

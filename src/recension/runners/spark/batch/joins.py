@@ -14,11 +14,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from recension.plan.nodes import Join, Where
-from recension.runners.spark.batch.carriers import carrier
 from recension.runners.spark.batch.coverage import gaps, maximal
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
 from recension.runners.spark.batch.hosted import each_partition, ported, stand_in
 from recension.runners.spark.batch.span import where
+from recension.runners.spark.carriers import carrier
 
 _RIGHT = "r"
 

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import KIND, Layout, TimeColumns, layout_of
-from recension.runners.spark.batch.carriers import carrier
 from recension.runners.spark.batch.times import moments, shown_type, ticks
+from recension.runners.spark.carriers import carrier
 
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
 

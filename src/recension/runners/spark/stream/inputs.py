@@ -18,6 +18,7 @@ from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumn
 from recension.core.formats.manifest import is_table
 from recension.plan.nodes import Source
 from recension.runners.spark.sinks.place import pattern
+from recension.runners.spark.stream.names import column_named, plain_name
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
@@ -98,11 +99,11 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     is_stream = KIND in names
     times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
-    schema = to_arrow_schema(frame.select(kept).schema, timezone="UTC")
+    schema = to_arrow_schema(frame.select(*(column_named(name) for name in kept)).schema, timezone="UTC")
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
     order, columns = _order(source, frame, order_by, is_stream)
-    picked = [F.col(f"`{name}`") for name in kept if name not in (BATCH, SEQ)]
+    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.time_type)
 
@@ -114,7 +115,7 @@ def _order(
     if not order_by and BATCH in frame.columns and SEQ in frame.columns:
         order_by = (BATCH, SEQ)
     if order_by:
-        return order_by, [F.col(name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
+        return order_by, [_ordering(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
     if not is_stream:
         return (), []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
@@ -126,6 +127,11 @@ def _order(
             f'such as order_by={{"{source.name}": ["offset"]}}'
         ) from None
     return (), places
+
+
+def _ordering(frame: DataFrame, name: str) -> Column:
+    """A column, or else a place within one, such as ``headers.offset``."""
+    return column_named(name) if name in frame.columns else F.col(name)
 
 
 def _delay(frame: DataFrame, start: str) -> int | None:
@@ -154,7 +160,8 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
     def is_bytes(kind: pa.DataType) -> bool:
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+        tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+        return any(test(kind) for test in tests)
 
     if there == wanted or pa.types.is_null(there):
         return True

@@ -91,7 +91,9 @@ class Job:
         return not stopping
 
     def _news(self, query: Any) -> list[dict[str, Any]]:
-        fresh = [dict(p) for p in query.recentProgress if p["batchId"] not in self._seen]
+        # Where nothing came there was no micro-batch: the report has the number of the next one.
+        ran = [dict(p) for p in query.recentProgress if "addBatch" in p["durationMs"]]
+        fresh = [p for p in ran if p["batchId"] not in self._seen]
         self._seen |= {p["batchId"]: p for p in fresh}
         return fresh
 

@@ -35,6 +35,8 @@ class Live:
 
     host: Host
     token: str
+    code: str
+    """That of the query it was made of: started again with other functions, a query needs other engines."""
     since: float = field(default_factory=time.monotonic)
 
 
@@ -46,7 +48,7 @@ class Visit:
     """One micro-batch of one shard: the host as the state has it, and what getting it took."""
 
     key: Key
-    owner: str
+    topology: Topology
     host: Host
     head: Head | None
     was_live: bool
@@ -54,13 +56,13 @@ class Visit:
 
     def leave(self, store: Store, batch: int) -> int:
         """Store what changed; the number of bytes. The host can be parked once this is done."""
-        self.head, written = save(store, self.host.snapshot(), self.head, self.owner, batch)
+        self.head, written = save(store, self.host.snapshot(), self.head, self.topology.owner, batch)
         return written
 
     def park(self) -> None:
         """Keep the host for the next micro-batch."""
         assert self.head is not None
-        _parked[self.key] = Live(self.host, self.head.token)
+        _parked[self.key] = Live(self.host, self.head.token, self.topology.code)
         for key in [key for key, live in _parked.items() if time.monotonic() - live.since > _IDLE]:
             del _parked[key]
 
@@ -70,6 +72,8 @@ def visit(topology: Topology, level: int, shard: int, store: Store, query: str =
     began = time.perf_counter()
     key = Key(query, topology.fingerprint, level, shard)
     head, live = read_head(store), _parked.pop(key, None)
+    if live is not None and live.code != topology.code:
+        live = None
     if head is None:
         host, was_live = Host(topology, level, shard), False
     else:
@@ -79,4 +83,4 @@ def visit(topology: Topology, level: int, shard: int, store: Store, query: str =
         if not was_live:
             known = host.snapshot() if live is not None else {}
             host.restore(load(store, head, known))
-    return Visit(key, topology.owner, host, head, was_live, time.perf_counter() - began)
+    return Visit(key, topology, host, head, was_live, time.perf_counter() - began)

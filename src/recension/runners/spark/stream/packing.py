@@ -24,6 +24,7 @@ from recension.core.formats.order import keys_of
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Source
+from recension.runners.spark.stream.names import own_name
 from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.task import keep_what_is_loaded, task_number
@@ -67,7 +68,7 @@ class SourcePacker:
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         """What one task sends for its rows."""
         for rows in _gathered(batches):
-            for run in _runs(rows):
+            for run in _runs(rows.rename_columns([own_name(name) for name in rows.schema.names])):
                 yield from packing.packets(run)
 
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyspark.cloudpickle import dumps
+
+from recension.core.errors import RecensionError
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
@@ -36,6 +39,8 @@ class Topology:
     roots: tuple[Node, ...]
     shards: int
     inlets: dict[str, Inlet]
+    code: str = ""
+    """A name for the users' functions in it, with all that they refer to; the plan shows their names only."""
 
     @cached_property
     def fragments(self) -> list[Fragment]:
@@ -113,5 +118,14 @@ class Topology:
 
 def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
     """The pipeline of some queries."""
-    roots = optimize(queries)
-    return Topology(tuple(preaggregate(roots) if shards > 1 else roots), shards, dict(inlets))
+    optimized = optimize(queries)
+    roots = tuple(preaggregate(optimized) if shards > 1 else optimized)
+    return Topology(roots, shards, dict(inlets), _code(roots))
+
+
+def _code(roots: Sequence[Node]) -> str:
+    try:
+        sent = dumps(roots)
+    except Exception as why:
+        raise RecensionError(f"the query cannot be sent to Spark's workers: {why}") from None
+    return hashlib.blake2b(sent, digest_size=12).hexdigest()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.spark.carriers import arrow_carrier
 from recension.runners.spark.stream.feedback import publish
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
@@ -26,8 +27,12 @@ REPORT: Final = "_report"
 
 
 def output_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
-    """The columns of the output stream."""
-    return pa.schema([*stream_schema(payload, time_type), (BATCH, pa.int64()), (SEQ, pa.int64())])
+    """The columns of the output stream as Spark can hold them; a column that it cannot is refused."""
+    columns = [
+        field.with_type(arrow_carrier(field.type, field.name)) if field.name in payload.names else field
+        for field in stream_schema(payload, time_type)
+    ]
+    return pa.schema([*columns, (BATCH, pa.int64()), (SEQ, pa.int64())])
 
 
 class Unpacker:
@@ -46,6 +51,7 @@ class Unpacker:
         feedback: Path | None = None,
     ) -> None:
         self._schema, self._time_type = schema, time_type
+        self._columns = output_schema(schema, time_type)
         self._first_key, self._in_order = first_key, in_order
         self._feedback = feedback
 
@@ -65,11 +71,12 @@ class Unpacker:
     @property
     def is_simple(self) -> bool:
         """Do all columns pass through pandas as they are?"""
-        return REPORT not in self._schema.names and all(_is_simple(field.type) for field in self._schema)
+        carried = [self._columns.field(name) for name in self._schema.names]
+        return REPORT not in self._schema.names and all(_is_simple(field.type) for field in carried)
 
     def schema(self) -> pa.Schema:
         """The columns of the output."""
-        return output_schema(self._schema, self._time_type)
+        return self._columns
 
     def reporting_schema(self) -> pa.Schema:
         """The columns of the output, and that of the reports."""
@@ -102,7 +109,9 @@ class Unpacker:
         rows = stream_rows(events, stream_schema(self._schema, self._time_type))
         size = len(events)
         order = [pa.array(np.full(size, batch)), pa.array(np.arange(first, first + size))]
-        return pa.RecordBatch.from_arrays([*rows.columns, *order], schema=self.schema())
+        columns = zip([*rows.columns, *order], self._columns, strict=True)
+        carried = [column.cast(field.type, safe=False) for column, field in columns]
+        return pa.RecordBatch.from_arrays(carried, schema=self._columns)
 
 
 def _is_simple(kind: pa.DataType) -> bool:

@@ -1,0 +1,39 @@
+"""Columns whose names Spark would read otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import recension as rc
+from recension.core.formats import read_history
+from recension.runners.spark.stream.names import own_name, plain_name
+
+ODD = pa.schema([("a.b", pa.int64()), ("`", pa.string()), ("50%2E", pa.int64())])
+
+
+@pytest.mark.parametrize("name", [*ODD.names, "plain", "é", "a b"])
+def test_a_plain_name_has_no_signs(name: str) -> None:
+    assert own_name(plain_name(name)) == name
+    assert not set(plain_name(name)) & {".", "`"}
+
+
+def test_dots_and_back_ticks_are_letters_like_others(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    columns = {"_vs": [1, 2], "a.b": [5, 6], "`": ["x", None], "50%2E": [7, 8]}
+    pq.write_table(pa.table(columns), tmp_path / "in" / "0.parquet")
+    ddl = "_vs long, `a.b` long, ```` string, `50%2E` long"
+    frame = spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
+    order = {"s": ["a.b"]}
+    found = rc.spark.stream(spark, rc.source("s", ODD), {"s": frame}, shards=1, order_by=order)
+    where: dict[str, Any] = {"checkpoint": tmp_path / "ck", "trigger": {"availableNow": True}}
+    rc.spark.write_history(found, tmp_path / "table", **where).awaitTermination()
+    events = read_history(tmp_path / "table").to_events()
+    assert [event.payload for event in events] == [
+        {"a.b": 5, "`": "x", "50%2E": 7},
+        {"a.b": 6, "`": None, "50%2E": 8},
+    ]
