@@ -23,6 +23,7 @@ from recension.runners.spark.stream.feedback import FeedbackPacker
 from recension.runners.spark.stream.identity import OWNER
 from recension.runners.spark.stream.inputs import Input, found_files, read_folder, read_input
 from recension.runners.spark.stream.metrics import metrics_name
+from recension.runners.spark.stream.names import refuse_alike
 from recension.runners.spark.stream.packets import DDL, METRICS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.partitions import partition_keys
@@ -81,6 +82,7 @@ def flow(
     ``hears`` has the files in which its readers say what they no longer want, ``tells`` is the folder in
     which it says so of itself.
     """
+    refuse_alike(spark, query.schema.names, "the query's output")
     shards = shards or spark.sparkContext.defaultParallelism
     plan = topology([query], shards, {name: given.inlet for name, given in inputs.items()})
     # The number of partitions of a stateful operator is that of the session when its query starts.
