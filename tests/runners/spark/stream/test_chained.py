@@ -53,3 +53,24 @@ def test_chained_operators_agree_with_batch(spark: Any, tmp_path: Path) -> None:
     batch = History.from_arrow(rc.spark.batch(spark, query, frames).toArrow())
     assert len(batch) > 100
     assert not difference(read_history(tmp_path / "out"), batch)
+
+
+def test_a_pipeline_reads_what_another_puts_out(spark: Any, tmp_path: Path) -> None:
+    elements = _feed(tmp_path / "reads", 0)
+    inner = rc.source("reads", SCHEMA).with_columns(k=rc.col("value") % 3)
+    counted = inner.group_by("k").agg(n=rc.count(), speculate="eager")
+    outer = rc.source("counted", counted.schema).group_by("n").agg(keys=rc.count(), speculate="eager")
+    between = rc.spark.stream(spark, counted, {"reads": str(tmp_path / "reads")}, shards=1)
+    answers = rc.spark.stream(spark, outer, {"counted": between}, shards=1)
+    where: dict[str, Any] = {"checkpoint": tmp_path / "ck", "trigger": {"availableNow": True}}
+    running = rc.spark.write_history(answers, tmp_path / "out", **where)
+    running.awaitTermination()
+    whole = counted.group_by("n").agg(keys=rc.count(), speculate="eager")
+    expected = rc.run(whole, {"reads": elements}).history()
+    assert len(expected) > 10
+    assert not difference(read_history(tmp_path / "out"), expected)
+    names = [operator.name for operator in rc.spark.metrics(running).operators]
+    assert [name.split(",")[0] for name in names if "aggregate" in name] == [
+        "aggregate n = count() by k",
+        "aggregate keys = count() by n",
+    ]

@@ -37,3 +37,21 @@ def test_dots_and_back_ticks_are_letters_like_others(spark: Any, tmp_path: Path)
         {"a.b": 5, "`": "x", "50%2E": 7},
         {"a.b": 6, "`": None, "50%2E": 8},
     ]
+
+
+def test_names_that_differ_by_case_are_refused_where_spark_overlooks_it(spark: Any, tmp_path: Path) -> None:
+    both, one = rc.source("s", {"a": "int64", "A": "int64"}), rc.source("s", {"a": "int64"})
+    pq.write_table(pa.table({"_vs": [1], "a": [5], "A": [6]}), tmp_path / "0.parquet")
+    words = "columns a and A are the same to Spark, which overlooks case; rename one, or set"
+    with pytest.raises(rc.SchemaError, match=f"the query's output: {words}"):
+        rc.spark.stream(spark, both, {"s": str(tmp_path)}, shards=1)
+    # What stays in the workers may have any names.
+    rc.spark.stream(spark, both.select(sum=rc.col("a") + rc.col("A")), {"s": str(tmp_path)}, shards=1)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = spark.readStream.schema("_vs long, a long, A long").parquet(str(tmp_path))
+        assert {"a", "A"} <= set(rc.spark.stream(spark, both, {"s": frame}, shards=1).columns)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(rc.SchemaError, match=f"s: {words}"):
+        rc.spark.stream(spark, one, {"s": frame}, shards=1)

@@ -18,7 +18,7 @@ from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumn
 from recension.core.formats.manifest import is_table
 from recension.plan.nodes import Source
 from recension.runners.spark.sinks.place import pattern
-from recension.runners.spark.stream.names import column_named, plain_name
+from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
@@ -99,6 +99,8 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     is_stream = KIND in names
     times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
+    wanted = {name.lower() for name in kept}
+    refuse_alike(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
     schema = to_arrow_schema(frame.select(*(column_named(name) for name in kept)).schema, timezone="UTC")
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)

@@ -6,13 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, TypeAlias
 
 from recension.runners.metrics import Metrics
 
-METRICS_NAME: Final = "recension"
+_NAME: Final = "recension "
+_pipelines: Final = count()
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
 _STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
+# Which pipeline of the query, a level, and the number of an operator there.
+Place: TypeAlias = tuple[int, int, int]
 
 
 @dataclass
@@ -32,13 +36,13 @@ class PipelineMetrics:
 def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     """The metrics of the micro-batches of these progress reports."""
     total = PipelineMetrics()
-    operators: dict[tuple[int, int], Metrics] = {}
+    operators: dict[Place, Metrics] = {}
     for report in progress:
-        latest: dict[tuple[int, int], Metrics] = {}
-        for told in reports(report):
+        latest: dict[Place, Metrics] = {}
+        for pipeline, told in reports(report):
             _add(total, told)
             for number, values in enumerate(told["operators"]):
-                key = (told["level"], number)
+                key = (pipeline, told["level"], number)
                 _count(operators.setdefault(key, Metrics(values["name"])), values)
                 _hold(latest, key, values)
         for key, now in latest.items():
@@ -48,15 +52,23 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     return total
 
 
-def reports(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What every shard told of one micro-batch."""
-    observed = progress["observedMetrics"].get(METRICS_NAME)
-    return [] if observed is None else [json.loads(text) for text in observed["reports"]]
+def metrics_name() -> str:
+    """A name for a pipeline's reports. A query may be made of several, one reading what another puts out."""
+    return f"{_NAME}{next(_pipelines)}"
+
+
+def reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """What every shard of every pipeline told of one micro-batch, with the pipeline's place in the query."""
+    observed = progress["observedMetrics"]
+    names = [name for name in observed if name.startswith(_NAME)]
+    # Numbered as they were built; a query that is started again has other numbers, in the same order.
+    names.sort(key=lambda name: int(name.removeprefix(_NAME)))
+    return [(place, json.loads(text)) for place, n in enumerate(names) for text in observed[n]["reports"]]
 
 
 def events_of(progress: Mapping[str, Any]) -> int:
     """How many elements came in with one micro-batch."""
-    return sum(told["elements"] for told in reports(progress))
+    return sum(told["elements"] for _, told in reports(progress))
 
 
 def _add(total: PipelineMetrics, told: Mapping[str, Any]) -> None:
@@ -74,7 +86,7 @@ def _count(operator: Metrics, values: Mapping[str, Any]) -> None:
         setattr(operator, name, getattr(operator, name) + values[name])
 
 
-def _hold(latest: dict[tuple[int, int], Metrics], key: tuple[int, int], values: Mapping[str, Any]) -> None:
+def _hold(latest: dict[Place, Metrics], key: Place, values: Mapping[str, Any]) -> None:
     """State adds up over shards; a promise is made when all have made it; all shards have the same inputs."""
     if key not in latest:
         latest[key] = Metrics(values["name"], **{name: values[name] for name in _NOW})

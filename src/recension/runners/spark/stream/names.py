@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import unquote
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+
+from recension.core.errors import SchemaError
 
 
 def column_named(name: str) -> Column:
@@ -21,3 +24,16 @@ def plain_name(name: str) -> str:
 def own_name(plain: str) -> str:
     """The way back."""
     return unquote(plain)
+
+
+def refuse_alike(spark: SparkSession, names: Sequence[str], place: str) -> None:
+    """Refuse columns whose names differ by case only, unless the session tells case apart."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise SchemaError(
+                f"{place}: columns {other} and {name} are the same to Spark, which overlooks case; "
+                "rename one, or set spark.sql.caseSensitive to true"
+            )

@@ -22,7 +22,8 @@ from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.feedback import FeedbackPacker
 from recension.runners.spark.stream.identity import OWNER
 from recension.runners.spark.stream.inputs import Input, found_files, read_folder, read_input
-from recension.runners.spark.stream.metrics import METRICS_NAME
+from recension.runners.spark.stream.metrics import metrics_name
+from recension.runners.spark.stream.names import refuse_alike
 from recension.runners.spark.stream.packets import DDL, METRICS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.partitions import partition_keys
@@ -81,6 +82,7 @@ def flow(
     ``hears`` has the files in which its readers say what they no longer want, ``tells`` is the folder in
     which it says so of itself.
     """
+    refuse_alike(spark, query.schema.names, "the query's output")
     shards = shards or spark.sparkContext.defaultParallelism
     plan = topology([query], shards, {name: given.inlet for name, given in inputs.items()})
     # The number of partitions of a stateful operator is that of the session when its query starts.
@@ -165,13 +167,13 @@ def _answered(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFra
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema())
     rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
-    observed = rows.observe(METRICS_NAME, F.collect_list(REPORT).alias("reports"))
+    observed = rows.observe(metrics_name(), F.collect_list(REPORT).alias("reports"))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
 
 def _unpacked(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
-    observed = flowing.observe(METRICS_NAME, reports.alias("reports"))
+    observed = flowing.observe(metrics_name(), reports.alias("reports"))
     if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
     return observed.mapInArrow(unpacker.__call__, _columns(plan, unpacker.schema()))
