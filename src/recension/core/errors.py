@@ -7,6 +7,10 @@ class RecensionError(Exception):
     """Base of every error this library raises on purpose."""
 
 
+class ModuleError(RecensionError):
+    """What a user's function or module did wrong; the engine adds in which step."""
+
+
 class TimeError(RecensionError, ValueError):
     """A time, timestamp or duration that cannot be represented as ticks."""
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index
-from recension.core.errors import RecensionError
+from recension.core.errors import ModuleError
 from recension.operators.snapshot.events import CoveringEvents, value_ranks
 
 
@@ -107,9 +107,7 @@ class FunctionOf(Selection):
             name = getattr(self._fn, "__name__", type(self._fn).__name__)
             said = (str(why).splitlines() or [""])[0]
             given = f"{len(values)} values, the first of them {values[:5].tolist()}"
-            raise RecensionError(
-                f"module {name}: {type(why).__name__}: {said}; it was given {given}"
-            ) from why
+            raise ModuleError(f"module {name}: {type(why).__name__}: {said}; it was given {given}") from why
 
 
 class TopK:
