@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -68,7 +68,7 @@ def scripts(draw: DrawFn, case: str, *, faithful: bool = False) -> Script:
             stream = draw(_streams(case, history, shape))
             witnesses.append(Witness(draw(batchings(stream))))
         else:
-            witnesses.append(draw(_mortals(case, history, shape)))
+            witnesses += draw(_mortals(case, history, shape))
     # Ports are numbered in order of arrival: those from the start come first.
     witnesses.sort(key=lambda witness: witness.since is not None)
     turns = [
@@ -84,11 +84,19 @@ def _streams(draw: DrawFn, case: str, history: list[Event], shape: dict[str, Any
 
 
 @st.composite
-def _mortals(draw: DrawFn, case: str, history: list[Event], shape: dict[str, Any]) -> Witness:
-    """A witness that may come late and lack what ended before, lose its tail, or leave."""
+def _mortals(draw: DrawFn, case: str, history: list[Event], shape: dict[str, Any]) -> list[Witness]:
+    """A witness that may come late and lack what ended before, lose its tail, or leave.
+
+    One that lost its tail may be started again: it then joins anew, and repeats itself from its first word.
+    """
     since = draw(st.one_of(st.none(), st.integers(0, 9)))
     told = [e for e in history if since is None or e.ve >= since or draw(st.booleans())]
     stream = draw(_streams(case, told, shape))
-    if draw(st.booleans()):
-        stream = stream[: draw(st.integers(0, len(stream)))]
-    return Witness(draw(batchings(stream)), since, draw(st.booleans()))
+    leaves = draw(st.booleans())
+    if not draw(st.booleans()):
+        return [Witness(draw(batchings(stream)), since, leaves)]
+    first = Witness(draw(batchings(stream[: draw(st.integers(0, len(stream)))])), since, leaves)
+    if not draw(st.booleans()):
+        return [first]
+    event("started again")
+    return [first, Witness(draw(batchings(stream)), 0 if since is None else since)]

@@ -30,6 +30,10 @@ def _r3(lag: int, *policy: object) -> Make:
     return lambda ports: merge_of("R3", SCHEMA, ports, policy_of(*policy), lag)  # type: ignore[arg-type]
 
 
+def _falling(name: str) -> Make:
+    return lambda ports: merge_of(name, SCHEMA, ports, can_fall=True)
+
+
 KINDS: dict[str, tuple[str, Make, bool]] = {
     **{name: (name, _case(name), True) for name in ("R0", "R1", "R2", "R3", "R3-", "R4")},
     "R4 of R3 streams": ("R3", _case("R4"), True),
@@ -47,7 +51,7 @@ KINDS: dict[str, tuple[str, Make, bool]] = {
     "ff, lag 2": ("R3", _r3(2, "ff"), True),
     "lead, lag 2": ("R3", _r3(2, "lead"), False),
     "quorum, lag 2": ("R3", _r3(2, "quorum", "stable", 1.0), True),
-    "R0 may fall": ("R0", lambda ports: merge_of("R0", SCHEMA, ports, can_fall=True), True),
+    **{f"{name} may fall": (name, _falling(name), True) for name in ("R0", "R1", "R2", "R3")},
 }
 
 
