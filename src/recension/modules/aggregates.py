@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 from recension.modules.members import Events, Payloads, Window
-from recension.modules.module import Incremental, Module
+from recension.modules.module import Module
+from recension.modules.told_states import StateOfEvents, StateOfPayloads
 
 
 class Aggregate(Module):
@@ -52,42 +53,16 @@ class TimeSensitiveAggregate(Module):
         """The value."""
 
 
-class IncrementalAggregate(Incremental):
+class IncrementalAggregate(StateOfPayloads):
     """One value of a state that is told which payloads come and go."""
-
-    @abstractmethod
-    def initial(self) -> Any:
-        """The state of no payloads."""
-
-    @abstractmethod
-    def add(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads more."""
-
-    @abstractmethod
-    def remove(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads, which are in it, less."""
 
     @abstractmethod
     def compute(self, state: Any) -> Any:
         """The value."""
 
 
-class IncrementalTimeSensitiveAggregate(Incremental):
+class IncrementalTimeSensitiveAggregate(StateOfEvents):
     """One value of a state that is told which events come and go; a changed lifetime is one of each."""
-
-    is_time_sensitive: ClassVar[bool] = True
-
-    @abstractmethod
-    def initial(self, window: Window) -> Any:
-        """The state of no events."""
-
-    @abstractmethod
-    def add(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events more."""
-
-    @abstractmethod
-    def remove(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events, which are in it, less."""
 
     @abstractmethod
     def compute(self, state: Any, window: Window) -> Any:

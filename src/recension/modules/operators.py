@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from recension.core.events import Event, Payload
 from recension.modules.members import Events, Payloads, Window
-from recension.modules.module import Incremental, Module
+from recension.modules.module import Module
+from recension.modules.told_states import StateOfEvents, StateOfPayloads
 
 
 class Operator(Module):
@@ -36,45 +37,20 @@ class TimeSensitiveOperator(Module):
         """The rows."""
 
 
-class IncrementalOperator(Incremental):
+class IncrementalOperator(StateOfPayloads):
     """Rows of a state that is told which payloads come and go."""
 
     yields_rows: ClassVar[bool] = True
-
-    @abstractmethod
-    def initial(self) -> Any:
-        """The state of no payloads."""
-
-    @abstractmethod
-    def add(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads more."""
-
-    @abstractmethod
-    def remove(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads, which are in it, less."""
 
     @abstractmethod
     def compute(self, state: Any) -> Iterable[Payload]:
         """The rows."""
 
 
-class IncrementalTimeSensitiveOperator(Incremental):
+class IncrementalTimeSensitiveOperator(StateOfEvents):
     """Rows, stamped or not, of a state that is told which events come and go."""
 
-    is_time_sensitive: ClassVar[bool] = True
     yields_rows: ClassVar[bool] = True
-
-    @abstractmethod
-    def initial(self, window: Window) -> Any:
-        """The state of no events."""
-
-    @abstractmethod
-    def add(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events more."""
-
-    @abstractmethod
-    def remove(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events, which are in it, less."""
 
     @abstractmethod
     def compute(self, state: Any, window: Window) -> Iterable[Event | Payload]:

@@ -29,14 +29,12 @@ class Coalesce(Node):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a fact: the group's, then the values."""
-        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
+        """The columns of a fact."""
+        return fact_columns(self.on, self.group_by)
 
     @property
     def label(self) -> str:
-        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
-        like = f", {self.equivalence}" if self.equivalence else ""
-        return f"coalesce {', '.join(self.on)}{by}{like}"
+        return f"coalesce {in_words(self.on, self.group_by, self.equivalence)}"
 
     def derive_schema(self) -> pa.Schema:
         return facts(self.input.schema, self.on, self.columns, self.equivalence)
@@ -47,6 +45,18 @@ class Coalesce(Node):
         Even inserts alone make it lengthen what it has shown.
         """
         return Properties(has_key=True)
+
+
+def fact_columns(on: tuple[str, ...], group_by: tuple[str, ...]) -> tuple[str, ...]:
+    """The group's columns, then the values."""
+    return (*group_by, *(name for name in on if name not in group_by))
+
+
+def in_words(on: tuple[str, ...], group_by: tuple[str, ...], equivalence: Equivalence | None) -> str:
+    """What is coalesced, as `explain` says it."""
+    by = f" by {', '.join(group_by)}" if group_by else ""
+    like = f", {equivalence}" if equivalence else ""
+    return f"{', '.join(on)}{by}{like}"
 
 
 def facts(

@@ -8,7 +8,7 @@ from typing import Final, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.coalesce import facts
+from recension.plan.coalesce import fact_columns, facts, in_words
 from recension.plan.equivalences import Equivalence
 from recension.plan.extents import Range, Rows, Scheme
 from recension.plan.node import Node
@@ -35,9 +35,7 @@ class Coalescing:
                 )
 
     def __str__(self) -> str:
-        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
-        like = f", {self.equivalence}" if self.equivalence else ""
-        return f"{', '.join(self.on)}{by}{like}"
+        return in_words(self.on, self.group_by, self.equivalence)
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -46,8 +44,8 @@ class Coalescing:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a fact: the group's, then the values."""
-        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
+        """The columns of a fact."""
+        return fact_columns(self.on, self.group_by)
 
 
 @dataclass(frozen=True, eq=False)

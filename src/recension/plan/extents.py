@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER
-from recension.plan.coalesce import facts
+from recension.plan.coalesce import fact_columns, facts, in_words
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import Node
 from recension.plan.properties import Properties
@@ -68,14 +68,12 @@ class CoalesceExtent(Node):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a fact: the group's, then the values."""
-        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
+        """The columns of a fact."""
+        return fact_columns(self.on, self.group_by)
 
     @property
     def label(self) -> str:
-        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
-        like = f", {self.equivalence}" if self.equivalence else ""
-        return f"coalesce {', '.join(self.on)}{by}{like}, {self.window}"
+        return f"coalesce {in_words(self.on, self.group_by, self.equivalence)}, {self.window}"
 
     def derive_schema(self) -> pa.Schema:
         if self.scheme not in get_args(Scheme):
