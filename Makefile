@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check format bench lock clean
+.PHONY: help setup demo test soak check format bench docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -35,9 +35,12 @@ format: $(READY) ## put the code into its standard form
 bench: $(READY) ## every benchmark, as one table
 	@$(BIN)/python -m benchmarks
 
+docs: $(READY) ## the guide as a site, in site/; a link that leads nowhere stops it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lock: $(READY) ## choose dependency versions anew (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo site

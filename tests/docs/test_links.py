@@ -1,4 +1,4 @@
-"""Every relative link of every page leads to a file that is there, and to a heading that it has."""
+"""Links and paths of every page: they lead to files that are there, and to headings that these have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.docs.places import ROOT, paths
+from tests.docs.places import fault as path_fault
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
@@ -17,6 +18,7 @@ CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
+OURS = ("src/", "tests/", "docs/", "examples/", "benchmarks/", "scripts/")
 ELSEWHERE = ("http:", "https:", "mailto:")
 
 
@@ -58,6 +60,13 @@ def fault(page: Path, link: str) -> str | None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert [wrong for link in links(page) if (wrong := fault(page, link))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_in_the_repository_are_there(page: Path) -> None:
+    """Those that begin at its root; a page may also speak of files of the reader's own."""
+    named = [path for path in paths(FENCE.sub("", page.read_text())) if path.startswith(OURS)]
+    assert [wrong for path in named if (wrong := path_fault(path))] == []
 
 
 def test_a_dead_link_is_found() -> None:
