@@ -9,7 +9,6 @@ import pytest
 from tests.docs.pages import PAGES, is_on_spark, run
 from tests.docs.places import ROOT
 
-
 ON_SPARK = [page for page in PAGES if is_on_spark(page)]
 
 
