@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,8 @@ from recension.runners.spark.stream.metrics import pipeline_metrics
 
 SECOND = 1_000_000
 SIZE, HOP, LATENESS, LONGEST = 10 * SECOND, 2 * SECOND, "30 seconds", "60 seconds"
-WARM_UP = 2
+WARM_UP, ROUNDS = 2, 2
+QUIET = {"spark__ui__showConsoleProgress": "false"}
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STORE = "spark.sql.streaming.stateStore.providerClass"
 W1_COLUMNS = "ts timestamp, key long, value long"
@@ -50,32 +53,32 @@ class Outcome:
 
     name: str
     events: int
-    progress: list[dict[str, Any]] = field(repr=False)
+    steady: list[dict[str, Any]] = field(repr=False)
+    """What Spark reports of each micro-batch with data, warm-up left out."""
 
     @property
     def seconds(self) -> list[float]:
-        """Of each micro-batch with data, warm-up left out."""
-        return [p["durationMs"]["triggerExecution"] / 1000 for p in self._steady]
+        """Of each micro-batch."""
+        return [p["durationMs"]["triggerExecution"] / 1000 for p in self.steady]
 
     @property
     def rate(self) -> float:
         """Events a second in the steady state."""
-        return self.events * len(self._steady) / sum(self.seconds)
+        return self.events * len(self.steady) / sum(self.seconds)
 
-    @property
-    def _steady(self) -> list[dict[str, Any]]:
-        return [p for p in self.progress if p["durationMs"].get("addBatch") and _had_data(p)][WARM_UP:]
+    def __add__(self, later: Outcome) -> Outcome:
+        return Outcome(self.name, self.events, self.steady + later.steady)
 
     def _mean(self, name: str) -> float:
-        return float(statistics.mean(p["durationMs"].get(name, 0) for p in self._steady))
+        return float(statistics.mean(p["durationMs"].get(name, 0) for p in self.steady))
 
     def stages(self) -> list[str]:
         """Milliseconds a micro-batch: what Spark spends around the tasks, and what the tasks do."""
         source, commit = ("latestOffset", "getBatch"), ("walCommit", "commitOffsets")
         around = [self._mean("queryPlanning"), sum(map(self._mean, source)), sum(map(self._mean, commit))]
-        found = pipeline_metrics(self._steady)
+        found = pipeline_metrics(self.steady)
         # Shards run beside each other: the time of a micro-batch is that of one of them.
-        beside = len(self._steady) * max(1, found.turns / len(self._steady))
+        beside = len(self.steady) * max(1, found.turns / len(self.steady))
         names = ("load_seconds", "kernel_seconds", "save_seconds") if found.turns else ()
         each = [1000 * found.stages[name] / beside for name in names]
         shown = [f"{x:.0f}" for x in (*around, self._mean("addBatch"), *each)]
@@ -198,7 +201,8 @@ def run(spark: Any, name: str, events: int, writer: Any, folder: Path) -> Outcom
     query = writer.start()
     query.awaitTermination()
     shutil.rmtree(checkpoint)
-    return Outcome(name, events, [dict(p) for p in query.recentProgress])
+    ran = [dict(p) for p in query.recentProgress if p["durationMs"].get("addBatch") and _had_data(p)]
+    return Outcome(name, events, ran[WARM_UP:])
 
 
 def _show(out: Console, title: str, outcomes: list[Outcome]) -> None:
@@ -259,9 +263,12 @@ def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> l
 
 
 def compare(spark: Any, out: Console, folder: Path, name: str, events: int, batch: int) -> None:
-    """A table; everyone runs once before, so that no one pays for the others' warm-up."""
-    everyone(spark, name, write_input(name, folder, 4 * batch, batch), batch, folder)
-    found = everyone(spark, name, write_input(name, folder, events, batch), batch, folder)
+    """A table. Everyone runs once before, so that no one pays for the others' warm-up, and then in turn, so
+    that the machine's pace of the minute is nobody's luck."""
+    everyone(spark, name, write_input(name, folder, 8 * batch, batch), batch, folder)
+    source = write_input(name, folder, events, batch)
+    rounds = [everyone(spark, name, source, batch, folder) for _ in range(ROUNDS)]
+    found = [reduce(add, outcomes) for outcomes in zip(*rounds, strict=True)]
     _show(out, f"{name}, {batch:,} events a micro-batch, {events:,} events", found)
 
 
@@ -329,7 +336,7 @@ def main() -> None:
     out = Console(width=170)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g")
+        spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g", **QUIET)
         if quick:
             compare(spark, out, folder, "W1", 2_000_000, 250_000)
         else:
