@@ -43,6 +43,7 @@ def test_page(
     if any("rc.spark" in snippet.code for snippet in snippets(page)):
         request.getfixturevalue("spark")  # `rc.spark.session()` then gives the session of all tests
     monkeypatch.chdir(tmp_path)
+    Path("examples").symlink_to(ROOT / "examples")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     namespace: dict[str, object] = {"__name__": "snippet"}
