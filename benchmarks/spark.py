@@ -34,7 +34,7 @@ from recension.core.reconstitution import reconstitute
 from recension.runners.spark.session import ROCKSDB
 from recension.runners.spark.stream.metrics import pipeline_metrics
 
-WARM_UP, ROUNDS = 2, 2
+WARM_UP = 2
 OWN_NAME = "Spark's"
 COLUMNS = (
     *("events/s", "median s", "first third s", "last third s"),
@@ -156,13 +156,15 @@ def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> l
     return found
 
 
-def compare(spark: Any, out: Console, folder: Path, name: str, events: int, batch: int) -> list[Result]:
-    """A table. Everyone runs once before, so that no one pays for the others' warm-up, and then in turn, so
-    that the machine's pace of the minute is nobody's luck."""
-    everyone(spark, name, write_input(name, folder, 8 * batch, batch), batch, folder)
+def compare(
+    spark: Any, out: Console, folder: Path, name: str, events: int, batch: int, warm: int = 8, rounds: int = 2
+) -> list[Result]:
+    """A table. Everyone takes some micro-batches before, so that no one pays for the others' warm-up, and then
+    all go in turn, so that the machine's pace of the minute is nobody's luck."""
+    everyone(spark, name, write_input(name, folder, warm * batch, batch), batch, folder)
     source = write_input(name, folder, events, batch)
-    rounds = [everyone(spark, name, source, batch, folder) for _ in range(ROUNDS)]
-    found = [reduce(add, outcomes) for outcomes in zip(*rounds, strict=True)]
+    rounds_of = [everyone(spark, name, source, batch, folder) for _ in range(rounds)]
+    found = [reduce(add, outcomes) for outcomes in zip(*rounds_of, strict=True)]
     _show(out, f"{name}, {batch:,} events a micro-batch, {events:,} events", found)
     return [outcome.result(f"{name}, {batch:,} a micro-batch", found) for outcome in found]
 
@@ -235,7 +237,7 @@ def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]
     found = compare(spark, out, folder, "W1", 2_500_000, 250_000)
     if not quick:
         found += compare(spark, out, folder, "W1", 750_000, 50_000)
-        found += compare(spark, out, folder, "W2", 1_250_000, 250_000)
+        found += compare(spark, out, folder, "W2", 1_250_000, 250_000, warm=3, rounds=1)
         found += growth(spark, out, folder, 2_000_000, 250_000)
     jvm, workers = peaks(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
     spark.stop()
