@@ -159,7 +159,7 @@ def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> l
 def compare(
     spark: Any, out: Console, folder: Path, name: str, events: int, batch: int, warm: int = 8, rounds: int = 2
 ) -> list[Result]:
-    """A table. Everyone takes some micro-batches before, so that no one pays for the others' warm-up, and then
+    """A table. Everyone takes some micro-batches before, so that no one pays for the others' warm-up; then
     all go in turn, so that the machine's pace of the minute is nobody's luck."""
     everyone(spark, name, write_input(name, folder, warm * batch, batch), batch, folder)
     source = write_input(name, folder, events, batch)
