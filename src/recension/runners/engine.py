@@ -218,8 +218,8 @@ def _require_format(plan: pa.Table) -> None:
     found = plan["format"][0].as_py() if "format" in plan.column_names else 0
     if found != STATE_FORMAT:
         raise RecensionError(
-            f"the snapshot has format {found}, this version reads {STATE_FORMAT}: run the query again from its "
-            "inputs, or let the old version and this one run side by side and cut over with a merge"
+            f"the snapshot has format {found}, this version reads {STATE_FORMAT}: run the query again from "
+            "its inputs, or let the old version and this one run side by side and cut over with a merge"
         )
 
 
