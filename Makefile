@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check format bench docs lock clean
+.PHONY: help setup demo test soak compat check format bench docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -18,6 +18,9 @@ demo: $(READY) ## the product's story, in about a minute
 
 test: check ## everything CI runs: the checks, then all tests
 	@sh scripts/test.sh
+
+compat: $(READY) ## the wheel in clean environments: every supported Spark, and none
+	@sh scripts/compat.sh
 
 soak: $(READY) ## the long tests of recovery: everything is killed, five times over
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600

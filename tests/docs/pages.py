@@ -45,6 +45,7 @@ def is_on_spark(page: Path) -> bool:
 def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a page in a folder; what it prints must be what it says."""
     monkeypatch.chdir(folder)
+    Path("examples").symlink_to(ROOT / "examples")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     namespace: dict[str, object] = {"__name__": "snippet"}

@@ -51,6 +51,15 @@ def test_a_snapshot_of_a_query_that_looks_alike_is_refused() -> None:
         rc.session(counted).restore(rc.session(summed).snapshot())
 
 
+def test_a_snapshot_of_another_format_is_refused() -> None:
+    chunks = dict(rc.session(ints).snapshot())
+    plan = chunks["operators/plan"]
+    place = plan.column_names.index("format")
+    chunks["operators/plan"] = plan.set_column(place, "format", [[99] * plan.num_rows])
+    with pytest.raises(rc.RecensionError, match="the snapshot has format 99, this version reads 1"):
+        rc.session(ints).restore(chunks)
+
+
 def test_errors_in_data_and_functions_name_the_step() -> None:
     parsed = ints.with_columns(y=rc.col("k").cast(nw.Int64))
     with pytest.raises(rc.RecensionError, match="y = "):
