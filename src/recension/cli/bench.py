@@ -14,7 +14,7 @@ from rich.table import Table
 from recension.cli.root import app
 from recension.core.errors import RecensionError
 
-bench = typer.Typer(name="bench", help="What the benchmarks found (they are run by `make bench`).")
+bench = typer.Typer(name="bench", help="Compare what two runs of the benchmarks (`make bench`) have found.")
 app.add_typer(bench)
 
 Key: TypeAlias = tuple[str, str, int]
@@ -31,8 +31,8 @@ class Found:
 
 @bench.command()
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="What a run saved.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="What a later one saved.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="The JSON file of a run, from bench-results.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="That of a later run.")],
 ) -> None:
     """Each measurement of B beside that of A: elements a second and peak memory."""
     before, after = saved(a), saved(b)

@@ -17,7 +17,9 @@ from recension.plan.type_names import type_name
 
 @app.command()
 def modules(
-    name: Annotated[str | None, typer.Argument(help="One of them, with all of its documentation.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them, with all of its documentation.")
+    ] = None,
 ) -> None:
     """The modules that installed packages offer: names, signatures, and what they say of themselves."""
     if name is not None:
