@@ -10,7 +10,6 @@ from tests.modules.family import Listed, Spans, Sum, Top
 from tests.runners.spark.batch.jobs import frame
 
 import recension as rc
-from recension.core.errors import RecensionError
 from recension.testing.assertions import assert_equivalent
 
 S: Any = rc.source("s", {"k": "string", "v": "int64"})
@@ -80,18 +79,6 @@ def test_levels_reach_modules() -> None:
     query = S.tumbling(5).agg(a=Sum()).consistency(rc.MIDDLE)
     assert "speculate eager" in query.explain()
     assert_equivalent(_run(query), _run(S.tumbling(5).agg(a=Sum())))
-
-
-def test_a_function_is_an_aggregate_without_ceremony() -> None:
-    assert _run(S.tumbling(100).agg(m=rc.aggregate(np.median, "v"))) == [rc.Event({"m": 5.5}, 0, 100)]
-
-    def angry(values: Any) -> float:
-        raise ValueError("no")
-
-    with pytest.raises(
-        RecensionError, match=r"module angry: ValueError: no; it was given 12 values, the first"
-    ):
-        _run(S.tumbling(100).agg(m=rc.aggregate(angry, "v")))
 
 
 def test_what_is_computed_again_is_as_what_is_kept() -> None:

@@ -10,6 +10,7 @@ from recension.core.errors import SchemaError
 from recension.modules.aggregates import ArrayFunction
 from recension.modules.module import Module
 from recension.modules.registry import module_named
+from recension.modules.repetition import Repeated
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.count_window import CountAggregate, CountWindows
@@ -104,9 +105,15 @@ def verified(plan: Node) -> Node:
     """The plan with every call of a module made twice."""
 
     def twice(node: Node) -> Node:
-        if not isinstance(node, ModuleWindow):
-            return node
-        return replace(node, policies=replace(node.policies, verify=True))
+        if isinstance(node, ModuleWindow):
+            return replace(node, policies=replace(node.policies, verify=True))
+        if isinstance(node, SnapshotAggregate):
+            return replace(node, aggregates=tuple((name, _repeated(a)) for name, a in node.aggregates))
+        return node
 
     (new,) = rebuild([plan], twice)
     return new
+
+
+def _repeated(aggregate: Aggregate) -> Aggregate:
+    return replace(aggregate, fn=Repeated(aggregate.fn)) if isinstance(aggregate, FunctionOf) else aggregate

@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.modules.members import Window
 from recension.modules.module import Stamping
 from recension.operators.modules.answers import Hosted, Rows
 from recension.operators.modules.gathered import Delta, Gathered
@@ -92,9 +91,10 @@ class OperatorRows(Answering):
 
     def _stamped(self, gathered: Gathered, keys: pa.RecordBatch, results: list[object]) -> Rows:
         collected = Collected(self._own, self._stamp, self._hosted.caller)
-        bounds = zip(gathered.windows.start.tolist(), gathered.windows.end.tolist(), strict=True)
-        for row, ((start, end), given) in enumerate(zip(bounds, results, strict=True)):
-            collected.add(row, Window(start, end), given, None)
+        given_to = gathered.given_to(self._hosted)
+        for row, answer in enumerate(results):
+            window, members = given_to(row)
+            collected.add(row, window, answer, members)
         return self._beside(collected.rows(), keys)
 
     def _beside(self, rows: Rows, keys: pa.RecordBatch) -> Rows:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.ticks import Ticks
+from recension.modules.failures import MISFITS, fits
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Module
-from recension.operators.modules.calling import Caller
+from recension.operators.modules.calling import Caller, Given
 from recension.operators.modules.members import Members
 from recension.operators.modules.window_index import WindowList
+
+GivenTo: TypeAlias = Callable[[int], tuple[Window, Given]]
+"""The window in a row of a list, and what a module was given of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +67,14 @@ def clipped(vs: Ticks, ve: Ticks, window: Window, clip: Clipping) -> tuple[Ticks
     )
 
 
-def as_array(values: list[Any], kind: pa.DataType, hosted: Hosted, windows: WindowList) -> pa.Array:
+def as_array(values: list[Any], kind: pa.DataType, hosted: Hosted, given: GivenTo) -> pa.Array:
     """The value of each window as the module gave it, in the declared type."""
     plain = [v.item() if hasattr(v, "item") and getattr(v, "ndim", 0) == 0 else v for v in values]
     try:
         return pa.array(plain, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except MISFITS:
         bad = next(row for row, value in enumerate(plain) if not fits(value, kind))
-    window = Window(int(windows.start[bad]), int(windows.end[bad]))
-    raise hosted.caller.failure(f"it gave {plain[bad]!r}, but declares {kind}", window, None)
-
-
-def fits(value: Any, kind: pa.DataType) -> bool:
-    """Is it a value of the type?"""
-    try:
-        pa.array([value], kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return False
-    return True
+    raise hosted.caller.failure(f"it gave {plain[bad]!r}, but declares {kind}", *given(bad))
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,10 +216,11 @@ def payload_order(payload: pa.RecordBatch, size: int) -> Index:
 
 def payload_keys(payload: pa.RecordBatch) -> list[Index]:
     """For every column whole numbers that sort like its values, equal for equal ones."""
-    return [_sort_key(column) for column in payload.columns]
+    return [sort_key(column) for column in payload.columns]
 
 
-def _sort_key(column: pa.Array) -> Index:
+def sort_key(column: pa.Array) -> Index:
+    """Whole numbers that sort like the values of any type: nulls first, NaN last."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_nested(column.type):

@@ -64,6 +64,10 @@ class WindowAggregate(StretchAggregate):
         self._forget_before(settled)
         return self.promise(int(self._grid.start(np.array([settled]))[0]), shown)
 
+    def _window(self, low: int, high: int) -> tuple[int, int]:
+        first = np.array([low])
+        return int(self._grid.start(first)[0]), int(self._grid.end(first)[0])
+
     def _in_view(self, watermark: int) -> int:
         """Up to which window a stretch is shown that has not been shown whole from the start."""
         return self._grid.begun(watermark) if self._is_eager else self._grid.settled(watermark)
