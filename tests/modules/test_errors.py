@@ -252,6 +252,8 @@ def _incomplete() -> Any:
         (lambda: S.tumbling(5).stamp_output("keep").agg(a=rc.count()), "only 'align' is possible"),
         (lambda: S.tumbling(5).apply(Listed), "Listed gives one value; use agg"),
         (lambda: S.tumbling(5).agg(a=Top()), r"Top yields rows; use apply\(...\)"),
+        (lambda: S.tumbling(5).agg(a=rc.count(), recompute=True), "recompute=True is for modules"),
+        (lambda: S.tumbling(5).agg(recompute=rc.count()), "recompute is True or False, not count"),
         (lambda: S.tumbling(5).agg(Listed()), "name each aggregate"),
         (lambda: S.tumbling(5).agg(a=Listed(), b=rc.last("v")), "cannot stand beside a module"),
         (lambda: Top(k="3"), r"Top: the parameter k: int = 2 cannot be '3'"),

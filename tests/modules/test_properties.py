@@ -52,7 +52,7 @@ class Case:
         if self.module.yields_rows:
             windowed = windowed.stamp_output(self.stamp)
             return windowed.apply(self.module, speculate=self.speculate, recompute=self.recompute).plan
-        return windowed.agg(a=self.module(), speculate=self.speculate).plan
+        return windowed.agg(a=self.module(), speculate=self.speculate, recompute=self.recompute).plan
 
     def meaning(self, history: list[Event], watermark: int, cti: int | None = None) -> list[Event]:
         """What the module says of the windows in view; with a CTI, of those that are not closed by it."""
@@ -143,7 +143,7 @@ def cases(draw: st.DrawFn) -> Case:
             if cut.n and cut.by == "end":
                 stamp = "keep"
     eager = draw(st.booleans()) and stamp != "time_bound"
-    options = {"recompute": draw(st.booleans()) and module.yields_rows, "shrinks": draw(st.booleans())}
+    options = {"recompute": draw(st.booleans()), "shrinks": draw(st.booleans())}
     return Case(module, cut, clip, stamp, draw(st.booleans()), "eager" if eager else "perfect", **options)
 
 

@@ -90,11 +90,15 @@ def test_what_is_computed_again_is_as_what_is_kept() -> None:
     ]
     outputs = []
     for recompute in (False, True):
-        session = rc.session(S.hopping(6, 3).apply(Top, recompute=recompute))
-        for batch in batches:
-            session.push("s", batch)
-        outputs.append([str(e) for e in session.read().elements()])
-    assert outputs[0] == outputs[1]
+        for query in (
+            S.hopping(6, 3).apply(Top, recompute=recompute),
+            S.hopping(6, 3).agg(a=Sum(), b=Spans(), n=rc.count(), recompute=recompute),
+        ):
+            session = rc.session(query)
+            for batch in batches:
+                session.push("s", batch)
+            outputs.append([str(e) for e in session.read().elements()])
+    assert outputs[:2] == outputs[2:]
 
 
 def test_errors_on_spark_name_module_window_and_payloads(spark: Any) -> None:

@@ -47,6 +47,10 @@ class Policies:
         ):
             if value not in known:
                 raise SchemaError(f"{verb}: one of {', '.join(map(repr, known))}, not {value!r}")
+        if not isinstance(self.recompute, bool):
+            raise SchemaError(
+                f"agg: recompute is True or False, not {self.recompute}; name the answer otherwise"
+            )
         if self.speculate not in get_args(Speculate):
             raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
 
@@ -108,10 +112,11 @@ class ModuleWindow(Node):
         """The columns whose values tell apart what has nothing to do with each other.
 
         Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
-        declares to be partitioned by.
+        declares to be partitioned by, if it has nothing to say of parts that are empty.
         """
         found = dict(self.keys)
-        if self.operator is not None and isinstance(self.windows, Windows):
+        is_in_parts = self.operator is not None and self.operator.module.is_empty_preserving
+        if self.operator is not None and is_in_parts and isinstance(self.windows, Windows):
             inputs = dict(self.operator.inputs)
             own = {name: inputs[name] for name in self.operator.module.partitioned_by if name in inputs}
             found = own | found
@@ -140,6 +145,10 @@ class ModuleWindow(Node):
         module, stamp = self.operator.module, self.policies.stamp
         if len(self.answers) > 1:
             raise SchemaError(f"apply: {module.name} yields rows, so it stands alone")
+        if strange := set(module.partitioned_by) - set(self.operator.row_schema().names):
+            raise SchemaError(
+                f"{module.name}: partitioned_by names {min(strange)!r}, which is not in its rows"
+            )
         if stamp != "align" and not module.is_time_sensitive:
             raise SchemaError(
                 f"stamp_output({stamp!r}): {module.name} knows no time, so that its rows live as long as "
