@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from tests.modules.family import CUTS, MODULES, Cut, Echo, Last, whole
+from tests.modules.family import CUTS, MODULES, UNTIL, Cut, Echo, Last, whole
 
 import recension as rc
 from recension import denote
@@ -97,7 +97,8 @@ class Case:
     def _first_open(self, part: list[Event], t: int) -> int:
         until, cut = self.movable(part, t), self.cut
         if cut.size:
-            return min(t, min(((x - cut.size) // cut.hop + 1) * cut.hop for x in (t, until)))
+            first = min(((x - cut.size) // cut.hop + 1) * cut.hop for x in (t, until))
+            return t if first >= UNTIL else min(t, first)
         if cut.n:
             by_start = cut.by == "start"
             until = until if by_start else t
@@ -117,7 +118,7 @@ class Case:
         cut = self.cut
         if cut.size:
             first = min((x - cut.size) // cut.hop + 1 for x in (t, until)) * cut.hop
-            end = min(e.ve, 30)
+            end = min(e.ve, UNTIL)
             return end > first and any(w < end and e.vs < w + cut.size for w in range(first, end, cut.hop))
         if cut.n:
             by_start = cut.by == "start"

@@ -62,7 +62,7 @@ class WindowAggregate(StretchAggregate):
             return self.promise(t, shown)
         settled = self._settled(t, self._grid.settled(t))
         self._forget_before(settled)
-        return self.promise(int(self._grid.start(np.array([settled]))[0]), shown)
+        return self.promise(self._grid.open_from(settled, t), shown)
 
     def _window(self, low: int, high: int) -> tuple[int, int]:
         first = np.array([low])
