@@ -1,13 +1,11 @@
-"""Modules where queries put them: in groups, beside aggregates, without columns, at levels, on Spark."""
+"""Modules where queries put them: in groups, beside aggregates, without columns, at levels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
 from tests.modules.family import Listed, Spans, Sum, Top
-from tests.runners.spark.batch.jobs import frame
 
 import recension as rc
 from recension.testing.assertions import assert_equivalent
@@ -99,21 +97,3 @@ def test_what_is_computed_again_is_as_what_is_kept() -> None:
                 session.push("s", batch)
             outputs.append([str(e) for e in session.read().elements()])
     assert outputs[:2] == outputs[2:]
-
-
-def test_errors_on_spark_name_module_window_and_payloads(spark: Any) -> None:
-    from pyspark.errors import PySparkException
-
-    class Refusing(rc.Aggregate):
-        result = "int64"
-
-        def compute(self, payloads: Any) -> int:
-            raise ValueError("not today")
-
-    history = [rc.Event({"k": "a", "v": 1}, 2, 3)]
-    query = S.tumbling(5).agg(a=Refusing())
-    with pytest.raises(PySparkException) as caught:
-        rc.spark.batch(spark, query, {"s": frame(spark, history, S.schema)}).collect()
-    assert rc.spark.reason_of(caught.value) == (
-        "module Refusing in the window [0, 5): ValueError: not today; it was given {'k': 'a', 'v': 1}"
-    )
