@@ -196,8 +196,11 @@ class Play:
             assert self.driver.cti == max(bound, self.reached)
             self.reached = self.driver.cti
         assert operator._events.live() == self.case.live(history, t)
+        still_open = len(self.case.meaning(history, self.watermark, t))
         if operator._shown is not None:
-            assert len(operator._shown) == len(self.case.meaning(history, self.watermark, t))
+            assert len(operator._shown) == still_open
+        if not self.case.module.yields_rows:  # one row a window, so one state
+            assert all(len(states._held) == still_open for states in operator._answering.states)
 
     reached = BEGINNING
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
-from tests.modules.family import Listed, Spans, Sum, Top
+import pytest
+from tests.modules.family import CUTS, MODULES, Listed, Spans, Sum, Top
 
 import recension as rc
 from recension.testing.assertions import assert_equivalent
@@ -71,6 +73,28 @@ def test_one_module_serves_many_schemas() -> None:
     moved = [rc.Insert({"k": e.payload["k"], "w": 2 * e.payload["v"]}, e.vs, e.ve) for e in EVENTS]
     found = rc.run(other.tumbling(4).agg(a=Listed(v="w")), {"s": moved}, close=True).history().to_events()
     assert_equivalent(found, _run(doubled))
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_what_is_known_to_take_nothing_back_answers_alike(cut: Any) -> None:
+    dice = random.Random(7)
+    starts = [dice.randrange(25) for _ in range(30)]
+    events = [
+        rc.Insert({"k": dice.choice("ab"), "v": dice.randrange(3)}, t, t + dice.choice([1, 4, 9]))
+        for t in starts
+    ]
+    known = rc.source("s", S.schema, properties=rc.Properties(is_insert_only=True))
+    for module in MODULES:
+        found, expected = (
+            rc.run(
+                windowed.apply(module) if module.yields_rows else windowed.agg(a=module()),
+                {"s": events},
+                batch_size=11,
+                close=True,
+            ).history()
+            for windowed in (cut.build(source.group_by("k")) for source in (known, S))
+        )
+        assert_equivalent(found, expected)
 
 
 def test_levels_reach_modules() -> None:

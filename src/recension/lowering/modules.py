@@ -14,6 +14,7 @@ from recension.operators.modules.answers import Hosted
 from recension.operators.modules.calling import Caller
 from recension.operators.modules.count_index import CountIndex
 from recension.operators.modules.grid_index import GridIndex
+from recension.operators.modules.members import Order
 from recension.operators.modules.operator import GROUP, ModulesAsked, ModuleWindows
 from recension.operators.modules.panes import Panes
 from recension.operators.modules.snapshot_index import SnapshotIndex
@@ -38,7 +39,9 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
     index = _index(node, key_schema)
     stored = _Stored()
     answering = _answering(node, index, stored)
-    inputs, schema = stored.projection(with_group=bool(node.keys))
+    insert_only = node.input.properties.is_insert_only
+    # Equal events of two groups are told apart where one of them may have to be found again.
+    inputs, schema = stored.projection(with_group=bool(node.keys) and not insert_only)
     asked = ModulesAsked(
         ", ".join(call.module.name for call in node.calls),
         inputs,
@@ -47,6 +50,7 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
         node.policies.stamp,
         waits_for(node),
         node.policies.recompute,
+        insert_only,
     )
     return ModuleWindows(asked, index, answering)
 
@@ -131,9 +135,14 @@ def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> Hosted:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
-    # What is computed again must come out as it did, to the last digit.
-    in_order = call.module.is_order_sensitive or node.policies.recompute
-    return Hosted(call.module, columns, inputs, node.policies.clip, caller, in_order)
+    return Hosted(call.module, columns, inputs, node.policies.clip, caller, _order(node, call.module))
+
+
+def _order(node: ModuleWindow, module: Module) -> Order:
+    """What is computed again must come out as it did, to the last digit; panes hold what starts in them."""
+    if module.is_order_sensitive or node.policies.recompute:
+        return "payload"
+    return "start" if shares_panes(node, module) else "any"
 
 
 def _states(node: ModuleWindow, hosted: Hosted, index: WindowIndex) -> States | None:

@@ -15,7 +15,7 @@ from recension.modules.failures import MISFITS, fits
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Module
 from recension.operators.modules.calling import Caller, Given
-from recension.operators.modules.members import Members
+from recension.operators.modules.members import Members, Order
 from recension.operators.modules.window_index import WindowList
 
 GivenTo: TypeAlias = Callable[[int], tuple[Window, Given]]
@@ -31,8 +31,8 @@ class Hosted:
     inputs: pa.Schema
     clip: Clipping
     caller: Caller
-    needs_order: bool
-    """Does it matter in which order events come that start together?"""
+    order: Order
+    """What matters of the order in which members come."""
 
     def table(self, payload: pa.RecordBatch) -> Table:
         """The stored columns by the names the module knows."""
@@ -41,10 +41,13 @@ class Hosted:
 
     def given(self, windows: WindowList, members: Members) -> Iterator[tuple[Window, Payloads]]:
         """Each window with what the module sees of its members."""
-        table = self.table(members.payload)
+        table, is_timed = self.table(members.payload), self.module.is_time_sensitive
         bounds = (windows.start, windows.end, members.low, members.high)
         for start, end, low, high in zip(*(column.tolist() for column in bounds), strict=True):
             window = Window(start, end)
+            if not is_timed:
+                yield window, Payloads(table, low, high)
+                continue
             yield window, self.seen(table, low, high, members.vs[low:high], members.ve[low:high], window)
 
     def seen(self, table: Table, low: int, high: int, vs: Ticks, ve: Ticks, window: Window) -> Payloads:

@@ -46,7 +46,7 @@ class Gathered:
             self.found.ve,
             self.found.payload.select(hosted.columns),
         )
-        return members_of(own, by_start=self.by_start, in_order=hosted.needs_order)
+        return members_of(own, by_start=self.by_start, order=hosted.order)
 
     def given_to(self, hosted: Hosted) -> GivenTo:
         """Each window with its members as the module sees them, which are looked for in case of need."""

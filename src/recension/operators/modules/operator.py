@@ -32,7 +32,7 @@ from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.kept_output import KeptOutput
 from recension.operators.modules.window_index import WindowIndex, WindowList
 from recension.operators.snapshot.events import EventsOfGroups
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.net_changes import net_changes, plain_inserts
 
 GROUP = "group"
 """The stored column that tells groups apart where payloads are equal."""
@@ -42,8 +42,10 @@ GROUP = "group"
 class ModulesAsked:
     """What is asked, whatever the windows are.
 
-    ``inputs`` makes the stored columns of payloads, `GROUP` the last if there are ``keys``. ``waits_for``:
-    modules see ends that can still move, to later ones too (``any``) or to earlier ones only (``shrink``).
+    ``inputs`` makes the stored columns of payloads, but for `GROUP`, the last of them if it is there.
+    ``waits_for``: modules see ends that can still move, to later ones too (``any``) or to earlier ones only
+    (``shrink``).
+    ``insert_only``: nothing is ever taken back from the input.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ModulesAsked:
     stamp: Stamping
     waits_for: str | None
     recompute: bool
+    insert_only: bool
 
 
 class ModuleWindows(Operator):
@@ -61,7 +64,7 @@ class ModuleWindows(Operator):
     def __init__(self, asked: ModulesAsked, index: WindowIndex, answering: Answering) -> None:
         super().__init__(answering.schema)
         self._asked, self._index, self._answering = asked, index, answering
-        self._events = EventsOfGroups(asked.stored, index.place)
+        self._events = EventsOfGroups(asked.stored, index.place, insert_only=asked.insert_only)
         self._shown = None if asked.recompute else KeptOutput(answering.schema)
         self._in_cti = BEGINNING
         follows = index.is_fixed and asked.waits_for is None
@@ -79,7 +82,7 @@ class ModuleWindows(Operator):
     def _stored(self, batch: EventBatch, group: Index) -> EventBatch:
         """The batch with nothing but what modules read."""
         payload = self._asked.inputs(batch.payload, len(batch))
-        if self._asked.keys is not None or not payload.num_columns:
+        if GROUP in self._asked.stored.names:
             hashes = pa.array(self._index.group_hash(group))
             payload = pa.RecordBatch.from_arrays([*payload.columns, hashes], schema=self._asked.stored)
         return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
@@ -146,7 +149,8 @@ class ModuleWindows(Operator):
     def _delta(self, batch: EventBatch, group: Index) -> Delta | None:
         if not self._answering.states or not len(batch):
             return None
-        return Delta.of(net_changes(batch), group, batch.payload)
+        changes = plain_inserts(batch) if self._asked.insert_only else net_changes(batch)
+        return Delta.of(changes, group, batch.payload)
 
     def _vanished(self, old: WindowList, new: WindowList) -> list[tuple[int, int]]:
         if not self._answering.states:
