@@ -11,6 +11,7 @@ from tests.modules.family import CUTS, MODULES, Listed, Spans, Sum, Top
 
 import recension as rc
 from recension.testing.assertions import assert_equivalent
+from recension.testing.walk import Walk
 
 S: Any = rc.source("s", {"k": "string", "v": "int64"})
 EVENTS = [rc.Insert({"k": "ab"[i % 2], "v": i}, i, i + 1 + 3 * (i % 3)) for i in range(12)]
@@ -52,10 +53,55 @@ def test_beside_the_aggregates_of_the_library() -> None:
         "m": rc.mean("v"),
         "top": rc.max("v"),
         "q": rc.quantile("v", 0.5),
+        "first": rc.first("v"),
+        "last": rc.last(rc.col("v") * 2),
+        "all": rc.collect("v"),
     }
     for windowed in (S.hopping(6, 4), S.snapshot(), S.group_by("k").count_window(2, by="end")):
         apart, together = windowed.agg(**named), windowed.agg(**named, x=Sum())
         assert_equivalent(_run(together.drop("x")), _run(apart))
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_ties_hold_ctis_up_beside_a_module_as_they_do_apart(cut: Any) -> None:
+    batches: list[list[Any]] = [
+        [
+            rc.Insert({"k": "a", "v": 5}, 1, 12),
+            rc.Insert({"k": "a", "v": 2}, 1, 14),
+            rc.Insert({"k": "b", "v": 3}, 8, 9),
+        ],
+        [rc.Insert({"k": "a", "v": 4}, 9, 20), rc.Cti(11)],
+        [rc.Retract({"k": "a", "v": 2}, 1, 14, 11)],
+        [rc.Retract({"k": "a", "v": 5}, 1, 12, 16), rc.Cti(17)],
+        [rc.Cti(rc.FOREVER)],
+    ]
+    windowed = cut.build(S.group_by("k"))
+    firsts = {"first": rc.first("v"), "all": rc.collect("v")}
+    apart, together = (
+        _played(query, batches)
+        for query in (windowed.agg(**firsts), windowed.agg(**firsts, x=Sum()).drop("x"))
+    )
+    assert together.ctis == apart.ctis
+    assert_equivalent(together.events(), apart.events())
+
+
+class _Played(Walk):
+    """What a query put out, and where its CTIs were after each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ctis: list[list[rc.Cti]] = []
+
+
+def _played(query: Any, batches: list[list[Any]]) -> _Played:
+    live, played = rc.session(query), _Played()
+    for batch in batches:
+        live.push("s", batch)
+        out = live.read().elements()
+        played.ctis.append([e for e in out if isinstance(e, rc.Cti)])
+        for element in out:
+            played.take(element)
+    return played
 
 
 def test_beside_a_plain_function() -> None:

@@ -26,7 +26,7 @@ from recension.operators.windows.grid import Grid
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows
 from recension.plan.evaluation import Projection
-from recension.plan.expressions import Expression
+from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_call import ModuleCall
 from recension.plan.module_window import ModuleWindow
 from recension.plan.span import projected_schema
@@ -38,6 +38,9 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
     stored = _Stored()
+    if node.orders_events:  # ties go by whole payloads
+        for field_ in node.input.schema:
+            stored.add(expression(column(field_.name)), field_.type)
     answering = _answering(node, index, stored)
     insert_only = node.input.properties.is_insert_only
     # Equal events of two groups are told apart where one of them may have to be found again.
@@ -49,6 +52,7 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
         Projection(node.keys, key_schema) if node.keys else None,
         node.policies.stamp,
         waits_for(node),
+        node.breaks_ties,
         node.policies.recompute,
         insert_only,
     )
@@ -70,13 +74,13 @@ def view_of(node: ModuleWindow) -> View:
 
 
 def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
-    view = view_of(node)
+    view, ends = view_of(node), "seen" if node.breaks_ties else node.ends
     match node.windows:
         case Windows():
-            return GridIndex(grid_of(node.windows), key_schema, view, node.ends)
+            return GridIndex(grid_of(node.windows), key_schema, view, ends)
         case CountWindows(n, by):
-            return CountIndex(n, by, key_schema, view, node.ends)
-    return SnapshotIndex(key_schema, view, node.ends)
+            return CountIndex(n, by, key_schema, view, ends)
+    return SnapshotIndex(key_schema, view, ends)
 
 
 def grid_of(windows: Windows) -> Grid:

@@ -101,6 +101,7 @@ def _liveliness(node: nodes.ModuleWindow) -> str:
         case "unrestricted":
             return "no cti but the last"
     ends = ", and until ends that are seen are final" if waits_for(node) else ""
+    ends += ", and until ties are settled" if node.breaks_ties else ""
     return f"ctis wait for the first window that can still change{ends}"
 
 

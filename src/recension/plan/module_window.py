@@ -102,8 +102,24 @@ class ModuleWindow(Node):
         return self.ends == "seen" and not self.input.properties.is_insert_only
 
     @property
+    def orders_events(self) -> bool:
+        """Does an aggregate of the library among the answers look at the order (vs, ve, payload)?"""
+        return any(isinstance(a, Aggregate) and a.is_order_sensitive for _, a in self.answers)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Can an end that moves change which of two events that begin together counts as the first?
+
+        Counted by end, an event whose end moves moves itself: what that changes is not in the past.
+        """
+        by_end = isinstance(self.windows, CountWindows) and self.windows.by == "end"
+        return self.orders_events and not by_end and not self.input.properties.is_insert_only
+
+    @property
     def references(self) -> frozenset[str]:
         """The columns it reads."""
+        if self.orders_events:
+            return frozenset(self.input.schema.names)
         used = [key.references for _, key in self.keys] + [answer.references for _, answer in self.answers]
         return frozenset().union(*used)
 
@@ -156,11 +172,11 @@ class ModuleWindow(Node):
             )
 
     def _check_values(self) -> None:
-        for name, answer in self.answers:
+        for _, answer in self.answers:
             if isinstance(answer, ModuleCall) and answer.module.yields_rows:
                 raise SchemaError(f"agg: {answer.module.name} yields rows; use apply(...)")
-            if isinstance(answer, Aggregate) and answer.is_order_sensitive:
-                raise SchemaError(f"agg: {name} = {answer} cannot stand beside a module; ask for it apart")
+            if isinstance(answer, Aggregate) and answer.yields_rows:
+                raise SchemaError(f"agg: {answer} yields rows, so it stands alone")
         if self.policies.stamp != "align":
             raise SchemaError(
                 f"stamp_output({self.policies.stamp!r}): an aggregate gives values, which live as long as "

@@ -45,7 +45,8 @@ class ModulesAsked:
     ``inputs`` makes the stored columns of payloads, but for `GROUP`, the last of them if it is there.
     ``waits_for``: modules see ends that can still move, to later ones too (``any``) or to earlier ones only
     (``shrink``).
-    ``insert_only``: nothing is ever taken back from the input.
+    ``breaks_ties``: ends decide which of two events that begin together comes first. ``insert_only``: nothing
+    is ever taken back from the input.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModulesAsked:
     keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None
     stamp: Stamping
     waits_for: str | None
+    breaks_ties: bool
     recompute: bool
     insert_only: bool
 
@@ -67,7 +69,7 @@ class ModuleWindows(Operator):
         self._events = EventsOfGroups(asked.stored, index.place, insert_only=asked.insert_only)
         self._shown = None if asked.recompute else KeptOutput(answering.schema)
         self._in_cti = BEGINNING
-        follows = index.is_fixed and asked.waits_for is None
+        follows = index.is_fixed and asked.waits_for is None and not asked.breaks_ties
         self.promises_alike = follows or asked.stamp in ("time_bound", "unrestricted")
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -110,10 +112,11 @@ class ModuleWindows(Operator):
         return empty(self._asked.stored)
 
     def _earliest_open_end(self, t: int) -> int:
-        """Where the first event starts whose end modules see and which may still move."""
+        """Where the first event starts whose end modules see, or decides a tie, and which may still move."""
+        tied = self._events.earliest_tied_start(t) if self._asked.breaks_ties else FOREVER
         if self._asked.waits_for is None:
-            return FOREVER
-        return self._events.earliest_ending(t if self._asked.waits_for == "any" else t + 1)
+            return tied
+        return min(tied, self._events.earliest_ending(t if self._asked.waits_for == "any" else t + 1))
 
     def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
         affected = self._index.affected(batch, group, watermark)

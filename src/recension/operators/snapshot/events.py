@@ -148,14 +148,21 @@ class EventsOfGroups:
         Which of the two counts as the first is settled by their ends, and so not before these are final.
         FOREVER if there are none.
         """
+        return int(self._live.column("vs", self._tied(t)).min(initial=FOREVER))
+
+    def earliest_tied_start(self, t: int) -> int:
+        """The same in time, if events have been put on another axis."""
+        return int(self._live.column(self._own[0], self._tied(t)).min(initial=FOREVER))
+
+    def _tied(self, t: int) -> Index:
         at = self._live.positions()
         start, end = (self._live.column(name, at) for name in self._own)
         at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]
         group = self._live.column("group", at)
         order = np.lexsort((start, group))
         start, group = start[order], group[order]
-        tied = order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]
-        return int(self._live.column("vs", at[tied]).min(initial=FOREVER))
+        tied: Index = at[order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]]
+        return tied
 
     def earliest_ending(self, t: int) -> int:
         """Where the first event starts that ends at ``t`` or later; FOREVER if none does."""
