@@ -226,10 +226,12 @@ def test_what_is_not_bound_in_time_is_found() -> None:
         def compute(self, events: Any, window: rc.Window) -> Any:
             return [rc.Event({"n": len(events)}, window.start, window.end)]
 
-    session = rc.session(S.tumbling(5).stamp_output("time_bound").apply(Late))
-    session.push("s", [*EVENTS[:1], rc.Cti(3)])
-    with pytest.raises(RecensionError, match="module Late is not time-bound: after the cti 3 it makes"):
-        session.push("s", [EVENTS[2]])
+    for before, later in (([*EVENTS[:1], rc.Cti(3)], EVENTS[2]), ([EVENTS[2]], EVENTS[1])):
+        session = rc.session(S.tumbling(5).stamp_output("time_bound").apply(Late))
+        session.push("s", before)
+        told = rf"module Late in the window \[0, 5\): it is not time-bound: at {later.vs} it makes the change"
+        with pytest.raises(RecensionError, match=rf"{told} .*; use stamp_output\('keep'\); it was given \["):
+            session.push("s", [later])
 
 
 def _incomplete() -> Any:

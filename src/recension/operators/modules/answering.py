@@ -70,7 +70,7 @@ class OperatorRows(Answering):
 
     def __init__(self, schema: pa.Schema, keys: int, hosted: Hosted, stamp: Stamping, states: States | None):
         super().__init__(schema, [] if states is None else [states])
-        self._hosted, self._stamp = hosted, stamp
+        self.hosted, self._stamp = hosted, stamp
         self._own = pa.schema(list(schema)[keys:])
 
     def now(
@@ -83,15 +83,15 @@ class OperatorRows(Answering):
     def before(self, gathered: Gathered, keys: pa.RecordBatch) -> Rows:
         if self.states:
             return self._stamped(gathered, keys, self.states[0].again(gathered))
-        collected = Collected(self._own, self._stamp, self._hosted.caller)
-        given = self._hosted.given(gathered.windows, gathered.members(self._hosted))
+        collected = Collected(self._own, self._stamp, self.hosted.caller)
+        given = self.hosted.given(gathered.windows, gathered.members(self.hosted))
         for row, (window, members) in enumerate(given):
-            collected.add(row, window, self._hosted.compute(window, members), members)
+            collected.add(row, window, self.hosted.compute(window, members), members)
         return self._beside(collected.rows(), keys)
 
     def _stamped(self, gathered: Gathered, keys: pa.RecordBatch, results: list[object]) -> Rows:
-        collected = Collected(self._own, self._stamp, self._hosted.caller)
-        given_to = gathered.given_to(self._hosted)
+        collected = Collected(self._own, self._stamp, self.hosted.caller)
+        given_to = gathered.given_to(self.hosted)
         for row, answer in enumerate(results):
             window, members = given_to(row)
             collected.add(row, window, answer, members)

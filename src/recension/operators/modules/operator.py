@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
-from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.modules.answering import Answering
+from recension.operators.modules.answering import Answering, OperatorRows
 from recension.operators.modules.answers import Rows
 from recension.operators.modules.difference import difference
 from recension.operators.modules.gathered import Delta, Gathered
@@ -119,6 +118,7 @@ class ModuleWindows(Operator):
         return min(tied, self._events.earliest_ending(t if self._asked.waits_for == "any" else t + 1))
 
     def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
+        since = max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
         affected = self._index.affected(batch, group, watermark)
         if not len(batch) and not len(affected.old) and not len(affected.new):
             affected.keep()
@@ -130,7 +130,9 @@ class ModuleWindows(Operator):
         new = self._now(affected.new, self._delta(batch, group), self._vanished(affected.old, affected.new))
         affected.keep()
         out = difference(old, new, moves_ends=self._asked.stamp == "time_bound")
-        return self._checked(out)
+        if self._asked.stamp == "time_bound":
+            self._require_bound(out, since, [(affected.new, new), (affected.old, old)])
+        return out
 
     def _before(self, windows: WindowList) -> Rows:
         hashes = self._index.group_hash(windows.group)
@@ -163,16 +165,24 @@ class ModuleWindows(Operator):
         )
         return list(set(was) - set(now))
 
-    def _checked(self, out: EventBatch) -> EventBatch:
-        """What is promised to be time-bound must not reach back behind the last CTI."""
-        if self._asked.stamp == "time_bound" and len(out) and int(out.sync().min()) < self._in_cti:
-            first = int(np.argmin(out.sync()))
-            (change,) = out.slice(first, first + 1).to_elements()
-            raise RecensionError(
-                f"module {self._asked.name} is not time-bound: after the cti {self._in_cti} it makes the "
-                f"change {change}; use stamp_output('keep')"
-            )
-        return out
+    def _require_bound(self, out: EventBatch, since: int, said: list[tuple[WindowList, Rows]]) -> None:
+        """What is promised to be time-bound changes nothing before what makes it change.
+
+        That is the first thing that happened, or a window that came into view.
+        """
+        if not len(out) or int(out.sync().min()) >= since:
+            return
+        first = int(np.argmin(out.sync()))
+        (change,) = out.slice(first, first + 1).to_elements()
+        windows, at = next(
+            (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()
+        )
+        assert isinstance(self._answering, OperatorRows)
+        hosted = self._answering.hosted
+        raise hosted.caller.failure(
+            f"it is not time-bound: at {since} it makes the change {change}; use stamp_output('keep')",
+            *self._gathered(windows).given_to(hosted)(at),
+        )
 
     def _forget_all(self) -> None:
         self._index.clear()
