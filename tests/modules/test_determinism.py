@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.modules.family import MODULES, MergedSum, Sum
 
@@ -84,6 +86,46 @@ def test_what_is_not_deterministic_is_found(query: Any, said: str) -> None:
         _run(query, verify_modules=True)
 
 
+@pytest.mark.parametrize("over", ["rows", "numpy"])
+def test_functions_of_rows_are_called_twice_wherever_they_stand(over: Any) -> None:
+    def one(v: Any) -> Any:
+        return v * 0 + next(TICKS)
+
+    forgetful_one, steady = (
+        rc.udf(one, result="int64", over=over),
+        rc.udf(_plus_one, result="int64", over=over),
+    )
+    builds: list[Callable[[Any], Any]] = [
+        lambda f: S.where(f("v") > 2),
+        lambda f: S.select(n=rc.col("v") + f("v")),
+        lambda f: S.group_by(n=f("v")).tumbling(5).agg(c=rc.count()),
+        lambda f: S.tumbling(5).agg(s=rc.sum(f("v"))),
+        lambda f: S.tumbling(5).agg(s=Sum(v=f("v"))),
+        lambda f: S.join(S.select("k", w="v"), on="k", where=f("v") > rc.col("w")),
+        lambda f: S.group_by("k").apply(lambda group: group.select(n=f("v")).cleanse()),
+    ]
+    for build in builds:
+        with pytest.raises(
+            RecensionError, match=r"udf one: is not deterministic: it gave .*; it was given \("
+        ):
+            _run(build(forgetful_one), verify_modules=True)
+        assert_equivalent(_run(build(steady), verify_modules=True), _run(build(steady)))
+
+
+def _plus_one(v: Any) -> Any:
+    return v + 1
+
+
+class NotANumber(rc.Operator):
+    """NaN is NaN in whatever it comes."""
+
+    inputs = {"v": "int64"}
+    result = {"x": "float64"}
+
+    def compute(self, payloads: Any) -> Any:
+        return pa.table({"x": [float("nan")]})
+
+
 class Tally:
     """A state of a class of its own, which has no equals."""
 
@@ -135,7 +177,9 @@ class Distinct(rc.IncrementalAggregate):
         return len(state)
 
 
-@pytest.mark.parametrize("module", [*MODULES, Tallied, Distinct], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [*MODULES, Tallied, Distinct, NotANumber], ids=lambda module: module.__name__
+)
 def test_what_is_deterministic_is_as_ever(module: Any) -> None:
     for windowed in (S.hopping(6, 3), S.group_by("k").snapshot()):
         query = windowed.apply(module) if module.yields_rows else windowed.agg(a=module())

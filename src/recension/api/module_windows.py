@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from recension.core.errors import SchemaError
 from recension.modules.aggregates import ArrayFunction
 from recension.modules.module import Module
 from recension.modules.registry import module_named
-from recension.modules.repetition import Repeated
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.count_window import CountAggregate, CountWindows
 from recension.plan.module_call import ModuleCall, call_of
 from recension.plan.module_window import ModuleWindow, Policies, WindowKind
 from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
 from recension.plan.span import Outputs
 from recension.plan.window import WindowAggregate, Windows
 
@@ -119,21 +116,3 @@ def module(named: Any, /, **given: Any) -> Module:
     if isinstance(kind, Module):
         raise SchemaError(f"apply: {kind} has its parameters already; give them once")
     raise SchemaError(f"apply: {named!r} is not a module; give an rc.Operator, or the name of one")
-
-
-def verified(plan: Node) -> Node:
-    """The plan with every call of a module made twice."""
-
-    def twice(node: Node) -> Node:
-        if isinstance(node, ModuleWindow):
-            return replace(node, policies=replace(node.policies, verify=True))
-        if isinstance(node, SnapshotAggregate):
-            return replace(node, aggregates=tuple((name, _repeated(a)) for name, a in node.aggregates))
-        return node
-
-    (new,) = rebuild([plan], twice)
-    return new
-
-
-def _repeated(aggregate: Aggregate) -> Aggregate:
-    return replace(aggregate, fn=Repeated(aggregate.fn)) if isinstance(aggregate, FunctionOf) else aggregate

@@ -12,7 +12,8 @@ from recension.core.events import Event
 from recension.core.ticks import FOREVER
 from recension.modules.members import Window
 
-_SHOWN: Final = 5
+SHOWN: Final = 5
+"""How many rows of those a module was given are in an error."""
 MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow raises of values that are not of the type."""
 
@@ -48,6 +49,6 @@ def interval(window: tuple[int, int]) -> str:
 
 def shown(given: Sequence[Any]) -> str:
     """The first of what was given, and how many more there are."""
-    rows = [str(row) if isinstance(row, Event) else repr(row) for row in given[:_SHOWN]]
-    more = f" and {len(given) - _SHOWN} more" if len(given) > _SHOWN else ""
+    rows = [str(row) if isinstance(row, Event) else repr(row) for row in given[:SHOWN]]
+    more = f" and {len(given) - SHOWN} more" if len(given) > SHOWN else ""
     return f"it was given {', '.join(rows) or 'nothing'}{more}"

@@ -61,7 +61,11 @@ def _same(a: Any, b: Any) -> bool:
     """Are two answers equal? NaN equals NaN."""
     if isinstance(a, Event) and isinstance(b, Event):
         return (a.vs, a.ve) == (b.vs, b.ve) and _same(a.payload, b.payload)
-    if hasattr(a, "equals"):  # tables have no plain ==
+    if isinstance(
+        a, pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
+    ):  # to Arrow, NaN differs from NaN
+        return type(a) is type(b) and _same(a.to_pylist(), b.to_pylist())
+    if hasattr(a, "equals"):  # frames have no plain ==
         return type(a) is type(b) and bool(a.equals(b))
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return _same(a.tolist(), b.tolist())
