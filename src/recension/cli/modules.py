@@ -53,6 +53,8 @@ def _described(name: str, module: type[Module], *, whole: bool) -> str:
 
 
 def _gives(name: str, module: type[Module]) -> str:
+    if not hasattr(module, "result"):
+        return "?"
     if not module.yields_rows:
         return type_name(type_of(module.result, name))
     return ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema_of(module.result, name))

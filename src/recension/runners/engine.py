@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti
-from recension.core.errors import ModuleError, RecensionError
+from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
@@ -116,8 +116,6 @@ class Engine:
         """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
         try:
             return self._drive(number, vertex, operator, flows, now)
-        except ModuleError as why:
-            raise ModuleError(f"{vertex.name}: {why}") from why
         except RecensionError:
             raise
         except Exception as why:
