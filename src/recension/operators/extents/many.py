@@ -1,4 +1,4 @@
-"""Many coalescing queries over one stream and window: eager extents of their own, or one lazy extent.
+"""Coalescing queries, one or many, over one stream and window: eager extents of their own, or a lazy one.
 
 Assumes     a valid physical stream in which no group of any query has two readings at one time.
 Guarantees  the output history has the answers of every query, each row with its query's number, as that query
@@ -43,7 +43,10 @@ class Asked:
 
 
 class CoalesceMany(Operator):
-    """``schema`` has the query's number, then all columns that any answer has; others are null."""
+    """``schema`` has the query's number, then all columns that any answer has; others are null.
+
+    Where the answers of a lone query have that schema already, they are not numbered.
+    """
 
     promises_alike = True
 
@@ -106,6 +109,8 @@ class CoalesceMany(Operator):
         return concat(parts) if parts else empty(self.schema)
 
     def _numbered(self, j: int, batch: EventBatch) -> EventBatch:
+        if batch.schema.equals(self.schema):
+            return batch
         number, *others = self.schema
         known = set(batch.schema.names)
         columns = [pa.repeat(pa.scalar(j, number.type), len(batch))] + [
@@ -191,6 +196,10 @@ class CoalesceMany(Operator):
         """Those that hold readings."""
         found: list[Keeper | Owner] = [] if self._keeper is None else [self._keeper]
         return found + [member for member in self._members if isinstance(member, Owner)]
+
+    def trace(self) -> tuple[int, ...] | None:
+        """What is learned, and the schemes, leave no trace in answers."""
+        return self._keeping()[0].trace()
 
     def state_rows(self) -> int:
         return sum(own.state_rows() for own in self._keeping())

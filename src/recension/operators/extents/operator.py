@@ -74,15 +74,16 @@ class CoalesceExtent(Operator):
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
         marks = self._marks(batch, changed, watermark)
-        self._watermark = watermark
         looked = self._window.look(self._extent, marks, links=self._is_eager)
         if looked is None:
+            self._watermark = watermark
             return empty(self.schema)
         stretch, shows = looked
         has_links = self._is_eager and self._query.equivalent is not None
         region, payload = region_of(
             self._extent, self._query, stretch, batch, changed, links_kept=has_links, ties=self._window.ties
         )
+        self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
             self._write(stretch, region, payload)
         if not shows:
