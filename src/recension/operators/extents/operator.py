@@ -24,12 +24,13 @@ from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.extent import Extent, Stretch
+from recension.operators.extents.extent import Extent
+from recension.operators.extents.laid import Laid
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.region import Region, region_of
 from recension.operators.extents.windows import Answers, Marks, SlidingWindow
 from recension.operators.state.readings import come_and_gone
-from recension.operators.transition import Shown, transition
+from recension.operators.transition import Shown, first_shown, transition
 
 
 class CoalesceExtent(Operator):
@@ -56,12 +57,14 @@ class CoalesceExtent(Operator):
         self._no_readings = empty(self._kept)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        if not len(batch):
-            return empty(self.schema)
+        return self._step(*self._given(batch)) if len(batch) else empty(self.schema)
+
+    def _given(self, batch: EventBatch) -> tuple[EventBatch, tuple[Index, Index], int]:
+        """What is kept of readings, which of them come and go, and up to when they are."""
         payload = batch.payload.select(self._kept.names)
         batch = EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
         started = int(batch.vs[batch.kind == INSERT].max(initial=BEGINNING))
-        return self._step(batch, come_and_gone(batch), max(self._watermark, started))
+        return batch, come_and_gone(batch), max(self._watermark, started)
 
     def on_cti(self, port: int, t: int) -> Output:
         none = np.zeros(0, np.int64)
@@ -79,17 +82,19 @@ class CoalesceExtent(Operator):
             self._watermark = watermark
             return empty(self.schema)
         stretch, shows = looked
-        has_links = self._is_eager and self._query.equivalent is not None
-        region, payload = region_of(
-            self._extent, self._query, stretch, batch, changed, links_kept=has_links, ties=self._window.ties
-        )
+        laid = Laid(self._extent, stretch, batch, changed)
+        region = self._region(laid)
         self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
-            self._write(stretch, region, payload)
+            self._write(laid, region)
         if not shows:
             return empty(self.schema)
         before = self._extent.forgotten + stretch.first
-        return self._emitted(region, payload, *self._window.answers(region, before, marks))
+        return answered(self.schema, self._query, laid, region, self._window.answers(region, before, marks))
+
+    def _region(self, laid: Laid) -> Region:
+        has_links = self._is_eager and self._query.equivalent is not None
+        return region_of(laid, self._query, links_kept=has_links, ties=self._window.ties)
 
     def _marks(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> Marks:
         comes, goes = (batch.vs[rows] for rows in changed)
@@ -99,7 +104,7 @@ class CoalesceExtent(Operator):
         more = int((comes < self._watermark).sum()) - int((goes < self._watermark).sum())
         return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more)
 
-    def _write(self, stretch: Stretch, region: Region, payload: pa.RecordBatch) -> None:
+    def _write(self, laid: Laid, region: Region, *, elsewhere: bool = False) -> None:
         """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""
         source = region.source.copy()
         if self._shares:
@@ -107,29 +112,7 @@ class CoalesceExtent(Operator):
             head = np.maximum.accumulate(np.where(runs.begins, np.arange(len(runs)), 0))
             source[runs.at] = source[runs.at[head]]
         at = np.flatnonzero(region.is_new)
-        known = np.unique(stretch.columns["row"])
-        is_used = np.zeros(payload.num_rows, np.bool_)
-        is_used[source[at]] = True
-        is_used[: len(known)] = False
-        rows, fresh = np.full(payload.num_rows, -1), np.flatnonzero(is_used)
-        rows[: len(known)] = known
-        rows[fresh] = self._extent.store(take_rows(payload, fresh))
-        self._extent.write(stretch, region.time[at], rows[source[at]], region.begins[at])
-        self._extent.tidy()
-
-    def _emitted(self, region: Region, payload: pa.RecordBatch, old: Answers, new: Answers) -> EventBatch:
-        at, end = np.append(old.at, new.at), np.append(old.end, new.end)
-        start = region.time[at]
-        hashes: Hashes = combine(combine(region.fact[at], start), end)
-        facts = payload.select(self._query.columns)
-
-        def answers(rows: Index) -> pa.RecordBatch:
-            columns = take_rows(facts, region.source[at[rows]]).columns
-            interval = [pa.array(start[rows]), pa.array(end[rows])]
-            return pa.RecordBatch.from_arrays([*columns, *interval], schema=self.schema)
-
-        was = Shown(old.vs, old.ve, hashes[: len(old.at)])
-        return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), answers)
+        laid.write(self._extent, region.time[at], source[at], region.begins[at], elsewhere=elsewhere)
 
     def trace(self) -> tuple[int, ...] | None:
         return (self._watermark, self._extent.forgotten)
@@ -146,3 +129,24 @@ class CoalesceExtent(Operator):
     def load_chunks(self, chunks: Chunks) -> None:
         self._watermark = chunks["watermark"]["t"][0].as_py()
         self._extent.load("extent", chunks)
+
+
+def answered(
+    schema: pa.Schema, query: CoalescingQuery, laid: Laid, region: Region, shown: tuple[Answers, Answers]
+) -> EventBatch:
+    """The elements that take the answers shown before to those to be shown."""
+    old, new = shown
+    at, end = np.append(old.at, new.at), np.append(old.end, new.end)
+    start, facts = region.time[at], laid.payload.select(query.columns)
+
+    def payload(rows: Index) -> pa.RecordBatch:
+        columns = take_rows(facts, region.source[at[rows]]).columns
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
+        )
+
+    if not len(old.at):
+        return first_shown(new.vs, new.ve, payload)
+    hashes: Hashes = combine(combine(region.fact[at], start), end)
+    was = Shown(old.vs, old.ve, hashes[: len(old.at)])
+    return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), payload)

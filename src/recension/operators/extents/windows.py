@@ -92,12 +92,14 @@ class RangeWindow:
         return -(-t // self.slide) * self.slide
 
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
-        sides = ((region.is_old, region.began), (region.is_new, region.begins))
-        old, new = (region.runs(side, begins, region.time) for side, begins in sides)
+        new = region.runs(region.is_new, region.begins, region.time)
+        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
         last = min(marks.last + self.span, marks.old - 1)
+        if last < marks.first:  # no slide that was shown is concerned
+            return _nothing(), due
+        old = region.runs(region.is_old, region.began, region.time)
         was = self._shown(old, _touched(region, old), marks.first, last)
         now = self._shown(new, _touched(region, new), marks.first, last)
-        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
         return was, Answers(*(np.concatenate([getattr(p, n) for p in (now, due)]) for n in Answers.__slots__))
 
     def _shown(self, runs: Runs, of: Index, low: int, high: int) -> Answers:
