@@ -22,6 +22,7 @@ from recension.operators.extents import extent
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery, Equivalent
 from recension.operators.extents.windows import RangeWindow, RowsWindow
+from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -152,6 +153,20 @@ def test_the_eager_extent_takes_no_more_memory_than_the_lazy_one_and_its_timesta
 def test_an_eager_extent_keeps_one_payload_a_run() -> None:
     eager, lazy = fed(RangeWindow(200, 200), 1.0, 0.0, None)[-1]
     assert eager.state_bytes() < 0.7 * lazy.state_bytes()
+
+
+@pytest.mark.parametrize("cp", [0.0, 0.5, 0.9])
+def test_payloads_of_an_eager_extent_do_not_outlive_the_window_for_long(cp: float) -> None:
+    times, groups, values = readings(6_000, cp, 0.0, groups=3)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    eager = operator(RangeWindow(500, 500), "eager", None, schema)
+    for part in np.array_split(np.arange(len(times)), 24):
+        payload = pa.RecordBatch.from_arrays([pa.array(groups[part]), pa.array(values[part])], schema=schema)
+        eager.on_batch(0, inserts(times[part], times[part] + 1, payload))
+        eager.on_cti(0, int(times[part].max()))
+        # Of each reading its place, time, row and link; of each run a payload; and a quarter to spare.
+        runs, spare = 1 - cp + 0.05, 0.25
+        assert eager.state_bytes() <= eager.state_rows() * (25 + 16 * (runs + spare))
 
 
 def told(window: RangeWindow | RowsWindow, *elements: Element) -> list[str]:
