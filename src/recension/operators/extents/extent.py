@@ -113,7 +113,7 @@ class Extent:
         Where readings share payloads that is looked at whenever there are more by a quarter of the readings.
         """
         alive = min(self._alive, len(self))
-        most = alive + len(self) // 4 if self._shares else 2 * len(self) + _SLACK
+        most = alive + len(self) // 4 if self._shares else len(self) + len(self) // 2 + _SLACK
         if len(self._store) <= most:
             return
         table = self._table.to_arrow()
