@@ -19,6 +19,7 @@ from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import coalesce_range, coalesce_rows
 from recension.operators.extents import extent
+from recension.operators.extents import operator as operator_module
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery, Equivalent
 from recension.operators.extents.windows import RangeWindow, RowsWindow
@@ -109,6 +110,7 @@ def test_eager_lazy_and_oracle_agree_after_every_batch(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", block)
         patch.setattr(extent, "_SLACK", block - 1)
+        patch.setattr(operator_module, "_REACH", block)
         check(data, window, like)
 
 

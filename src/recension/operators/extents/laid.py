@@ -59,6 +59,26 @@ class Laid:
         self.gone_at = batch.vs[goes]
         self.gone = Hashed(take_rows(batch.payload, goes))
 
+    def has_neighbours(self, group_by: Iterable[str], reaches: tuple[bool, bool], held: int) -> bool:
+        """Has the stretch a reading before, and one after, all that comes and goes in a group?
+
+        Or is there none to be had: it ``reaches`` as far as it need, or to the end of all that is ``held``.
+        """
+        names, stretch = list(group_by), self.stretch
+        before = reaches[0] or stretch.first == 0
+        after = reaches[1] or stretch.first + self.kept == held
+        if before and after:
+            return True
+        of_group, kept = self.hashed.of(names)[self.source], self.time[: self.kept]
+        changed = np.append(of_group[self.kept :], self.gone.of(names))
+        times = np.append(self.time[self.kept :], self.gone_at)
+        groups, place = np.unique(changed, return_inverse=True)
+        at = np.minimum(np.searchsorted(groups, of_group[: self.kept]), len(groups) - 1)
+        own = groups[at] == of_group[: self.kept]
+        first, last = _bounds(place, times, len(groups))
+        low, high = _bounds(at[own], kept[own], len(groups))
+        return bool((before | (low < first)).all() and (after | (high > last)).all())
+
     def write(
         self, extent: Extent, time: Ticks, source: Index, begins: Mask, *, elsewhere: bool = False
     ) -> None:
@@ -73,3 +93,11 @@ class Laid:
         place = extent.between(BEGINNING, FOREVER) if elsewhere else self.stretch
         extent.write(place, time, rows[source], begins)
         extent.tidy()
+
+
+def _bounds(place: Index, times: Ticks, size: int) -> tuple[Ticks, Ticks]:
+    """The least and the greatest time at each place."""
+    least, greatest = np.full(size, FOREVER), np.full(size, BEGINNING)
+    np.minimum.at(least, place, times)
+    np.maximum.at(greatest, place, times)
+    return least, greatest

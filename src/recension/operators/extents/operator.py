@@ -15,7 +15,7 @@ Source      Temporal Coalescing on Window Extents over Data Streams, §4 and §5
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ from recension.operators.extents.region import Region, region_of
 from recension.operators.extents.windows import Answers, Marks, SlidingWindow
 from recension.operators.state.readings import come_and_gone
 from recension.operators.transition import Shown, first_shown, transition
+
+_REACH: Final = 64
 
 
 class CoalesceExtent(Operator):
@@ -83,6 +85,8 @@ class CoalesceExtent(Operator):
             return empty(self.schema)
         stretch, shows = looked
         laid = Laid(self._extent, stretch, batch, changed)
+        if self._is_eager and not shows:
+            laid = self._with_neighbours(laid, batch, changed, marks)
         region = self._region(laid)
         self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
@@ -91,6 +95,16 @@ class CoalesceExtent(Operator):
             return empty(self.schema)
         before = self._extent.forgotten + stretch.first
         return answered(self.schema, self._query, laid, region, self._window.answers(region, before, marks))
+
+    def _with_neighbours(
+        self, laid: Laid, batch: EventBatch, changed: tuple[Index, Index], marks: Marks
+    ) -> Laid:
+        """Also the readings before and after each change in its group: mostly they are near."""
+        names, reach = self._query.group_by, _REACH
+        while not laid.has_neighbours(names, self._window.reaches(laid.stretch, marks), len(self._extent)):
+            stretch = self._extent.around(marks.first, marks.last, reach, reach)
+            laid, reach = Laid(self._extent, stretch, batch, changed), reach * 8
+        return laid
 
     def _region(self, laid: Laid) -> Region:
         has_links = self._is_eager and self._query.equivalent is not None
@@ -101,8 +115,9 @@ class CoalesceExtent(Operator):
         times = np.concatenate([comes, goes])
         if not len(times):
             return Marks(self._watermark, watermark)
-        more = int((comes < self._watermark).sum()) - int((goes < self._watermark).sum())
-        return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more)
+        sign = np.repeat([1, -1], [len(comes), len(goes)])
+        more, passed = (int(sign[times < mark].sum()) for mark in (self._watermark, watermark))
+        return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more, passed - more)
 
     def _write(self, laid: Laid, region: Region, *, elsewhere: bool = False) -> None:
         """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""

@@ -30,6 +30,8 @@ class Marks:
     last: int = BEGINNING
     come: int = 0
     """How many more readings there are that the watermark had passed."""
+    passed: int = 0
+    """How many more there are of those that it passes now."""
 
     @property
     def is_quiet(self) -> bool:
@@ -57,8 +59,11 @@ class SlidingWindow(Protocol):
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         """The readings to look at and whether there is anything to show; None if nothing is to be done.
 
-        ``links``: also those with which the ones that come and go may be linked.
+        ``links``: also those with which the ones that come and go may be linked, where that is of use.
         """
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        """Does a stretch have all that may be linked with what comes and goes, before it and after it?"""
 
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
         """What was shown and what is to be shown, where they may differ; ``before``: readings before it."""
@@ -82,11 +87,16 @@ class RangeWindow:
         if not shows and marks.is_quiet:
             return None
         low, high = marks.first, marks.last
-        if shows or links:
+        if shows:
             low, high = low - self.span, high + self.span
         if is_due:
             low, high = min(low, marks.old - self.span), max(high, marks.new)
         return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        if not len(time := stretch.columns["time"]):
+            return False, False
+        return int(time[0]) < marks.first - self.span, int(time[-1]) > marks.last + self.span
 
     def _first_from(self, t: int) -> int:
         return -(-t // self.slide) * self.slide
@@ -133,9 +143,20 @@ class RowsWindow:
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         if marks.is_quiet and marks.old == marks.new:
             return None
+        if marks.first >= marks.old and not self._is_due(extent, marks):
+            return None if marks.is_quiet else (extent.between(marks.first, marks.last), False)
         low = min(marks.first, marks.old) if marks.new > marks.old else marks.first
         high = FOREVER if self._shifts(marks) else marks.last
         return extent.around(low, high, self._margin, self._margin), True
+
+    def _is_due(self, extent: Extent, marks: Marks) -> bool:
+        """Does the watermark pass a reading after which there is an answer?"""
+        old, new = (extent.forgotten + extent.count_before(mark) for mark in (marks.old, marks.new))
+        return old // self.slide != (new + marks.passed) // self.slide
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        """A window may hold readings of any time."""
+        return False, False
 
     def _shifts(self, marks: Marks) -> bool:
         """Do all later readings count otherwise than before, or are there new ones to count?"""
