@@ -171,6 +171,30 @@ def test_payloads_of_an_eager_extent_do_not_outlive_the_window_for_long(cp: floa
         assert eager.state_bytes() <= eager.state_rows() * (25 + 16 * (runs + spare))
 
 
+@pytest.mark.parametrize("window", [RangeWindow(5_000, 9_999), RowsWindow(5_000, 9_999)], ids=str)
+@pytest.mark.parametrize("scheme", ["eager", "lazy"])
+def test_a_small_batch_looks_at_few_of_the_readings_in_the_window(
+    window: RangeWindow | RowsWindow, scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, groups, values = readings(4_000, 0.5, 0.2, groups=3)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    payload = pa.RecordBatch.from_arrays([pa.array(groups), pa.array(values)], schema=schema)
+    one, looked = operator(window, scheme, None, schema), list[int]()
+    one.on_batch(0, inserts(times[:3_900], times[:3_900] + 1, payload.slice(0, 3_900)))
+    payload_of = extent.Extent.payload
+
+    def counted(self: extent.Extent, rows: np.ndarray) -> pa.RecordBatch:
+        looked.append(len(rows))
+        return payload_of(self, rows)
+
+    monkeypatch.setattr(extent.Extent, "payload", counted)
+    for at in range(3_900, 4_000):
+        one.on_batch(0, inserts(times[at : at + 1], times[at : at + 1] + 1, payload.slice(at, 1)))
+    assert len(looked) >= 100
+    # Within a block of the table there is nothing to choose.
+    assert max(looked) <= 2 * block_table._BLOCK
+
+
 def told(window: RangeWindow | RowsWindow, *elements: Element) -> list[str]:
     drive = Driver(lambda: operator(window, "eager"), SCHEMA)
     return [str(e) for e in [drive.feed([element]) for element in elements][-1]]

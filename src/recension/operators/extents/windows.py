@@ -143,16 +143,17 @@ class RowsWindow:
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         if marks.is_quiet and marks.old == marks.new:
             return None
-        if marks.first >= marks.old and not self._is_due(extent, marks):
+        if not self._is_concerned(extent, marks):
             return None if marks.is_quiet else (extent.between(marks.first, marks.last), False)
         low = min(marks.first, marks.old) if marks.new > marks.old else marks.first
         high = FOREVER if self._shifts(marks) else marks.last
         return extent.around(low, high, self._margin, self._margin), True
 
-    def _is_due(self, extent: Extent, marks: Marks) -> bool:
-        """Does the watermark pass a reading after which there is an answer?"""
-        old, new = (extent.forgotten + extent.count_before(mark) for mark in (marks.old, marks.new))
-        return old // self.slide != (new + marks.passed) // self.slide
+    def _is_concerned(self, extent: Extent, marks: Marks) -> bool:
+        """Is there, before or after, an answer that counts further than to where something changes?"""
+        times = (min(marks.first, marks.old), marks.old, marks.new)
+        first, old, new = (extent.forgotten + extent.count_before(t) for t in times)
+        return first // self.slide != max(old, new + marks.come + marks.passed) // self.slide
 
     def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
         """A window may hold readings of any time."""

@@ -103,15 +103,15 @@ def load_constants(path: Path | None = None) -> Constants:
 
 
 USUAL: Final = Constants(
-    read=990,
+    read=510,
     coalesce=1,
-    insert=4860,
-    delete=3250,
-    detach=2450,
-    merge=4250,
-    find=430,
-    stamp=1050,
-    lazy_insert=4760,
-    lazy_delete=1820,
+    insert=3330,
+    delete=1220,
+    detach=1180,
+    merge=2890,
+    find=140,
+    stamp=540,
+    lazy_insert=1590,
+    lazy_delete=1290,
 )
 """Measured by `recension calibrate` on one core of a shared AMD EPYC."""
