@@ -46,7 +46,7 @@ class Laid:
     ) -> None:
         comes, goes = changed
         self.stretch, self.kept = stretch, len(stretch.columns["row"])
-        self.known, place = np.unique(stretch.columns["row"], return_inverse=True)
+        self.known, place = distinct_rows(stretch.columns["row"])
         self.source: Index = np.append(place, len(self.known) + np.arange(len(comes)))
         self.time = np.append(stretch.columns["time"], batch.vs[comes])
         self.began = np.append(stretch.columns["begins"], np.ones(len(comes), np.bool_))
@@ -93,6 +93,14 @@ class Laid:
         place = extent.between(BEGINNING, FOREVER) if elsewhere else self.stretch
         extent.write(place, time, rows[source], begins)
         extent.tidy()
+
+
+def distinct_rows(rows: Index) -> tuple[Index, Index]:
+    """The numbers of payloads, each once, in order, and where each of those given stands among them."""
+    least = int(rows.min(initial=0))
+    is_used = np.zeros(int(rows.max(initial=-1)) + 1 - least, np.bool_)
+    is_used[rows - least] = True
+    return np.flatnonzero(is_used) + least, (np.cumsum(is_used) - 1)[rows - least]
 
 
 def _bounds(place: Index, times: Ticks, size: int) -> tuple[Ticks, Ticks]:

@@ -15,6 +15,7 @@ Source      Temporal Coalescing on Window Extents over Data Streams, §4 and §5
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -28,11 +29,14 @@ from recension.operators.extents.extent import Extent
 from recension.operators.extents.laid import Laid
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.region import Region, region_of
-from recension.operators.extents.windows import Answers, Marks, SlidingWindow
+from recension.operators.extents.scanning import scanned
+from recension.operators.extents.windows import Answers, Marks, RangeWindow, SlidingWindow
 from recension.operators.state.readings import come_and_gone
 from recension.operators.transition import Shown, first_shown, transition
 
 _REACH: Final = 64
+_SCANS: Final = 4
+"""So many slides at once are scanned one by one; the answers of more are written out together."""
 
 
 class CoalesceExtent(Operator):
@@ -79,14 +83,17 @@ class CoalesceExtent(Operator):
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
         marks = self._marks(batch, changed, watermark)
+        if slides := self._scannable(marks):
+            return self._updated_and_scanned(batch, changed, marks, slides)
         looked = self._window.look(self._extent, marks, links=self._is_eager)
         if looked is None:
             self._watermark = watermark
             return empty(self.schema)
         stretch, shows = looked
-        laid = Laid(self._extent, stretch, batch, changed)
         if self._is_eager and not shows:
-            laid = self._with_neighbours(laid, batch, changed, marks)
+            laid = self._with_neighbours(batch, changed, marks)
+        else:
+            laid = Laid(self._extent, stretch, batch, changed)
         region = self._region(laid)
         self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
@@ -96,11 +103,27 @@ class CoalesceExtent(Operator):
         before = self._extent.forgotten + stretch.first
         return answered(self.schema, self._query, laid, region, self._window.answers(region, before, marks))
 
-    def _with_neighbours(
-        self, laid: Laid, batch: EventBatch, changed: tuple[Index, Index], marks: Marks
-    ) -> Laid:
+    def _updated_and_scanned(
+        self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks, slides: Sequence[int]
+    ) -> EventBatch:
+        """As the paper has it: first what comes and goes is coalesced, then the extent is scanned."""
+        if not marks.is_quiet:
+            laid = self._with_neighbours(batch, changed, marks)
+            self._write(laid, self._region(laid))
+        self._watermark = marks.new
+        assert isinstance(self._window, RangeWindow), "only time-based windows are scanned"
+        return scanned(self._extent, self._query, self._window, slides, self.schema)
+
+    def _scannable(self, marks: Marks) -> Sequence[int]:
+        """The slides that are due, if an eager extent is updated first and scanned for each of them."""
+        if self._is_eager and isinstance(self._window, RangeWindow):
+            return self._window.due(marks, _SCANS)
+        return ()
+
+    def _with_neighbours(self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks) -> Laid:
         """Also the readings before and after each change in its group: mostly they are near."""
         names, reach = self._query.group_by, _REACH
+        laid = Laid(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
         while not laid.has_neighbours(names, self._window.reaches(laid.stretch, marks), len(self._extent)):
             stretch = self._extent.around(marks.first, marks.last, reach, reach)
             laid, reach = Laid(self._extent, stretch, batch, changed), reach * 8

@@ -7,6 +7,7 @@ watermark has passed being counted; an answer lasts until the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,6 +93,13 @@ class RangeWindow:
         if is_due:
             low, high = min(low, marks.old - self.span), max(high, marks.new)
         return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
+
+    def due(self, marks: Marks, most: int) -> Sequence[int]:
+        """The slides that are passed now, if no other is concerned and they are not too many."""
+        first = self._first_from(marks.old)
+        if marks.first <= min(marks.last + self.span, marks.old - 1) or marks.new - first > most * self.slide:
+            return ()
+        return range(first, marks.new, self.slide)
 
     def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
         if not len(time := stretch.columns["time"]):
