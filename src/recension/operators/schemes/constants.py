@@ -103,15 +103,15 @@ def load_constants(path: Path | None = None) -> Constants:
 
 
 USUAL: Final = Constants(
-    read=510,
-    coalesce=1,
-    insert=3330,
-    delete=1220,
-    detach=1180,
-    merge=2890,
-    find=140,
-    stamp=540,
+    read=410,
+    coalesce=50,
+    insert=3760,
+    delete=1480,
+    detach=1140,
+    merge=2860,
+    merge_late=170,
+    stamp=280,
     lazy_insert=1590,
-    lazy_delete=1290,
+    lazy_delete=1310,
 )
 """Measured by `recension calibrate` on one core of a shared AMD EPYC."""
