@@ -166,8 +166,7 @@ SUITE = Suite(
 
 
 def notes() -> list[str]:
-    """Eager against lazy by the cost model: surfaces and selections, see `benchmarks.coalescing_study`."""
+    """Eager against lazy at all probabilities: surfaces and selections, see `benchmarks.coalescing_study`."""
     from benchmarks.coalescing_study import study
-    from recension.operators.schemes.constants import load_constants
 
-    return list(study(load_constants()))
+    return list(study())

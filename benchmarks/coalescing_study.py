@@ -1,77 +1,101 @@
-"""Eager against lazy coalescing: cost surfaces, and the selections of tables 5 and 6 beside ours.
+"""Eager against lazy coalescing: cost surfaces, and the selections of tables 5 and 6 beside the paper's.
 
-Run as ``python -m benchmarks.coalescing_study``, after `recension calibrate`. The costs are the cost model's,
-with the constants under which it makes the paper's selections, and with those measured on this machine.
+Run as ``python -m benchmarks.coalescing_study``, or with ``--quick`` on few readings. All costs are of real
+runs, see `coalescing_runs`, put together by equations 7 to 10; beside the selections stand those that the
+cost model makes with the constants fitted to the paper.
 
 Source      Temporal Coalescing on Window Extents, §7.2 and §7.3, figures 3 and 4, tables 5 and 6.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from benchmarks.coalescing_runs import FULL, QUERIES, QUICK, Cost, Effort, measured
 from benchmarks.coalescing_scenarios import AS_PRINTED, ROW_BYTES, SCENARIOS, WITH_CHARGE, Scenario
-from recension.operators.schemes.constants import Constants, Numbers, load_constants
+from recension.operators.schemes.constants import Constants, Numbers
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
 from recension.operators.schemes.selection import Selection, select
 
-# A stream of 20,000 is where the fitted constants stand; longer ones move the thin margins of table 6.
-LOAD: Final = Load.of_rows(20_000, 1_000)
-LAZY_ROW: Final = 40.0
 FIGURES: Final = (
     ("figure 3(a)", Weights(1, 1, 1), "eager below lazy everywhere"),
     ("figure 3(b)", Weights(1, 50, 1), "lazy gains; the crossover moves towards (1, 0)"),
     ("figure 3(c)", Weights(1, 100, 1), "lazy gains more"),
     ("figure 4", Weights(0, 1, 1), "nearly equal; eager slightly worse at low cp and high oop"),
 )
-STEPS: Final = np.linspace(0, 1, 11)
 
 
 @dataclass(frozen=True)
-class Surface:
-    """What a lone query costs by either scheme, cp down and oop across, both from 0 to 1 by 0.1."""
+class Greatest:
+    """M_max, U_max and S_max, by which costs are normalised: of runs in which all readings coalesce.
 
+    The first and the last are of the lazy extent; the second is of an eager one at the usual disorder.
+    """
+
+    memory: float
+    update: float
+    scan: float
+
+    @classmethod
+    def of(cls, effort: Effort, usual_oop: float) -> Greatest:
+        """From two runs of Q1."""
+        eager, lazy = (measured(effort, 0, 1.0, usual_oop, is_eager=each) for each in (True, False))
+        return cls(lazy.memory, eager.update, lazy.scan)
+
+    def kept(self, cost: Cost, weights: Weights) -> float:
+        """What it costs to have an extent: memory and updates."""
+        return weights.memory * cost.memory / self.memory + weights.update * cost.update / self.update
+
+    def scanned(self, cost: Cost, weights: Weights) -> float:
+        """What it costs to scan it."""
+        return weights.scan * cost.scan / self.scan
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """What a lone query costs by either scheme, cp down and oop across, both from 0 to 1."""
+
+    steps: Numbers
     eager: Numbers
     lazy: Numbers
 
     def lines(self) -> Iterator[str]:
-        """Eager less lazy: negative where eager is cheaper."""
-        yield "  cp \\ oop " + "".join(f"{oop:>8.1f}" for oop in STEPS)
-        for cp, row in zip(STEPS, self.eager - self.lazy, strict=True):
-            yield f"  {cp:>8.1f} " + "".join(f"{difference:>8.2f}" for difference in row)
+        """Both, row by row: eager / lazy."""
+        yield "  cp \\ oop " + "".join(f"{oop:>16.1f}" for oop in self.steps)
+        for cp, eager, lazy in zip(self.steps, self.eager, self.lazy, strict=True):
+            pairs = (f"{e:.2f} / {z:.2f}" for e, z in zip(eager, lazy, strict=True))
+            yield f"  {cp:>8.1f} " + "".join(f"{pair:>16}" for pair in pairs)
 
     def relations(self) -> str:
         """Where eager is cheaper, dearest and cheapest."""
-        ahead = int((self.eager < self.lazy).sum())
-        dearest, cheapest = (_at(int(found)) for found in (self.eager.argmax(), self.eager.argmin()))
-        return f"eager cheaper at {ahead} of 121 points, dearest at {dearest}, cheapest at {cheapest}"
+        ahead = f"eager cheaper at {int((self.eager < self.lazy).sum())} of {self.eager.size} points"
+        dearest, cheapest = (self._at(int(place)) for place in (self.eager.argmax(), self.eager.argmin()))
+        return f"{ahead}, dearest at {dearest}, cheapest at {cheapest}"
+
+    def _at(self, place: int) -> str:
+        cp, oop = divmod(place, len(self.steps))
+        return f"({self.steps[cp]:.1f}, {self.steps[oop]:.1f})"
 
 
-def _at(place: int) -> str:
-    return f"({STEPS[place // 11]:.1f}, {STEPS[place % 11]:.1f})"
+def surfaces(effort: Effort, weights: Weights) -> Surfaces:
+    """Of real runs of Q1. A lone lazy query pays for the shared extent by itself."""
+    greatest, steps = Greatest.of(effort, 0.5), effort.probabilities
 
+    def cost(cp: float, oop: float, *, is_eager: bool) -> float:
+        run = measured(effort, 0, cp, oop, is_eager=is_eager)
+        return greatest.kept(run, weights) + greatest.scanned(run, weights)
 
-def surface(constants: Constants, usual_oop: float, weights: Weights) -> Surface:
-    """By the cost model. A lone lazy query pays for the shared extent by itself."""
-    cp, oop = (x.ravel() for x in np.meshgrid(STEPS, STEPS, indexing="ij"))
-    model = CostModel(constants, LOAD, LAZY_ROW, usual_oop, weights)
-    q = Queries.of(cp, oop, ROW_BYTES[0])
-    return Surface(model.eager(q).reshape(11, 11), (model.lazy(q) + model.shared()).reshape(11, 11))
-
-
-def selection(scenario: Scenario, constants: Constants, usual_oop: float | None, *, charged: bool) -> Chosen:
-    """What the model selects; ``usual_oop`` is the scenario's own mean if it is not given."""
-    usual = float(np.mean(scenario.oop)) if usual_oop is None else usual_oop
-    model = CostModel(constants, LOAD, LAZY_ROW, usual, scenario.weights)
-    q = Queries.of(scenario.cp, scenario.oop, ROW_BYTES)
-    eager, lazy = model.eager(q), model.lazy(q)
-    saved = lazy - scenario.weights.scan * model.eager_parts(q)[2]
-    shared = model.shared() if charged else 0.0
-    return Chosen(select(eager, lazy, shared), eager - lazy + saved, saved)
+    both = (
+        np.array([[cost(float(cp), float(oop), is_eager=each) for oop in steps] for cp in steps])
+        for each in (True, False)
+    )
+    return Surfaces(steps, *both)
 
 
 @dataclass(frozen=True)
@@ -98,44 +122,75 @@ class Chosen:
         return f"Q{j + 1}: an extent costs {self.kept[j]:.2f} and saves {self.saved[j]:.2f} in scans; {costs}"
 
 
-def study(measured: Constants) -> Iterator[str]:
+def ours(effort: Effort, scenario: Scenario) -> Chosen:
+    """The selection by real runs of all six queries, with the shared extent's charge."""
+    usual, weights = float(np.mean(scenario.oop)), scenario.weights
+    greatest, numbers = Greatest.of(effort, usual), range(len(QUERIES))
+    run = partial(measured, effort)
+    owned = [run(j, scenario.cp[j], scenario.oop[j], is_eager=True) for j in numbers]
+    shared = [run(j, scenario.cp[j], scenario.oop[j], is_eager=False) for j in numbers]
+    kept = np.array([greatest.kept(cost, weights) for cost in owned])
+    scans, lazy = (np.array([greatest.scanned(cost, weights) for cost in each]) for each in (owned, shared))
+    # It is one extent, whichever query reads it.
+    charge = float(np.mean([greatest.kept(cost, weights) for cost in shared]))
+    return Chosen(select(kept + scans, lazy, charge), kept, lazy - scans)
+
+
+def fitted(scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool) -> str:
+    """The selection by the cost model, where the constants that are fitted to the paper stand."""
+    model = CostModel(constants, Load.of_rows(20_000, 1_000), ROW_BYTES[-1], usual_oop, scenario.weights)
+    q = Queries.of(scenario.cp, scenario.oop, ROW_BYTES)
+    found = select(model.eager(q), model.lazy(q), model.shared() if is_charged else 0.0)
+    return "".join("E" if is_eager else "l" for is_eager in found.is_eager)
+
+
+def study(effort: Effort = FULL) -> Iterator[str]:
     """All of it, as text."""
-    sets = (("the paper's selections fitted", *WITH_CHARGE), ("this machine", measured, 0.5))
-    for name, constants, _ in sets:
-        yield f"constants ({name}): {constants}"
+    yield f"real runs of {effort.size:,} readings, windows of {effort.window:,}; eager / lazy"
+    yield from _costs(effort)
     for figure, weights, paper in FIGURES:
+        found = surfaces(effort, weights)
         yield ""
         yield f"{figure}, weights {weights}; the paper: {paper}"
-        for name, constants, usual_oop in sets:
-            found = surface(constants, usual_oop, weights)
-            yield f"{name}: {found.relations()}"
-            yield from found.lines()
+        yield f"here: {found.relations()}"
+        yield from found.lines()
     yield ""
-    yield from _tables(measured)
+    yield from _tables(effort)
 
 
-def _tables(measured: Constants) -> Iterator[str]:
-    yield "selections, E eager and l lazy for Q1 to Q6"
-    yield f"  {'case':8} {'cp':24} {'oop':24} {'paper':8} {'printed':8} {'charged':8} {'here':8} reason"
+def _costs(effort: Effort) -> Iterator[str]:
+    """The measurements themselves, at the corners and in the middle."""
+    for cp, oop in ((0.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.0, 1.0)):
+        eager, lazy = (measured(effort, 0, cp, oop, is_eager=each) for each in (True, False))
+        yield (
+            f"  cp {cp:.1f}, oop {oop:.1f}: {eager.memory / 1000:.0f} / {lazy.memory / 1000:.0f} kB held, "
+            f"{eager.update:.0f} / {lazy.update:.0f} ns to update, "
+            f"{eager.scan:.0f} / {lazy.scan:.0f} ns to scan a reading"
+        )
+
+
+def _tables(effort: Effort) -> Iterator[str]:
+    yield "selections, E eager and l lazy for Q1 to Q6; printed, charged: the model with fitted constants"
+    yield f"  {'case':6} {'cp':24} {'oop':24} {'paper':8} {'printed':8} {'charged':8} {'here':8} reason"
     agree = 0
     for scenario in SCENARIOS:
-        printed = selection(scenario, *AS_PRINTED, charged=False)
-        charged = selection(scenario, *WITH_CHARGE, charged=True)
-        here = selection(scenario, measured, None, charged=True)
+        here = ours(effort, scenario)
         agree += here.letters == scenario.eager
-        cells = [found.letters for found in (printed, charged, here)]
+        printed = fitted(scenario, *AS_PRINTED, is_charged=False)
+        charged = fitted(scenario, *WITH_CHARGE, is_charged=True)
         cp, oop = (" ".join(f"{p:g}" for p in each) for each in (scenario.cp, scenario.oop))
-        yield (
-            f"  {scenario.table}.{scenario.case:<6} {cp:24} {oop:24} {scenario.eager:8} "
-            + " ".join(f"{cell:8}" for cell in cells)
-            + f" {here.reason(scenario.eager)}"
-        )
+        letters = " ".join(f"{each:8}" for each in (scenario.eager, printed, charged, here.letters))
+        reason = here.reason(scenario.eager)
+        yield f"  {scenario.table}.{scenario.case:<4} {cp:24} {oop:24} {letters} {reason}"
     yield f"agreement with the paper on this machine: {agree} of {len(SCENARIOS)}"
 
 
 def main() -> None:
     """Print the study."""
-    print(*study(load_constants()), sep="\n")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coalescing_study", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few readings, few steps")
+    for line in study(QUICK if parser.parse_args().quick else FULL):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,11 @@ from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import coalesce_range, coalesce_rows
 from recension.operators.extents import extent
+from recension.operators.extents import operator as operator_module
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery, Equivalent
 from recension.operators.extents.windows import RangeWindow, RowsWindow
+from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -108,6 +110,7 @@ def test_eager_lazy_and_oracle_agree_after_every_batch(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", block)
         patch.setattr(extent, "_SLACK", block - 1)
+        patch.setattr(operator_module, "_REACH", block)
         check(data, window, like)
 
 
@@ -152,6 +155,44 @@ def test_the_eager_extent_takes_no_more_memory_than_the_lazy_one_and_its_timesta
 def test_an_eager_extent_keeps_one_payload_a_run() -> None:
     eager, lazy = fed(RangeWindow(200, 200), 1.0, 0.0, None)[-1]
     assert eager.state_bytes() < 0.7 * lazy.state_bytes()
+
+
+@pytest.mark.parametrize("cp", [0.0, 0.5, 0.9])
+def test_payloads_of_an_eager_extent_do_not_outlive_the_window_for_long(cp: float) -> None:
+    times, groups, values = readings(6_000, cp, 0.0, groups=3)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    eager = operator(RangeWindow(500, 500), "eager", None, schema)
+    for part in np.array_split(np.arange(len(times)), 24):
+        payload = pa.RecordBatch.from_arrays([pa.array(groups[part]), pa.array(values[part])], schema=schema)
+        eager.on_batch(0, inserts(times[part], times[part] + 1, payload))
+        eager.on_cti(0, int(times[part].max()))
+        # Of each reading its place, time, row and link; of each run a payload; and a quarter to spare.
+        runs, spare = 1 - cp + 0.05, 0.25
+        assert eager.state_bytes() <= eager.state_rows() * (25 + 16 * (runs + spare))
+
+
+@pytest.mark.parametrize("window", [RangeWindow(5_000, 9_999), RowsWindow(5_000, 9_999)], ids=str)
+@pytest.mark.parametrize("scheme", ["eager", "lazy"])
+def test_a_small_batch_looks_at_few_of_the_readings_in_the_window(
+    window: RangeWindow | RowsWindow, scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, groups, values = readings(4_000, 0.5, 0.2, groups=3)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    payload = pa.RecordBatch.from_arrays([pa.array(groups), pa.array(values)], schema=schema)
+    one, looked = operator(window, scheme, None, schema), list[int]()
+    one.on_batch(0, inserts(times[:3_900], times[:3_900] + 1, payload.slice(0, 3_900)))
+    payload_of = extent.Extent.payload
+
+    def counted(self: extent.Extent, rows: np.ndarray) -> pa.RecordBatch:
+        looked.append(len(rows))
+        return payload_of(self, rows)
+
+    monkeypatch.setattr(extent.Extent, "payload", counted)
+    for at in range(3_900, 4_000):
+        one.on_batch(0, inserts(times[at : at + 1], times[at : at + 1] + 1, payload.slice(at, 1)))
+    assert len(looked) >= 100
+    # Within a block of the table there is nothing to choose.
+    assert max(looked) <= 2 * block_table._BLOCK
 
 
 def told(window: RangeWindow | RowsWindow, *elements: Element) -> list[str]:

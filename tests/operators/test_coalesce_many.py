@@ -18,6 +18,7 @@ from recension.core.batch import inserts
 from recension.core.events import Cti, Element, Event, Insert
 from recension.core.ticks import FOREVER
 from recension.operators.extents import extent
+from recension.operators.extents import operator as operator_module
 from recension.operators.extents.many import Asked, CoalesceMany
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery
@@ -100,6 +101,7 @@ def test_queries_answer_as_alone_while_they_move(
         if data.draw(st.booleans()):
             patch.setattr(block_table, "_BLOCK", 1)
             patch.setattr(extent, "_SLACK", 0)
+            patch.setattr(operator_module, "_REACH", 1)
         play = Play(window, eager)
         for batch in data.draw(batchings([widened(e) for e in data.draw(reading_streams())])):
             play.feed(batch)

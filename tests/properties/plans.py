@@ -164,7 +164,37 @@ def _extent(window: Any, like: Any, oracle: Any, scheme: Any, *, applied: bool) 
     return StepKind(name, build, means, is_immediate=False)
 
 
+def _many(window: Any, scheme: Any) -> StepKind:
+    """Queries of other attributes, groups and equivalences that share extents, all of them asked for."""
+    asked: dict[str, Any] = {
+        "equal": rc.coalescing("v", "k"),
+        "rising": rc.coalescing("v", "k", "increasing"),
+        "each": rc.coalescing("k", ["k", "v"]),
+    }
+
+    def build(s: Any, t: Any) -> Any:
+        shared = rc.ExtentSet(_counts(s), window, scheme=scheme, **asked)
+        return _with_interval(shared["equal"].union(shared["rising"]).union(shared["each"]))
+
+    def answers(readings: History, *of: Any) -> History:
+        if isinstance(window, Rows):
+            return denote.coalesce_rows(readings, window.size, window.slide, *of)
+        return denote.coalesce_range(readings, window.span, window.slide, *of)
+
+    def means(s: History, t: History) -> History:
+        counts = _meant_counts(s)
+        each = answers(counts, "k", ("k", "v"))
+        both = denote.union(answers(counts, "v", "k"), answers(counts, "v", "k", _increasing))
+        return _meant_interval(denote.union(both, each))
+
+    return StepKind(f"extent set {window} {scheme}", build, means, is_immediate=False)
+
+
 _READINGS += [
+    _many(rc.range(4, 2), "auto"),
+    _many(rc.range(2, 3), "eager"),
+    _many(rc.rows(3, 2), "auto"),
+    _many(rc.rows(2), "lazy"),
     StepKind(
         "coalesce", lambda s, t: s.coalesce("v", "k"), lambda s, t: denote.coalesce(s, on="v", group_by="k")
     ),
@@ -187,6 +217,8 @@ _READINGS += [
     _extent(rc.range(3, 1), "increasing", _increasing, "lazy", applied=True),
     _extent(rc.rows(3), rc.within(1), _near, "eager", applied=False),
     _extent(rc.rows(2, 2), None, None, "lazy", applied=True),
+    _extent(rc.range(5, 3), rc.within(1), _near, "auto", applied=False),
+    _extent(rc.rows(3, 1), None, None, "auto", applied=True),
 ]
 
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [

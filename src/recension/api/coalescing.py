@@ -11,7 +11,7 @@ from recension.core.ticks import DurationLike, duration
 from recension.plan.coalesce import Coalesce
 from recension.plan.edges import Edges
 from recension.plan.equivalences import IntoEquivalence, Within, equivalence_of
-from recension.plan.extents import CoalesceExtent, Range, Rows, Scheme
+from recension.plan.extents import CoalesceExtent, Range, Rows, Scheme, Weights, checked_weights
 from recension.plan.join import Join
 
 
@@ -45,6 +45,8 @@ class CoalescingMethods(StreamBase):
         equivalence: IntoEquivalence = None,
         window: Range | Rows | None = None,
         scheme: Scheme = "auto",
+        weights: Weights = (1.0, 1.0, 1.0),
+        expected: tuple[float, float] | None = None,
     ) -> Self:
         """Equal facts as one: the group and ``on`` columns with maximal lifetimes, as a set.
 
@@ -63,8 +65,13 @@ class CoalescingMethods(StreamBase):
             (group, ``on`` columns, ``valid_start``, ``valid_end``) for each run of readings in the window,
             from its first reading to the next run's, or to its own last.
         scheme
-            Whether readings are coalesced as they come (``eager``) or when an answer is due (``lazy``). The
-            answers are the same.
+            Whether readings are coalesced as they come (``eager``) or when an answer is due (``lazy``); or
+            ``auto``, by cost, and by what is learned of the readings while it runs. The answers are the same.
+        weights
+            How much memory, updates and scans matter beside each other in that choice.
+        expected
+            How likely readings are thought to coalesce with the one before them in their group, and to come
+            out of order: the choice until more is learned is made by it.
 
         >>> import recension as rc
         >>> pay = rc.source("pay", {"name": "string", "dept": "string", "salary": "int64"})
@@ -78,14 +85,16 @@ class CoalescingMethods(StreamBase):
         columns, keys = key_names(on, "coalesce"), key_names(group_by, "coalesce")
         like = equivalence_of(equivalence)
         if window is None:
-            if scheme != "auto":
-                raise SchemaError(
-                    f"coalesce: scheme={scheme!r} needs a window, rc.range(...) or rc.rows(...)"
-                )
+            _refuse_choice(
+                scheme=scheme != "auto", weights=weights != (1, 1, 1), expected=expected is not None
+            )
             return self._then(Coalesce(self.plan, columns, keys, like))
         if not isinstance(window, Range | Rows):
             raise SchemaError(f"coalesce: a window is rc.range(...) or rc.rows(...), not {window!r}")
-        return self._then(CoalesceExtent(self.plan, columns, keys, like, window, scheme))
+        if expected is not None and scheme != "auto":
+            raise SchemaError(f"coalesce: expected={expected!r} is for scheme='auto', not {scheme!r}")
+        weights = checked_weights(weights, "coalesce")
+        return self._then(CoalesceExtent(self.plan, columns, keys, like, window, scheme, weights, expected))
 
     def as_of(
         self,
@@ -147,3 +156,10 @@ def within(bound: float | None = None, *, relative: float | None = None) -> With
     if len(given) != 1 or isinstance(given[0], bool) or not isinstance(given[0], int | float):
         raise SchemaError("within: give one bound, rc.within(0.5) or rc.within(relative=0.1)")
     return Within(given[0], relative=relative is not None)
+
+
+def _refuse_choice(**is_made: bool) -> None:
+    """There is no scheme to choose without a window."""
+    for name, made in is_made.items():
+        if made:
+            raise SchemaError(f"coalesce: {name}= needs a window, rc.range(...) or rc.rows(...)")

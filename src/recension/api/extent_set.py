@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from recension.api.base import key_names, plan_of
 from recension.api.stream import Stream
 from recension.core.errors import SchemaError
+from recension.plan.coalesce import Coalescing
 from recension.plan.equivalences import IntoEquivalence, equivalence_of
 from recension.plan.expressions import column, expression
-from recension.plan.extent_set import CoalesceMany, Coalescing
-from recension.plan.extents import Range, Rows, Scheme
+from recension.plan.extent_set import CoalesceMany
+from recension.plan.extents import Range, Rows, Scheme, Weights, checked_weights
 from recension.plan.span import Project, Where
 
 
@@ -51,7 +52,7 @@ class ExtentSet(Mapping[str, Stream]):
         stream: Stream,
         window: Range | Rows,
         *,
-        weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        weights: Weights = (1.0, 1.0, 1.0),
         scheme: Scheme = "auto",
         **queries: Coalescing,
     ) -> None:
@@ -63,7 +64,9 @@ class ExtentSet(Mapping[str, Stream]):
         asked = {query.question: query for query in queries.values()}
         self._numbers = {name: list(asked).index(query.question) for name, query in queries.items()}
         plan = plan_of(stream, "ExtentSet")
-        self._node = CoalesceMany(plan, tuple(asked.values()), window, scheme, _weights(weights))
+        self._node = CoalesceMany(
+            plan, tuple(asked.values()), window, scheme, checked_weights(weights, "ExtentSet")
+        )
 
     def __getitem__(self, name: str) -> Stream:
         number = self._numbers[name]
@@ -94,22 +97,10 @@ def coalescing(
     """A coalescing query of an `rc.ExtentSet`; the arguments are those of ``coalesce``.
 
     ``expected`` is how likely readings are thought to coalesce with the one before them in their group, and
-    to come out of order: where all queries have it, schemes are chosen by it until more is learned.
+    to come out of order: schemes are chosen by it, or by a guess, until more is learned.
 
     >>> print(coalescing(on="heat", group_by=["floor", "room"], equivalence="increasing"))
     heat by floor, room, increasing
     """
     keys = key_names(group_by, "coalescing")
     return Coalescing(key_names(on, "coalescing"), keys, equivalence_of(equivalence), expected)
-
-
-def _weights(given: tuple[float, float, float]) -> tuple[float, float, float]:
-    numbers = [
-        w for w in given if isinstance(w, int | float) and not isinstance(w, bool) and 0 <= w < float("inf")
-    ]
-    if len(numbers) != 3 or len(given) != 3 or not any(numbers):
-        raise SchemaError(
-            f"ExtentSet: weights are three numbers, 0 or more, of memory, update and scan; not {given!r}"
-        )
-    memory, update, scan = map(float, numbers)
-    return memory, update, scan

@@ -35,7 +35,7 @@ def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
     """One hash per row; ``size`` gives the number of rows of a payload without columns."""
     hashes = np.full(payload.num_rows if size is None else size, _SEED)
     for column in payload.columns:
-        hashes = combine(hashes, _column(column))
+        hashes = combine(hashes, column_hash(column))
     return hashes
 
 
@@ -53,7 +53,8 @@ def _mix(words: Hashes) -> Hashes:
     return words ^ (words >> np.uint64(31))
 
 
-def _column(column: pa.Array) -> Hashes:
+def column_hash(column: pa.Array) -> Hashes:
+    """One hash per value of a column."""
     hashes = _values(column)
     if column.null_count:
         hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
@@ -69,7 +70,7 @@ def _values(column: pa.Array) -> Hashes:
         return np.full(len(column), _NULL)
     if pa.types.is_dictionary(kind):
         codes: Index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.append(_column(column.dictionary), _NULL)[codes]
+        return np.append(column_hash(column.dictionary), _NULL)[codes]
     if pa.types.is_boolean(kind):
         return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_floating(kind):
@@ -215,7 +216,7 @@ def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool
 
 def _lists(column: pa.Array) -> Hashes:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    items = _column(pc.list_flatten(column))
+    items = column_hash(pc.list_flatten(column))
     ends = np.cumsum(lengths)
     position = np.arange(len(items), dtype=np.int64) - np.repeat(ends - lengths, lengths)
     # A sum of position-dependent hashes: order matters, and empty lists need no special case.
@@ -244,7 +245,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
     if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
         # No equality kernel for nested values: their hashes stand for them.
-        same: Mask = _column(left) == _column(right)
+        same: Mask = column_hash(left) == column_hash(right)
         return same
     left, right = _comparable(left), _comparable(right)
     equal = pc.fill_null(pc.equal(left, right), False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Literal
 
 import pyarrow as pa
 
@@ -11,7 +10,7 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.aggregates import asked
 from recension.lowering.modules import module_windows
-from recension.lowering.schemes import coalesce_many, window_of
+from recension.lowering.schemes import coalescing
 from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -24,8 +23,6 @@ from recension.operators.coalesce import Coalesce
 from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.edges import Edges
-from recension.operators.extents.operator import CoalesceExtent
-from recension.operators.extents.query import CoalescingQuery
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
@@ -110,18 +107,12 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    query = CoalescingQuery(node.group_by, node.on, node.equivalence)
-    return CoalesceExtent(node.schema, node.input.schema, query, window_of(node.window), scheme_of(node))
+    return coalescing(node)
 
 
 @operator_of.register
 def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
-    return coalesce_many(node)
-
-
-def scheme_of(node: nodes.CoalesceExtent) -> Literal["eager", "lazy"]:
-    """The scheme of a single query: eager unless the user says otherwise, for it stores less."""
-    return "eager" if node.scheme == "auto" else node.scheme
+    return coalescing(node)
 
 
 @operator_of.register

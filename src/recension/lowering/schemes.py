@@ -1,13 +1,14 @@
-"""Which coalescing queries that share extents begin eager, and who decides later."""
+"""Which coalescing queries over windows begin eager, and who decides later."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Mask
+from recension.operators.base import Operator
+from recension.operators.extents import operator as extents
 from recension.operators.extents.many import Asked, CoalesceMany
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow, SlidingWindow
@@ -16,12 +17,16 @@ from recension.operators.schemes.costs import Load, Weights
 from recension.operators.schemes.learning import Estimate
 from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
 from recension.plan import extent_set
-from recension.plan.extents import Range, Rows
+from recension.plan.extents import CoalesceExtent, Range, Rows
+
+Coalescing: TypeAlias = CoalesceExtent | extent_set.CoalesceMany
 
 _STAMP: Final = 25.0
 """What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
 _TEXT: Final = 16.0
 _USUAL_HELD: Final = 1_000
+_GUESS: Final = (0.5, 0.0)
+"""How likely readings coalesce and come late, for who knows nothing of them."""
 
 
 def window_of(window: Range | Rows) -> SlidingWindow:
@@ -31,42 +36,42 @@ def window_of(window: Range | Rows) -> SlidingWindow:
     return RowsWindow(window.size, window.slide)
 
 
-def coalesce_many(node: extent_set.CoalesceMany) -> CoalesceMany:
-    """The operator of queries that share extents."""
+def coalescing(node: Coalescing) -> Operator:
+    """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
+    if isinstance(node, CoalesceExtent) and node.scheme != "auto":
+        query = CoalescingQuery(node.group_by, node.on, node.equivalence)
+        return extents.CoalesceExtent(
+            node.schema, node.input.schema, query, window_of(node.window), node.scheme
+        )
     readings = pa.schema([node.input.schema.field(name) for name in node.columns])
     asked = [
         Asked(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
         for j, query in enumerate(node.queries)
     ]
-    planner = planner_of(node) if node.scheme == "auto" else None
-    operator = CoalesceMany(node.schema, readings, asked, window_of(node.window), beginning(node), planner)
-    operator.plan = expected_plan(node)
+    plan = expected_plan(node)
+    is_eager = np.full(len(asked), node.scheme == "eager") if plan is None else plan.selection.is_eager
+    planner = None if plan is None else planner_of(node)
+    operator = CoalesceMany(node.schema, readings, asked, window_of(node.window), is_eager, planner)
+    operator.plan = plan
     return operator
 
 
-def planner_of(node: extent_set.CoalesceMany) -> Planner:
+def planner_of(node: Coalescing) -> Planner:
     """With the machine's constants."""
     names = tuple(str(query) for query in node.queries)
     return Planner(names, _sizes(node), load_constants(), Weights(*node.weights))
 
 
-def expected_plan(node: extent_set.CoalesceMany) -> SchemePlan | None:
-    """The plan for the probabilities that are expected, if they are of all queries."""
-    if node.scheme != "auto" or any(query.expected is None for query in node.queries):
+def expected_plan(node: Coalescing) -> SchemePlan | None:
+    """The plan before anything is learned: for the probabilities that are expected, else for a guess."""
+    if node.scheme != "auto":
         return None
     held = node.window.size if isinstance(node.window, Rows) else _USUAL_HELD
-    expected = [Estimate(*query.expected, 0.0, 0.0) for query in node.queries if query.expected]
+    expected = [Estimate(*(query.expected or _GUESS), 0.0, 0.0) for query in node.queries]
     return planner_of(node).plan(expected, Load(20 * held, held))
 
 
-def beginning(node: extent_set.CoalesceMany) -> Mask:
-    """Who is eager before anything is learned: as expected, else nobody: to become eager is a scan."""
-    if (plan := expected_plan(node)) is not None:
-        return plan.selection.is_eager
-    return np.full(len(node.queries), node.scheme == "eager")
-
-
-def _sizes(node: extent_set.CoalesceMany) -> Sizes:
+def _sizes(node: Coalescing) -> Sizes:
     widths = {field.name: _width(field.type) for field in node.input.schema}
     own = [_STAMP + sum(widths[name] for name in query.columns) for query in node.queries]
     # Of equal readings one payload is kept; where they need only be equivalent, all.
@@ -81,13 +86,21 @@ def _width(kind: pa.DataType) -> float:
         return _TEXT
 
 
-def in_words(node: extent_set.CoalesceMany) -> str:
+def in_words(node: Coalescing) -> str:
     """What is chosen before it runs."""
     if (plan := expected_plan(node)) is not None:
-        return "\n".join(["auto, as expected; " + plan.lines()[0], *plan.lines()[1:]])
-    if node.scheme == "auto":
-        until = "auto: all share one lazy extent until it is known how readings coalesce and come late"
-        return f"{until}\nthen by cost, weights {Weights(*node.weights)}"
-    if node.scheme == "eager":
-        return "eager: an extent for each query, coalesced as readings come"
-    return "lazy: one extent of raw readings for all queries, coalesced as it is scanned"
+        known = all(query.expected for query in node.queries)
+        first, *rest = plan.lines()
+        words = "as expected" if known else "as if half of the readings coalesced, until it is learned"
+        return "\n".join([f"auto, {words}; {first}", *rest])
+    return (_SCHEME if isinstance(node, CoalesceExtent) else _SCHEMES)[node.scheme]
+
+
+_SCHEME = {
+    "eager": "eager: an extent of its own, coalesced as readings come",
+    "lazy": "lazy: an extent of raw readings, coalesced as it is scanned",
+}
+_SCHEMES = {
+    "eager": "eager: an extent for each query, coalesced as readings come",
+    "lazy": "lazy: one extent of raw readings for all queries, coalesced as it is scanned",
+}

@@ -7,7 +7,6 @@ from recension.core.wall_clock import Length, WallClock
 from recension.lowering import schemes
 from recension.lowering.aggregates import aggregation
 from recension.lowering.modules import shares_panes, view_of, waits_for
-from recension.lowering.operators import scheme_of
 from recension.modules.module import Module
 from recension.operators.snapshot.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
@@ -35,9 +34,7 @@ def chosen(node: Node) -> str | None:
                 if node.equivalence is None
                 else "neighbours, linked into runs"
             )
-        case nodes.CoalesceExtent():
-            return _SCHEMES[scheme_of(node)]
-        case nodes.CoalesceMany():
+        case nodes.CoalesceExtent() | nodes.CoalesceMany():
             return schemes.in_words(node)
         case nodes.Align(block=block):
             return _chosen_block(block)
@@ -133,10 +130,6 @@ _VARIANTS = {
     "perfect": "perfect: shows what has ended, holds its cti at the open snapshot",
     "ordered": "ordered: shows the present as endless, corrects it by moving ends",
     "eager": "eager: shows everything at once, corrects it by moving ends",
-}
-_SCHEMES = {
-    "eager": "eager: an extent of its own, coalesced as readings come",
-    "lazy": "lazy: an extent of raw readings, coalesced as it is scanned",
 }
 _BLOCKS = {
     0: "passes everything at once",

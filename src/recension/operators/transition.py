@@ -45,3 +45,10 @@ def transition(old: Shown, new: Shown, payload: Callable[[Index], pa.RecordBatch
     is_insert = before == vs
     order = np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(before, after))))
     return changes(vs[order], before[order], after[order], payload(at[order]))
+
+
+def first_shown(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]) -> EventBatch:
+    """The elements that show a bag of events where nothing was shown before."""
+    order = np.argsort(vs, kind="stable")
+    starts = vs[order]
+    return changes(starts, starts, ve[order], payload(order))

@@ -47,6 +47,36 @@ class Coalesce(Node):
         return Properties(has_key=True)
 
 
+@dataclass(frozen=True)
+class Coalescing:
+    """One query; and how likely its readings are thought to coalesce and to come late."""
+
+    on: tuple[str, ...]
+    group_by: tuple[str, ...] = ()
+    equivalence: Equivalence | None = None
+    expected: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for share in self.expected or ():
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise SchemaError(
+                    f"coalescing: probabilities (cp, oop) lie between 0 and 1, not {self.expected!r}"
+                )
+
+    def __str__(self) -> str:
+        return in_words(self.on, self.group_by, self.equivalence)
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What is asked: queries that ask the same are one (coalescing ruling 35)."""
+        return self.on, self.group_by, self.equivalence
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a fact."""
+        return fact_columns(self.on, self.group_by)
+
+
 def fact_columns(on: tuple[str, ...], group_by: tuple[str, ...]) -> tuple[str, ...]:
     """The group's columns, then the values."""
     return (*group_by, *(name for name in on if name not in group_by))

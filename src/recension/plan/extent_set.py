@@ -8,44 +8,13 @@ from typing import Final, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.coalesce import fact_columns, facts, in_words
-from recension.plan.equivalences import Equivalence
-from recension.plan.extents import Range, Rows, Scheme
+from recension.plan.coalesce import Coalescing, facts
+from recension.plan.extents import Range, Rows, Scheme, Weights
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
 
 _INTERVAL: Final = ("valid_start", "valid_end")
-
-
-@dataclass(frozen=True)
-class Coalescing:
-    """One query; and how likely its readings are thought to coalesce and to come late."""
-
-    on: tuple[str, ...]
-    group_by: tuple[str, ...] = ()
-    equivalence: Equivalence | None = None
-    expected: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        for share in self.expected or ():
-            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-                raise SchemaError(
-                    f"coalescing: probabilities (cp, oop) lie between 0 and 1, not {self.expected!r}"
-                )
-
-    def __str__(self) -> str:
-        return in_words(self.on, self.group_by, self.equivalence)
-
-    @property
-    def question(self) -> tuple[object, ...]:
-        """What is asked: queries that ask the same are one (coalescing ruling 35)."""
-        return self.on, self.group_by, self.equivalence
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a fact."""
-        return fact_columns(self.on, self.group_by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +28,7 @@ class CoalesceMany(Node):
     queries: tuple[Coalescing, ...]
     window: Range | Rows
     scheme: Scheme = "auto"
-    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    weights: Weights = (1.0, 1.0, 1.0)
 
     @property
     def label(self) -> str:

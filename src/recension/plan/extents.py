@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER
-from recension.plan.coalesce import fact_columns, facts, in_words
+from recension.plan.coalesce import Coalescing, fact_columns, facts, in_words
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
+Weights: TypeAlias = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class CoalesceExtent(Node):
     """At every slide one row (group, ``on`` columns, valid_start, valid_end) a run of readings that go on.
 
     A reading is an event taken at its start; without an ``equivalence`` equal neighbours of a group go on.
+    ``weights`` say how much memory, updates and scans matter when the scheme is chosen, ``expected`` how
+    likely readings are thought to coalesce and to come late.
     """
 
     input: Node
@@ -65,6 +68,17 @@ class CoalesceExtent(Node):
     equivalence: Equivalence | None
     window: Range | Rows
     scheme: Scheme = "auto"
+    weights: Weights = (1.0, 1.0, 1.0)
+    expected: tuple[float, float] | None = None
+
+    @property
+    def queries(self) -> tuple[Coalescing, ...]:
+        """The one that it is."""
+        return (Coalescing(self.on, self.group_by, self.equivalence, self.expected),)
+
+    def answers(self, j: int) -> pa.Schema:
+        """The columns of the query's answers."""
+        return self.schema
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -78,7 +92,8 @@ class CoalesceExtent(Node):
     def derive_schema(self) -> pa.Schema:
         if self.scheme not in get_args(Scheme):
             raise SchemaError(f"coalesce: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
-        columns = facts(self.input.schema, self.on, self.columns, self.equivalence)
+        (asked,) = self.queries
+        columns = facts(self.input.schema, asked.on, asked.columns, asked.equivalence)
         interval = [pa.field(name, pa.int64()) for name in ("valid_start", "valid_end")]
         require_names([*columns.names, *(field.name for field in interval)], "coalesce")
         return pa.schema([*columns, *interval])
@@ -97,3 +112,16 @@ class CoalesceExtent(Node):
             is_insert_only=in_order,
             constant_duration=self.window.slide,
         )
+
+
+def checked_weights(given: Weights, place: str) -> Weights:
+    """Of memory, update and scan."""
+    numbers = [
+        w for w in given if isinstance(w, int | float) and not isinstance(w, bool) and 0 <= w < float("inf")
+    ]
+    if len(numbers) != 3 or len(given) != 3 or not any(numbers):
+        raise SchemaError(
+            f"{place}: weights are three numbers, 0 or more, of memory, update and scan; not {given!r}"
+        )
+    memory, update, scan = map(float, numbers)
+    return memory, update, scan

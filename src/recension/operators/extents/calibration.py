@@ -74,19 +74,18 @@ def _timed(is_eager: bool, cp: float, oop: float, effort: Effort, seed: int) -> 
     update, scan = _extent(is_eager, window)
     filling = _took(lambda: [update.on_batch(0, batch) for batch in batches[:half]])
     sliding = _took(lambda: _slide(update, batches[half:], effort.held))
-    due = 4 * effort.held
-    scanning = _took(lambda: scan.on_cti(0, due + 1))
+    scanning = _took(lambda: scan(4 * effort.held + 1))
     arrived = sum(map(len, batches)) / 2
     return filling / arrived, sliding / arrived, scanning / effort.held
 
 
-def _extent(is_eager: bool, window: RangeWindow) -> tuple[Operator, Operator]:
-    """What takes readings in, and what is asked for an answer."""
+def _extent(is_eager: bool, window: RangeWindow) -> tuple[Operator, Callable[[int], object]]:
+    """What takes readings in, and what is asked for an answer at a time."""
     if is_eager:
         owner = Owner(_ANSWERS, _READINGS, _QUERY, window)
-        return owner, owner
-    keeper = Keeper(_READINGS, window)
-    return keeper, Reader(_ANSWERS, _QUERY, window, keeper)
+        return owner, lambda t: owner.on_cti(0, t)
+    keeper, reader = Keeper(_READINGS, window), Reader(_ANSWERS, _QUERY, window)
+    return keeper, lambda t: reader.show(keeper.view_at(t))
 
 
 def _slide(update: Operator, batches: Iterable[EventBatch], held: int) -> None:

@@ -41,6 +41,7 @@ class Extent:
         self._shares = shares_payloads
         self._table = BlockTable({"row": np.int64, "begins": np.bool_})
         self._store = RowStore(schema)
+        self._alive = 0  # about how many payloads belong to a reading
         self.forgotten = 0
         """How many readings stood before the first that is kept."""
 
@@ -55,6 +56,7 @@ class Extent:
         """Forget everything."""
         self._table.clear()
         self._store.clear()
+        self._alive = 0
 
     def between(self, low: int, high: int) -> Stretch:
         """The readings of ``[low, high]``, with their neighbours."""
@@ -102,16 +104,22 @@ class Extent:
         kept = {name: column[rows:] for name, column in head.columns.items()}
         self._table.replace(head.extract.blocks, kept)
         self.forgotten += rows
+        self._alive -= self._alive * rows // (len(self) + rows)  # their share, as far as can be told
         self.tidy()
 
     def tidy(self) -> None:
-        """Drop payloads that belong to no reading when they are many."""
-        most = len(self) + len(self) // 4 if self._shares else 2 * len(self) + _SLACK
+        """Drop payloads that belong to no reading when they are many.
+
+        Where readings share payloads that is looked at whenever there are more by a quarter of the readings.
+        """
+        alive = min(self._alive, len(self))
+        most = alive + len(self) // 4 if self._shares else len(self) + len(self) // 2 + _SLACK
         if len(self._store) <= most:
             return
         table = self._table.to_arrow()
         used, place = np.unique(table["row"].to_numpy(), return_inverse=True)
         self._store.retain(used)
+        self._alive = len(used)
         self._table.load(table.set_column(2, "row", pa.array(place)))
 
     def chunks(self, name: str) -> dict[str, pa.Table]:
@@ -128,3 +136,4 @@ class Extent:
         self._table.load(chunks[f"{name}/readings"])
         self.forgotten = chunks[f"{name}/head"]["forgotten"][0].as_py()
         self._store.load(name, chunks)
+        self._alive = len(self._store)

@@ -1,4 +1,4 @@
-"""Many coalescing queries over one stream and window: eager extents of their own, or one lazy extent.
+"""Coalescing queries, one or many, over one stream and window: eager extents of their own, or a lazy one.
 
 Assumes     a valid physical stream in which no group of any query has two readings at one time.
 Guarantees  the output history has the answers of every query, each row with its query's number, as that query
@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, concat, empty, take_rows
-from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
+from recension.operators.extents.laid import Hashed
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.sharing import Keeper, Owner, Reader
 from recension.operators.extents.windows import SlidingWindow
@@ -31,7 +31,7 @@ from recension.operators.schemes.costs import Load
 from recension.operators.schemes.learning import Probabilities
 from recension.operators.schemes.plan import Planner, SchemePlan
 
-_SAMPLE: Final = 8192
+_SAMPLE: Final = 2048
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ class Asked:
 
 
 class CoalesceMany(Operator):
-    """``schema`` has the query's number, then all columns that any answer has; others are null."""
+    """``schema`` has the query's number, then all columns that any answer has; others are null.
+
+    Where the answers of a lone query have that schema already, they are not numbered.
+    """
 
     promises_alike = True
 
@@ -72,18 +75,26 @@ class CoalesceMany(Operator):
         return Owner(self._asked[j].answers, self._readings, self._asked[j].query, self._window)
 
     def _reader(self, j: int) -> Reader:
-        assert self._keeper is not None, "lazy queries have a keeper"
-        return Reader(self._asked[j].answers, self._asked[j].query, self._window, self._keeper)
+        return Reader(self._asked[j].answers, self._asked[j].query, self._window)
 
     @property
     def is_eager(self) -> Mask:
         """Which queries have an extent of their own now."""
         return np.array([isinstance(member, Owner) for member in self._members], np.bool_)
 
+    @property
+    def _read(self) -> Keeper | None:
+        """The keeper, if any query reads what it keeps."""
+        return None if self.is_eager.all() else self._keeper
+
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
-        shown = [member.on_batch(port, batch) for member in self._members]
+        view = None if (kept := self._read) is None else kept.view(batch)
+        shown = [
+            member.show(view) if isinstance(member, Reader) else member.on_batch(port, batch)
+            for member in self._members
+        ]
         if self._keeper is not None:
             self._keeper.on_batch(port, batch)
         if self._planner is not None:
@@ -92,7 +103,11 @@ class CoalesceMany(Operator):
         return self._together(shown)
 
     def on_cti(self, port: int, t: int) -> Output:
-        shown = [member.on_cti(port, t).batch for member in self._members]
+        view = None if (kept := self._read) is None else kept.view_at(t)
+        shown = [
+            member.show(view) if isinstance(member, Reader) else member.on_cti(port, t).batch
+            for member in self._members
+        ]
         if self._keeper is not None:
             self._keeper.on_cti(port, t)
             self._rely_on_keeper(t)
@@ -106,6 +121,8 @@ class CoalesceMany(Operator):
         return concat(parts) if parts else empty(self.schema)
 
     def _numbered(self, j: int, batch: EventBatch) -> EventBatch:
+        if batch.schema.equals(self.schema):
+            return batch
         number, *others = self.schema
         known = set(batch.schema.names)
         columns = [pa.repeat(pa.scalar(j, number.type), len(batch))] + [
@@ -166,10 +183,10 @@ class CoalesceMany(Operator):
         rows = np.flatnonzero(batch.kind == INSERT)
         self._arrived += len(rows)
         rows = rows[-_SAMPLE:]
-        payload, times = take_rows(batch.payload, rows), batch.vs[rows]
+        times, latest = batch.vs[rows], Hashed(take_rows(batch.payload, rows))
         for each, learned in zip(self._asked, self._learned, strict=True):
-            groups = row_hash(payload.select(list(each.query.group_by)), len(rows))
-            learned.see(groups, times, payload.select(list(each.query.on)))
+            values = latest.payload.select(list(each.query.on))
+            learned.see(latest.of(each.query.group_by), times, values)
 
     def _replan(self) -> None:
         assert self._planner is not None, "schemes are planned"
@@ -192,6 +209,10 @@ class CoalesceMany(Operator):
         found: list[Keeper | Owner] = [] if self._keeper is None else [self._keeper]
         return found + [member for member in self._members if isinstance(member, Owner)]
 
+    def trace(self) -> tuple[int, ...] | None:
+        """What is learned, and the schemes, leave no trace in answers."""
+        return self._keeping()[0].trace()
+
     def state_rows(self) -> int:
         return sum(own.state_rows() for own in self._keeping())
 
@@ -201,7 +222,8 @@ class CoalesceMany(Operator):
 
     def state_chunks(self) -> Chunks:
         chunks = {"schemes": pa.table({"is_eager": self.is_eager, "is_wanted": self._wanted})}
-        parts = [(str(j), member.state_chunks()) for j, member in enumerate(self._members)]
+        own = [(j, member) for j, member in enumerate(self._members) if isinstance(member, Owner)]
+        parts = [(str(j), member.state_chunks()) for j, member in own]
         parts += [(f"{j}/learned", each.chunks()) for j, each in enumerate(self._learned)]
         if self._keeper is not None:
             parts.append(("keeper", self._keeper.state_chunks()))
@@ -209,7 +231,7 @@ class CoalesceMany(Operator):
             chunks["arrived"] = pa.table({"readings": [self._arrived]})
         if self.plan is not None:
             chunks["plan"] = self.plan.to_arrow()
-        return chunks | {f"{part}/{name}": table for part, own in parts for name, table in own.items()}
+        return chunks | {f"{part}/{name}": table for part, each in parts for name, table in each.items()}
 
     def load_chunks(self, chunks: Chunks) -> None:
         eager, wanted = (chunks["schemes"][name].to_numpy() for name in ("is_eager", "is_wanted"))
@@ -220,7 +242,8 @@ class CoalesceMany(Operator):
             self._keeper.load_chunks(kept)
         self._members = [self._owner(j) if each else self._reader(j) for j, each in enumerate(eager.tolist())]
         for j, member in enumerate(self._members):
-            member.load_chunks(_part(str(j), chunks))
+            if isinstance(member, Owner):
+                member.load_chunks(_part(str(j), chunks))
         for j, learned in enumerate(self._learned):
             learned.load(_part(f"{j}/learned", chunks))
         if self._planner is not None:

@@ -15,7 +15,8 @@ Source      Temporal Coalescing on Window Extents over Data Streams, §4 and §5
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +25,18 @@ from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.extent import Extent, Stretch
+from recension.operators.extents.extent import Extent
+from recension.operators.extents.laid import Laid
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.region import Region, region_of
-from recension.operators.extents.windows import Answers, Marks, SlidingWindow
+from recension.operators.extents.scanning import scanned
+from recension.operators.extents.windows import Answers, Marks, RangeWindow, SlidingWindow
 from recension.operators.state.readings import come_and_gone
-from recension.operators.transition import Shown, transition
+from recension.operators.transition import Shown, first_shown, transition
+
+_REACH: Final = 64
+_SCANS: Final = 4
+"""So many slides at once are scanned one by one; the answers of more are written out together."""
 
 
 class CoalesceExtent(Operator):
@@ -56,12 +63,14 @@ class CoalesceExtent(Operator):
         self._no_readings = empty(self._kept)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        if not len(batch):
-            return empty(self.schema)
+        return self._step(*self._given(batch)) if len(batch) else empty(self.schema)
+
+    def _given(self, batch: EventBatch) -> tuple[EventBatch, tuple[Index, Index], int]:
+        """What is kept of readings, which of them come and go, and up to when they are."""
         payload = batch.payload.select(self._kept.names)
         batch = EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
         started = int(batch.vs[batch.kind == INSERT].max(initial=BEGINNING))
-        return self._step(batch, come_and_gone(batch), max(self._watermark, started))
+        return batch, come_and_gone(batch), max(self._watermark, started)
 
     def on_cti(self, port: int, t: int) -> Output:
         none = np.zeros(0, np.int64)
@@ -74,31 +83,66 @@ class CoalesceExtent(Operator):
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
         marks = self._marks(batch, changed, watermark)
-        self._watermark = watermark
+        if slides := self._scannable(marks):
+            return self._updated_and_scanned(batch, changed, marks, slides)
         looked = self._window.look(self._extent, marks, links=self._is_eager)
         if looked is None:
+            self._watermark = watermark
             return empty(self.schema)
         stretch, shows = looked
-        has_links = self._is_eager and self._query.equivalent is not None
-        region, payload = region_of(
-            self._extent, self._query, stretch, batch, changed, links_kept=has_links, ties=self._window.ties
-        )
+        if self._is_eager and not shows:
+            laid = self._with_neighbours(batch, changed, marks)
+        else:
+            laid = Laid(self._extent, stretch, batch, changed)
+        region = self._region(laid)
+        self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
-            self._write(stretch, region, payload)
+            self._write(laid, region)
         if not shows:
             return empty(self.schema)
         before = self._extent.forgotten + stretch.first
-        return self._emitted(region, payload, *self._window.answers(region, before, marks))
+        return answered(self.schema, self._query, laid, region, self._window.answers(region, before, marks))
+
+    def _updated_and_scanned(
+        self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks, slides: Sequence[int]
+    ) -> EventBatch:
+        """As the paper has it: first what comes and goes is coalesced, then the extent is scanned."""
+        if not marks.is_quiet:
+            laid = self._with_neighbours(batch, changed, marks)
+            self._write(laid, self._region(laid))
+        self._watermark = marks.new
+        assert isinstance(self._window, RangeWindow), "only time-based windows are scanned"
+        return scanned(self._extent, self._query, self._window, slides, self.schema)
+
+    def _scannable(self, marks: Marks) -> Sequence[int]:
+        """The slides that are due, if an eager extent is updated first and scanned for each of them."""
+        if self._is_eager and isinstance(self._window, RangeWindow):
+            return self._window.due(marks, _SCANS)
+        return ()
+
+    def _with_neighbours(self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks) -> Laid:
+        """Also the readings before and after each change in its group: mostly they are near."""
+        names, reach = self._query.group_by, _REACH
+        laid = Laid(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
+        while not laid.has_neighbours(names, self._window.reaches(laid.stretch, marks), len(self._extent)):
+            stretch = self._extent.around(marks.first, marks.last, reach, reach)
+            laid, reach = Laid(self._extent, stretch, batch, changed), reach * 8
+        return laid
+
+    def _region(self, laid: Laid) -> Region:
+        has_links = self._is_eager and self._query.equivalent is not None
+        return region_of(laid, self._query, links_kept=has_links, ties=self._window.ties)
 
     def _marks(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> Marks:
         comes, goes = (batch.vs[rows] for rows in changed)
         times = np.concatenate([comes, goes])
         if not len(times):
             return Marks(self._watermark, watermark)
-        more = int((comes < self._watermark).sum()) - int((goes < self._watermark).sum())
-        return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more)
+        sign = np.repeat([1, -1], [len(comes), len(goes)])
+        more, passed = (int(sign[times < mark].sum()) for mark in (self._watermark, watermark))
+        return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more, passed - more)
 
-    def _write(self, stretch: Stretch, region: Region, payload: pa.RecordBatch) -> None:
+    def _write(self, laid: Laid, region: Region, *, elsewhere: bool = False) -> None:
         """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""
         source = region.source.copy()
         if self._shares:
@@ -106,29 +150,7 @@ class CoalesceExtent(Operator):
             head = np.maximum.accumulate(np.where(runs.begins, np.arange(len(runs)), 0))
             source[runs.at] = source[runs.at[head]]
         at = np.flatnonzero(region.is_new)
-        known = np.unique(stretch.columns["row"])
-        is_used = np.zeros(payload.num_rows, np.bool_)
-        is_used[source[at]] = True
-        is_used[: len(known)] = False
-        rows, fresh = np.full(payload.num_rows, -1), np.flatnonzero(is_used)
-        rows[: len(known)] = known
-        rows[fresh] = self._extent.store(take_rows(payload, fresh))
-        self._extent.write(stretch, region.time[at], rows[source[at]], region.begins[at])
-        self._extent.tidy()
-
-    def _emitted(self, region: Region, payload: pa.RecordBatch, old: Answers, new: Answers) -> EventBatch:
-        at, end = np.append(old.at, new.at), np.append(old.end, new.end)
-        start = region.time[at]
-        hashes: Hashes = combine(combine(region.fact[at], start), end)
-        facts = payload.select(self._query.columns)
-
-        def answers(rows: Index) -> pa.RecordBatch:
-            columns = take_rows(facts, region.source[at[rows]]).columns
-            interval = [pa.array(start[rows]), pa.array(end[rows])]
-            return pa.RecordBatch.from_arrays([*columns, *interval], schema=self.schema)
-
-        was = Shown(old.vs, old.ve, hashes[: len(old.at)])
-        return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), answers)
+        laid.write(self._extent, region.time[at], source[at], region.begins[at], elsewhere=elsewhere)
 
     def trace(self) -> tuple[int, ...] | None:
         return (self._watermark, self._extent.forgotten)
@@ -145,3 +167,24 @@ class CoalesceExtent(Operator):
     def load_chunks(self, chunks: Chunks) -> None:
         self._watermark = chunks["watermark"]["t"][0].as_py()
         self._extent.load("extent", chunks)
+
+
+def answered(
+    schema: pa.Schema, query: CoalescingQuery, laid: Laid, region: Region, shown: tuple[Answers, Answers]
+) -> EventBatch:
+    """The elements that take the answers shown before to those to be shown."""
+    old, new = shown
+    at, end = np.append(old.at, new.at), np.append(old.end, new.end)
+    start, facts = region.time[at], laid.payload.select(query.columns)
+
+    def payload(rows: Index) -> pa.RecordBatch:
+        columns = take_rows(facts, region.source[at[rows]]).columns
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
+        )
+
+    if not len(old.at):
+        return first_shown(new.vs, new.ve, payload)
+    hashes: Hashes = combine(combine(region.fact[at], start), end)
+    was = Shown(old.vs, old.ve, hashes[: len(old.at)])
+    return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), payload)

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.rowhash import Hashes
+from recension.operators.extents.laid import Hashed
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
 
@@ -28,11 +29,10 @@ class CoalescingQuery:
         """The columns of an answer but for the interval."""
         return [*self.group_by, *(name for name in self.on if name not in self.group_by)]
 
-    def hashes(self, readings: pa.RecordBatch) -> tuple[Hashes, Hashes]:
+    def hashes(self, readings: Hashed) -> tuple[Hashes, Hashes]:
         """Of each reading, a hash of its group and one of all that an answer shows of it."""
-        size, rest = readings.num_rows, [name for name in self.on if name not in self.group_by]
-        group = row_hash(readings.select(list(self.group_by)), size)
-        return group, combine(group, row_hash(readings.select(rest), size))
+        group = readings.of(self.group_by)
+        return group, readings.of((name for name in self.on if name not in self.group_by), group)
 
     def goes_on(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
         """Does the reading ``after`` go on with the one ``before``, for each pair of positions?"""

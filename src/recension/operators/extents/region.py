@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, take_rows
+from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
-from recension.operators.extents.extent import Extent, Stretch
+from recension.operators.extents.laid import Laid
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.runs import Runs, runs_of
 from recension.operators.snapshot.events import value_ranks
@@ -54,42 +54,27 @@ class Region:
         return runs_of(at, self.group[at], self.time[at], x[at], begins[at])
 
 
-def region_of(
-    extent: Extent,
-    query: CoalescingQuery,
-    stretch: Stretch,
-    batch: EventBatch,
-    changed: tuple[Index, Index],
-    *,
-    links_kept: bool,
-    ties: bool,
-) -> tuple[Region, pa.RecordBatch]:
-    """Lay the readings that come and go over a stretch of the extent; also all their payloads, by source.
+def region_of(laid: Laid, query: CoalescingQuery, *, links_kept: bool, ties: bool) -> Region:
+    """What a query sees of the readings that a batch lays over a stretch of an extent.
 
     ``links_kept``: the extent knows what begins a run. ``ties``: the order of readings of one time matters.
     """
-    comes, goes = changed
-    kept, rows = len(stretch.columns["row"]), stretch.columns["row"]
-    distinct, place = np.unique(rows, return_inverse=True)
-    payload = pa.concat_batches([extent.payload(distinct), take_rows(batch.payload, comes)])
-    of_group, of_fact = query.hashes(payload)
-    source = np.append(place, len(distinct) + np.arange(len(comes)))
-    time = np.append(stretch.columns["time"], batch.vs[comes])
-    stays = _staying(of_group[place], stretch.columns["time"], batch, query, goes)
-    group = numbered(of_group)[source]
-    order = _order(time, group, payload.select(list(query.group_by)), source, ties=ties)
-    began = np.append(stretch.columns["begins"], np.ones(len(comes), np.bool_))[order]
-    is_old, is_new = np.arange(len(time)) < kept, np.append(stays, np.ones(len(comes), np.bool_))
-    time, group, source = time[order], group[order], source[order]
+    of_group, of_fact = query.hashes(laid.hashed)
+    is_old, is_new = np.arange(len(laid.time)) < laid.kept, np.ones(len(laid.time), np.bool_)
+    if len(laid.gone_at):
+        is_new[: laid.kept] = staying(of_group, laid, query)
+    group = numbered(of_group)[laid.source]
+    order = _order(laid, group, query, ties=ties)
+    time, group, source, began = laid.time[order], group[order], laid.source[order], laid.began[order]
     is_old, is_new = is_old[order], is_new[order]
     _check(time, group, is_new)
     fact = of_fact[source]
     has, had = _previous(group, is_new), _previous(group, is_old)
-    links = _Links(query, payload, fact, source)
+    links = _Links(query, laid.payload, fact, source)
     begins = links.of(has, np.flatnonzero(~(is_old & (has == had))) if links_kept else None, began)
     if not links_kept:
         began = links.of(had, np.flatnonzero(is_old & (has != had)), begins)
-    return Region(time, group, fact, source, is_old, is_new, begins, began), payload
+    return Region(time, group, fact, source, is_old, is_new, begins, began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +104,23 @@ class _Links:
         return self.query.goes_on(self.payload, self.source[before], self.source[after])
 
 
-def _staying(held: Hashes, times: Ticks, batch: EventBatch, query: CoalescingQuery, goes: Index) -> Mask:
+def staying(of_group: Hashes, laid: Laid, query: CoalescingQuery) -> Mask:
     """Which of the readings kept are not taken back."""
-    gone = query.hashes(take_rows(batch.payload, goes))[0]
-    stays, _, found = surviving(combine(held, times), combine(gone, batch.vs[goes]))
-    if len(found) < len(goes):
+    held = of_group[laid.source[: laid.kept]]
+    gone = laid.gone.of(query.group_by)
+    stays, _, found = surviving(combine(held, laid.time[: laid.kept]), combine(gone, laid.gone_at))
+    if len(found) < len(gone):
         raise StreamError("a reading was retracted that had never been inserted")
     return stays
 
 
-def _order(time: Ticks, group: Index, keys: pa.RecordBatch, source: Index, *, ties: bool) -> Index:
+def _order(laid: Laid, group: Index, query: CoalescingQuery, *, ties: bool) -> Index:
     """By time, and at one time by group; if that order matters, by the values that tell groups apart."""
-    order = np.argsort(time, kind="stable")
-    if not bool((time[order][1:] == time[order][:-1]).any()):
-        return order
-    ranks = [value_ranks(column)[source] for column in reversed(keys.columns)] if ties else []
-    return np.lexsort((group, *ranks, time))
+    if not laid.has_ties:
+        return laid.order
+    keys = laid.payload.select(list(query.group_by)) if ties else None
+    ranks = [value_ranks(column)[laid.source] for column in reversed(keys.columns)] if keys else []
+    return np.lexsort((group, *ranks, laid.time))
 
 
 def numbered(hashes: Hashes) -> Index:

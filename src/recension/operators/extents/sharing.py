@@ -1,13 +1,14 @@
 """One lazy extent for many queries: a keeper that takes readings in, and readers that coalesce what it keeps.
 
-keeper    all columns, raw readings            written once a batch, after all readers have looked
-reader    a query's columns of the same        lays the batch over what is kept, shows, writes nothing
+keeper    all columns, raw readings            lays a batch over what is kept once, for all readers, and takes
+                                               it in after they have looked
+reader    a query, and nothing of its own      shows what it sees of that
 owner     an eager extent of one query         can be filled from a keeper: one scan (ruling 36)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,21 @@ from recension.core.batch import EventBatch, Index, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Output
 from recension.operators.extents.extent import Extent, Stretch
-from recension.operators.extents.operator import CoalesceExtent
+from recension.operators.extents.laid import Laid
+from recension.operators.extents.operator import CoalesceExtent, answered
 from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.region import Region, region_of
-from recension.operators.extents.windows import SlidingWindow
+from recension.operators.extents.region import region_of, staying
+from recension.operators.extents.windows import Marks, SlidingWindow
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What there is to see of a batch, or a CTI, laid over what is kept; ``before``: readings before it."""
+
+    laid: Laid
+    marks: Marks
+    shows: bool
+    before: int
 
 
 class Keeper(CoalesceExtent):
@@ -31,6 +43,7 @@ class Keeper(CoalesceExtent):
 
     def __init__(self, readings: pa.Schema, window: SlidingWindow, since: int = BEGINNING) -> None:
         super().__init__(readings, readings, CoalescingQuery(readings.names, []), window, "lazy")
+        self._extent = _Together(readings)
         self.since = since
 
     @property
@@ -43,20 +56,47 @@ class Keeper(CoalesceExtent):
         """The greatest start or CTI seen."""
         return self._watermark
 
+    def view(self, batch: EventBatch) -> View | None:
+        """What readers see of a batch that is not taken in yet; None if there is nothing to see."""
+        batch, changed, watermark = self._given(batch)
+        return self._view(batch, changed, watermark)
+
+    def view_at(self, t: int) -> View | None:
+        """What readers see when time has come so far."""
+        none = np.zeros(0, np.int64)
+        return self._view(self._no_readings, (none, none), max(self._watermark, t))
+
+    def _view(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> View | None:
+        marks = self._marks(batch, changed, watermark)
+        looked = self._window.look(self._extent, marks, links=False)
+        if looked is None:
+            return None
+        stretch, shows = looked
+        laid = Laid(self._extent, stretch, batch, changed)
+        return View(laid, marks, shows, self._extent.forgotten + stretch.first)
+
+    def all_of_it(self) -> Laid:
+        """Everything that is kept."""
+        none = np.zeros(0, np.int64)
+        return Laid(self._extent, self._extent.between(BEGINNING, FOREVER), self._no_readings, (none, none))
+
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if self.since > BEGINNING:
             batch = batch.filter(batch.vs > self.since)
         return super().on_batch(port, batch)
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
+        """Readings are kept by time, whatever their groups."""
         marks = self._marks(batch, changed, watermark)
-        self._watermark = watermark
         if not marks.is_quiet:
-            stretch = self._extent.between(marks.first, marks.last)
-            region, payload = region_of(
-                self._extent, self._query, stretch, batch, changed, links_kept=False, ties=False
-            )
-            self._write(stretch, region, payload)
+            laid = Laid(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
+            at = laid.order
+            if len(laid.gone_at):
+                stays = np.ones(len(laid.time), np.bool_)
+                stays[: laid.kept] = staying(laid.hashed.of(self._query.group_by), laid, self._query)
+                at = at[stays[at]]
+            laid.write(self._extent, laid.time[at], laid.source[at], laid.began[at])
+        self._watermark = watermark
         return empty(self.schema)
 
     def on_cti(self, port: int, t: int) -> Output:
@@ -84,39 +124,23 @@ class Keeper(CoalesceExtent):
         self.since = chunks["since"]["t"][0].as_py()
 
 
-class Reader(CoalesceExtent):
+class Reader:
     """A lazy query over what a keeper keeps."""
 
-    def __init__(
-        self, schema: pa.Schema, query: CoalescingQuery, window: SlidingWindow, keeper: Keeper
-    ) -> None:
-        super().__init__(schema, _columns(keeper.schema, query), query, window, "lazy")
-        self._keeper, self._extent = keeper, _Narrowed(keeper.extent, query.columns)
-        self._watermark, self.out_cti = keeper.watermark, keeper.out_cti
+    def __init__(self, schema: pa.Schema, query: CoalescingQuery, window: SlidingWindow) -> None:
+        """``schema``: of the answers."""
+        self.schema, self._query, self._window = schema, query, window
 
-    def on_cti(self, port: int, t: int) -> Output:
-        """What has passed is the keeper's to forget."""
-        none = np.zeros(0, np.int64)
-        return self.promise(t, self._step(self._no_readings, (none, none), max(self._watermark, t)))
-
-    def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
-        self._extent.forgotten = self._keeper.extent.forgotten
-        return super()._step(batch, changed, watermark)
-
-    def _write(self, stretch: Stretch, region: Region, payload: pa.RecordBatch) -> None:
-        """Nothing: the keeper does."""
-
-    def state_rows(self) -> int:
-        return 0
-
-    def state_bytes(self) -> int:
-        return 0
-
-    def state_chunks(self) -> Chunks:
-        return {"watermark": pa.table({"t": [self._watermark]})}
-
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._watermark = chunks["watermark"]["t"][0].as_py()
+    def show(self, view: View | None) -> EventBatch:
+        """What a batch, or a CTI, changes in the answers."""
+        if view is None:
+            return empty(self.schema)
+        # Also where nothing is shown: what contradicts itself is refused before it is kept.
+        region = region_of(view.laid, self._query, links_kept=False, ties=self._window.ties)
+        if not view.shows:
+            return empty(self.schema)
+        shown = self._window.answers(region, view.before, view.marks)
+        return answered(self.schema, self._query, view.laid, region, shown)
 
 
 class Owner(CoalesceExtent):
@@ -139,34 +163,18 @@ class Owner(CoalesceExtent):
 
     def fill(self, keeper: Keeper) -> None:
         """Take over from a reader of the keeper: coalesce everything that is kept, once."""
-        kept = _Narrowed(keeper.extent, self._query.columns)
-        none, all_of_it = np.zeros(0, np.int64), kept.between(BEGINNING, FOREVER)
-        region, payload = region_of(
-            kept,
-            self._query,
-            all_of_it,
-            self._no_readings,
-            (none, none),
-            links_kept=False,
-            ties=self._window.ties,
-        )
-        self._write(self._extent.between(BEGINNING, FOREVER), region, payload)
+        laid = keeper.all_of_it()
+        region = region_of(laid, self._query, links_kept=False, ties=self._window.ties)
+        self._write(laid, region, elsewhere=True)
         self._extent.forgotten = keeper.extent.forgotten
         self._watermark, self.out_cti = keeper.watermark, keeper.out_cti
 
 
-class _Narrowed(Extent):
-    """Some columns of an extent that another keeps."""
-
-    def __init__(self, kept: Extent, names: Sequence[str]) -> None:
-        self._table, self._store, self._names = kept._table, kept._store, list(names)
-        self.forgotten = kept.forgotten
-
-    def payload(self, rows: Index) -> pa.RecordBatch:
-        return super().payload(rows).select(self._names)
+class _Together(Extent):
+    """An extent that queries with orders of their own read."""
 
     def around(self, low: int, high: int, before: int, after: int) -> Stretch:
-        """Not parting readings of one time: their order is not that of the query."""
+        """Not parting readings of one time: their order is not that of a query."""
         while True:
             found = super().around(low, high, before, after)
             times = found.columns["time"]
@@ -177,7 +185,3 @@ class _Narrowed(Extent):
             if head <= 0 and tail <= 0:
                 return found
             before, after = before + max(head, 0), after + max(tail, 0)
-
-
-def _columns(readings: pa.Schema, query: CoalescingQuery) -> pa.Schema:
-    return pa.schema([readings.field(name) for name in query.columns])

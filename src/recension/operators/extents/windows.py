@@ -7,6 +7,7 @@ watermark has passed being counted; an answer lasts until the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +31,8 @@ class Marks:
     last: int = BEGINNING
     come: int = 0
     """How many more readings there are that the watermark had passed."""
+    passed: int = 0
+    """How many more there are of those that it passes now."""
 
     @property
     def is_quiet(self) -> bool:
@@ -57,8 +60,11 @@ class SlidingWindow(Protocol):
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         """The readings to look at and whether there is anything to show; None if nothing is to be done.
 
-        ``links``: also those with which the ones that come and go may be linked.
+        ``links``: also those with which the ones that come and go may be linked, where that is of use.
         """
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        """Does a stretch have all that may be linked with what comes and goes, before it and after it?"""
 
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
         """What was shown and what is to be shown, where they may differ; ``before``: readings before it."""
@@ -82,22 +88,36 @@ class RangeWindow:
         if not shows and marks.is_quiet:
             return None
         low, high = marks.first, marks.last
-        if shows or links:
+        if shows:
             low, high = low - self.span, high + self.span
         if is_due:
             low, high = min(low, marks.old - self.span), max(high, marks.new)
         return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
 
+    def due(self, marks: Marks, most: int) -> Sequence[int]:
+        """The slides that are passed now, if no other is concerned and they are not too many."""
+        first = self._first_from(marks.old)
+        if marks.first <= min(marks.last + self.span, marks.old - 1) or marks.new - first > most * self.slide:
+            return ()
+        return range(first, marks.new, self.slide)
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        if not len(time := stretch.columns["time"]):
+            return False, False
+        return int(time[0]) < marks.first - self.span, int(time[-1]) > marks.last + self.span
+
     def _first_from(self, t: int) -> int:
         return -(-t // self.slide) * self.slide
 
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
-        sides = ((region.is_old, region.began), (region.is_new, region.begins))
-        old, new = (region.runs(side, begins, region.time) for side, begins in sides)
+        new = region.runs(region.is_new, region.begins, region.time)
+        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
         last = min(marks.last + self.span, marks.old - 1)
+        if last < marks.first:  # no slide that was shown is concerned
+            return _nothing(), due
+        old = region.runs(region.is_old, region.began, region.time)
         was = self._shown(old, _touched(region, old), marks.first, last)
         now = self._shown(new, _touched(region, new), marks.first, last)
-        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
         return was, Answers(*(np.concatenate([getattr(p, n) for p in (now, due)]) for n in Answers.__slots__))
 
     def _shown(self, runs: Runs, of: Index, low: int, high: int) -> Answers:
@@ -131,9 +151,21 @@ class RowsWindow:
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         if marks.is_quiet and marks.old == marks.new:
             return None
+        if not self._is_concerned(extent, marks):
+            return None if marks.is_quiet else (extent.between(marks.first, marks.last), False)
         low = min(marks.first, marks.old) if marks.new > marks.old else marks.first
         high = FOREVER if self._shifts(marks) else marks.last
         return extent.around(low, high, self._margin, self._margin), True
+
+    def _is_concerned(self, extent: Extent, marks: Marks) -> bool:
+        """Is there, before or after, an answer that counts further than to where something changes?"""
+        times = (min(marks.first, marks.old), marks.old, marks.new)
+        first, old, new = (extent.forgotten + extent.count_before(t) for t in times)
+        return first // self.slide != max(old, new + marks.come + marks.passed) // self.slide
+
+    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+        """A window may hold readings of any time."""
+        return False, False
 
     def _shifts(self, marks: Marks) -> bool:
         """Do all later readings count otherwise than before, or are there new ones to count?"""

@@ -103,15 +103,15 @@ def load_constants(path: Path | None = None) -> Constants:
 
 
 USUAL: Final = Constants(
-    read=990,
-    coalesce=1,
-    insert=4860,
-    delete=3250,
-    detach=2450,
-    merge=4250,
-    find=430,
-    stamp=1050,
-    lazy_insert=4760,
-    lazy_delete=1820,
+    read=410,
+    coalesce=50,
+    insert=3760,
+    delete=1480,
+    detach=1140,
+    merge=2860,
+    merge_late=170,
+    stamp=280,
+    lazy_insert=1590,
+    lazy_delete=1310,
 )
 """Measured by `recension calibrate` on one core of a shared AMD EPYC."""

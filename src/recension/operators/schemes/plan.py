@@ -106,12 +106,13 @@ class Planner:
         return SchemePlan(self.names, q, model, chosen, tuple(learned))
 
     def replan(self, old: SchemePlan | None, learned: Sequence[Estimate], load: Load) -> SchemePlan | None:
-        """Another plan if the probabilities have drifted from those of the old one; None if it may stay."""
+        """Another plan if the old one was a guess, or the probabilities have drifted; None if it may stay."""
         if load.held < 1 or min(each.arrived for each in learned) < self.enough:
             return None
         if old is None:
             return self.plan(learned, load)
-        if not self.drift.between(old.learned, learned):
+        was_guess = not any(each.arrived for each in old.learned)
+        if not was_guess and not self.drift.between(old.learned, learned):
             return None
         fresh, kept = (self.plan(learned, load, each) for each in (None, old.selection.is_eager))
         return fresh if fresh.selection.cost < kept.selection.cost * (1 - self.margin) else kept
