@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from recension.runners.local import Session
 
 WINDOW, BATCH, GROUPS = 1_000, 65_536, 1_000
-_SOME, _FEW, _KEYS = 300_000, 40_000, 100
+_SOME, _FEW, _KEYS = 500_000, 40_000, 100
 
 
 class VectorSum(rc.Aggregate):
@@ -166,7 +166,7 @@ def _run(make: Any, batches: list[EventBatch]) -> int:
 
 def _measured(name: str, make: Any, *against: str, target: float | None = None) -> Measurement:
     return Measurement(
-        name, _stream, partial(_run, make), sizes=(_SOME,), against=against, target=target, repeats=3
+        name, _stream, partial(_run, make), sizes=(_SOME, 2 * _SOME), against=against, target=target
     )
 
 
