@@ -46,9 +46,28 @@ def readings(size: int, oop: float, cp: float = CP) -> tuple[np.ndarray[Any, Any
 
 
 def _batches(oop: float, size: int, _: Path) -> list[EventBatch]:
-    """A CTI after each batch at the first time still to come, and one at the end of time."""
+    """Readings, a tick each."""
     times, payload = readings(size, oop)
-    whole = inserts(times, times + 1, payload)
+    return _with_ctis(times, times + 1, payload)
+
+
+def _lifetimes(oop: float, size: int, _: Path) -> list[EventBatch]:
+    """Each reading true until the next one of its group, which is known beforehand."""
+    times, payload = readings(size, oop)
+    group = payload.column("ep").to_numpy()
+    until = np.full(size, size + 1)
+    for number in range(GROUPS["ep"]):
+        own = np.flatnonzero(group == number)
+        own = own[np.argsort(times[own])]
+        until[own[:-1]] = times[own[1:]]
+    return _with_ctis(times, until, payload)
+
+
+def _with_ctis(
+    times: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], payload: pa.RecordBatch
+) -> list[EventBatch]:
+    """A CTI after each batch at the first time still to come, and one at the end of time."""
+    size, whole = len(times), inserts(times, ends, payload)
     to_come = np.minimum.accumulate(np.append(times, FOREVER)[::-1])[::-1]
     found: list[EventBatch] = []
     for start in range(0, size, BATCH):
@@ -63,6 +82,13 @@ def _extent(kind: str, scheme: str) -> Session:
     feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True))
     window = rc.rows(WINDOW, slide=WINDOW) if kind == "rows" else rc.range(WINDOW, slide=WINDOW)
     return rc.session(feed.coalesce(on="h", group_by="ep", window=window, scheme=scheme))  # type: ignore[arg-type]
+
+
+def _equal() -> Session:
+    import recension as rc
+
+    feed = rc.source("feed", SCHEMA, properties=rc.Properties(is_insert_only=True))
+    return rc.session(feed.coalesce("h", "ep"))
 
 
 def _facts(equivalence: Any) -> Session:
@@ -144,6 +170,14 @@ SUITE = Suite(
                 )
                 for kind in ("range", "rows")
                 for scheme in ("eager", "lazy")
+            ),
+            Measurement(
+                f"over all time, {words}",
+                partial(_lifetimes, oop),
+                partial(_run, _equal),
+                sizes=_SIZES,
+                target=target,
+                repeats=3,
             ),
             Measurement(
                 f"edges, then equal facts as one, {words}",
