@@ -47,6 +47,5 @@ def test_the_merged_stream_is_valid_and_as_far_as_the_furthest(played: tuple[Tra
 
 def test_answers_are_speculative_for_a_while(played: tuple[Trace, Verdict]) -> None:
     trace, verdict = played
-    assert len(verdict.speculative) == len(verdict.merged)
-    assert 0 <= min(verdict.speculative) <= verdict.usual_wait <= verdict.longest_wait <= trace.end()
-    assert verdict.longest_wait > 0
+    assert 0 < len(verdict.speculative) <= len(verdict.merged)
+    assert 0 < min(verdict.speculative) <= verdict.usual_wait <= verdict.longest_wait <= trace.end()

@@ -29,6 +29,7 @@ _IDLE_OFFERS: Final = 0.05
 # What a server says of one lease: when it says it, and the end it then gives. An end at the start: no lease.
 Words: TypeAlias = list[tuple[int, int]]
 Manner: TypeAlias = Callable[[Event, Random], Words]
+Change: TypeAlias = Insert | Retract
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Feed:
             parts[min((arrival - OPENS) // HOUR, HOURS - 1)].append(element)
         return [from_elements(part, SCHEMA) for part in parts]
 
-    def _said(self, events: Sequence[Event], rng: Random) -> Iterator[tuple[int, Element]]:
+    def _said(self, events: Sequence[Event], rng: Random) -> Iterator[tuple[int, Change]]:
         for event in [*events, *_idle_offers(events, rng)]:
             if event.ve >= self.since:
                 yield from self._told(event, rng)
 
-    def _told(self, event: Event, rng: Random) -> Iterator[tuple[int, Element]]:
+    def _told(self, event: Event, rng: Random) -> Iterator[tuple[int, Change]]:
         arrival, end = BEGINNING, event.vs
         for spoken, said in self.manner(event, rng):
             if said != end:
@@ -70,7 +71,7 @@ class Feed:
         return max(is_back if falls_silent <= spoken < is_back else spoken, self.since)
 
 
-def _change(event: Event, before: int, after: int) -> Element:
+def _change(event: Event, before: int, after: int) -> Change:
     if before == event.vs:
         return Insert(event.payload, event.vs, after)
     return Retract(event.payload, event.vs, before, after)
@@ -83,7 +84,7 @@ def _idle_offers(events: Sequence[Event], rng: Random) -> Iterator[Event]:
         yield Event({**like.payload, "device": f"offer {number:05}"}, like.vs, like.vs)
 
 
-def _punctuated(said: Sequence[tuple[int, Element]]) -> Iterator[tuple[int, Element]]:
+def _punctuated(said: Sequence[tuple[int, Change]]) -> Iterator[tuple[int, Element]]:
     """With a promise every quarter of an hour: nothing still to be said changes what was before it."""
     ahead = [FOREVER] * (len(said) + 1)
     for at in range(len(said) - 1, -1, -1):
@@ -99,8 +100,8 @@ def _punctuated(said: Sequence[tuple[int, Element]]) -> Iterator[tuple[int, Elem
     yield FOREVER, Cti(FOREVER)
 
 
-def _sync(element: Element) -> int:
-    return min(element.ve, element.new_ve) if isinstance(element, Retract) else element.vs
+def _sync(change: Change) -> int:
+    return min(change.ve, change.new_ve) if isinstance(change, Retract) else change.vs
 
 
 def renews(lease: Event, rng: Random) -> Words:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import recension as rc
 from recension.core.batch import EventBatch, concat
 from recension.core.history import History
@@ -16,7 +14,7 @@ from recension.runners.local import Session
 class LocalStage:
     """Everyone answers as soon as something is told."""
 
-    engine: Final = "local"
+    engine = "local"
 
     def __init__(self) -> None:
         self.trace = Trace()

@@ -46,7 +46,7 @@ def start_spark(folder: Path) -> Any:
 class SparkStage:
     """Queries of one Spark session, in a folder. ``watch`` is called while it waits."""
 
-    engine: Final = "spark"
+    engine = "spark"
 
     def __init__(self, spark: Any, folder: Path, watch: Callable[[], None]) -> None:
         self._spark, self._folder, self._watch = spark, folder, watch
@@ -83,7 +83,7 @@ class SparkStage:
     def _start_merge(self, plan: rc.Stream) -> Any:
         what: dict[str, Any] = {"root": self._root, "schema": plan.schema, "properties": known()}
         merged = rc.spark.merge(self._spark, **what, policy=POLICY, shards=1)
-        where = {"changelog": self._folder / "answers", "history": self._folder / "table"}
+        where: dict[str, Any] = {"changelog": self._folder / "answers", "history": self._folder / "table"}
         checkpoint = self._folder / "checkpoint of the merge"
         return rc.spark.write(merged, **where, checkpoint=checkpoint, trigger=_OFTEN, query_name=MERGED)
 
@@ -106,12 +106,12 @@ class SparkStage:
     def settle(self) -> None:
         """First the replicas, then the merge: each has taken all files that are there for it."""
         for feed, query in self._replicas.values():
-            self._wait(query, lambda feed=feed: self._feeds[feed])
-        self._wait(self._merge, self._files_in_root)
+            self._wait(query, self._feeds[feed])
+        self._wait(self._merge, self._files_in_root())
 
-    def _wait(self, query: Any, files: Callable[[], int]) -> None:
+    def _wait(self, query: Any, files: int) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while _files_taken(query.recentProgress) < files():
+        while _files_taken(query.recentProgress) < files:
             if query.exception() is not None:
                 raise RecensionError(rc.spark.reason_of(query.exception()))
             if time.monotonic() > deadline:

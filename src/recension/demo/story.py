@@ -25,8 +25,8 @@ def numbers(verdict: Verdict) -> list[tuple[str, str]]:
         ("revisions made by the replicas", f"{made:,}"),
         ("revisions in the merged stream", f"{verdict.output.revisions:,}"),
         ("answers in the merged history", f"{len(verdict.merged):,}"),
-        ("an answer was speculative for, at the median", f"{verdict.usual_wait:.1f} s"),
-        ("and at most", f"{verdict.longest_wait:.1f} s"),
+        ("of them shown before they were final", f"{len(verdict.speculative):,}"),
+        (f"so long at the median, {verdict.longest_wait:.1f} s at most", f"{verdict.usual_wait:.1f} s"),
     ]
 
 
@@ -38,8 +38,8 @@ def tell(verdict: Verdict, console: Console) -> None:
     )
     console.print(_table(verdict))
     console.print(
-        f"An answer was speculative for {verdict.usual_wait:.1f} s at the median and "
-        f"{verdict.longest_wait:.1f} s at most: shown at once, revised when needed, then final."
+        f"{len(verdict.speculative):,} answers were shown before they were final: speculative for "
+        f"{verdict.usual_wait:.1f} s at the median, {verdict.longest_wait:.1f} s at most."
     )
     word = "yes" if verdict.is_right else "NO"
     console.print(

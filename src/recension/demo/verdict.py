@@ -47,7 +47,7 @@ class Verdict:
     inputs: Sequence[Witness]
     output: Witness
     speculative: Sequence[float]
-    """For every answer: the seconds from when one was first shown to when it was final."""
+    """Of the answers that were shown before they were final: for how many seconds they were not."""
 
     @property
     def is_right(self) -> bool:
@@ -56,12 +56,12 @@ class Verdict:
 
     @property
     def usual_wait(self) -> float:
-        """Half of the answers were speculative for so many seconds or less."""
+        """Half of them were speculative for so many seconds or less."""
         return median(self.speculative) if self.speculative else 0.0
 
     @property
     def longest_wait(self) -> float:
-        """No answer was speculative for longer."""
+        """None was speculative for longer."""
         return max(self.speculative, default=0.0)
 
 
@@ -109,8 +109,6 @@ def _speculative(said: Sequence[Said], answers: History) -> list[float]:
     keys = zip(answers.payload["site"].to_pylist(), answers.vs.tolist(), strict=True)
     # An end is final when the promise has passed it.
     settled = np.searchsorted(promises, answers.ve, side="right").tolist()
-    return [
-        said[at].at - shown[key]
-        for key, at in zip(keys, settled, strict=True)
-        if at < len(said) and key in shown
-    ]
+    times = zip(keys, settled, strict=True)
+    waits = [said[at].at - shown[key] for key, at in times if at < len(said) and key in shown]
+    return [seconds for seconds in waits if seconds > 0]

@@ -20,8 +20,10 @@ from recension.demo.verdict import history_of
 _LANE: Final = 52
 _TOP: Final = 30
 _ROW: Final = 34
+_LABEL: Final = 34
 SHOWN_SITE: Final = "library"
-_SHOWN_MINUTES: Final = 14
+_SHOWN_MINUTES: Final = 22
+_SETTLED_MINUTES: Final = 3
 # Just before the cut-over: one replica is dead, one silent, one late.
 _SHOWN_AFTER_HOUR: Final = 5
 
@@ -39,9 +41,12 @@ def lives(trace: Trace) -> str:
 
 
 def _hours(drawing: Drawing, trace: Trace, x: Scale) -> None:
+    free = 0.0
     for hour, at in enumerate(trace.hours):
         drawing.line(x(at), _TOP - 10, x(at), _TOP - 4, "mark")
-        drawing.text(x(at), _TOP - 14, now(hour), "axis", "middle")
+        if x(at) >= free:
+            drawing.text(x(at), _TOP - 14, now(hour), "axis", "middle")
+            free = x(at) + _LABEL
 
 
 def _life(drawing: Drawing, trace: Trace, stream: str, x: Scale, y: float) -> None:
@@ -70,7 +75,7 @@ def one_site(trace: Trace, truth: History) -> str:
     streams = [s for s in trace.streams if any(said.at <= moment for said in trace.of(s))]
     merged_so_far = [said for said in trace.of(MERGED) if said.at <= moment]
     promise = min(max(final_up_to(merged_so_far), OPENS), CLOSES)
-    start = min(promise - _SHOWN_MINUTES // 2 * MINUTE, CLOSES - _SHOWN_MINUTES * MINUTE)
+    start = min(promise - _SETTLED_MINUTES * MINUTE, CLOSES - _SHOWN_MINUTES * MINUTE)
     x = Scale(start, start + _SHOWN_MINUTES * MINUTE, LEFT, WIDTH - RIGHT)
     rows = [*streams, MERGED, "in the end"]
     drawing = Drawing(_TOP + _ROW * len(rows) + 24, f"The {SHOWN_SITE} as each stream tells it")
@@ -78,10 +83,9 @@ def one_site(trace: Trace, truth: History) -> str:
     final = _at_site(truth, x)
     drawing.rect(LEFT, _TOP - 6, x(promise) - LEFT, _ROW * len(rows) + 6, "settled")
     drawing.line(x(promise), _TOP - 14, x(promise), _TOP + _ROW * len(rows), "promise")
-    drawing.text(
-        x(promise) - 4, _TOP - 14, f"final, says the merged stream, up to {clock(promise)}", "note", "end"
-    )
-    drawing.text(x(promise) + 4, _TOP - 14, "speculative", "note")
+    drawing.text(x(promise) - 4, _TOP - 14, "final", "note", "end")
+    words = f"speculative: the merged stream is final up to {clock(promise)}"
+    drawing.text(x(promise) + 4, _TOP - 14, words, "note")
     for row, name in enumerate(rows):
         said = [one for one in trace.of(name) if one.at <= moment]
         told = final if name == "in the end" else _at_site(history_of(said, truth), x)
