@@ -1,12 +1,11 @@
 """Who comes, dies and goes, hour by hour.
 
-hour    08    09    10    11    12    13    14    15    16    17
-north   |=======================† killed at work
-south   |========================================| cut over: leaves
-west                |=============   silent  |===================
-south,
-other plan                              |========================
-merged  |========================================================
+told up to   09    10    11    12    13    14    15    16    17    18
+north        |=======================† killed at work
+south        |=========================================| cut over: leaves
+west                     |=============   silent      |=============
+south-2                                          |==================   the other plan
+merged       |======================================================
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ def play(world: World, stage: Stage, see: Callable[[], None]) -> None:
 class _Player:
     def __init__(self, world: World, stage: Stage) -> None:
         self._world, self._stage, self._feeds = world, stage, world.feeds
-        self._dead: set[str] = set()
+        self._dead_feeds: set[str] = set()
 
     def tell(self, hour: int) -> None:
         """What the servers say in this hour; one that is silent says nothing at all."""
         for name, parts in self._feeds.items():
-            if name not in self._dead and len(parts[hour]):
+            if name not in self._dead_feeds and len(parts[hour]):
                 self._stage.tell(name, parts[hour])
                 told = self._stage.trace.told
                 told[name] = told.get(name, 0) + len(parts[hour])
@@ -99,7 +98,7 @@ class _Player:
 
     def _kill(self, name: str) -> None:
         self._stage.kill(name)
-        self._dead.add(name)
+        self._dead_feeds.add(name)
         self._stage.trace.mark(name, "killed")
 
     def _cut_over(self, old: str, new: str) -> None:
