@@ -8,7 +8,7 @@ answers/, table/   the merged stream, and its history as a table
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING
 from recension.demo.plans import LEASES, POLICY, known
 from recension.demo.trace import MERGED, Trace
+from recension.runners.spark.interrupts import interrupted_after
 
 # Without a pause Spark looks for files a hundred times a second.
 _OFTEN: Final = {"processingTime": "200 milliseconds"}
@@ -32,7 +33,6 @@ _KILL_WITHIN: Final = 2.0
 
 def start_spark(folder: Path) -> Any:
     """A session that talks to a file; a Ctrl-C while it starts counts afterwards."""
-    from recension.runners.spark.interrupts import interrupted_after
     from recension.runners.spark.session import quiet_session
 
     log = folder / "spark.log"
@@ -46,7 +46,10 @@ def start_spark(folder: Path) -> Any:
 
 
 class SparkStage:
-    """Queries of one Spark session, in a folder. ``watch`` is called while it waits."""
+    """Queries of one Spark session, in a folder. ``watch`` is called while it waits.
+
+    A Ctrl-C counts between calls of Spark: within one it would leave a trace of the bridge to Java.
+    """
 
     engine = "spark"
 
@@ -66,6 +69,7 @@ class SparkStage:
         write_stream(folder / f"{number:04}.parquet", [part], part.schema)
         self._feeds[feed] = number + 1
 
+    @interrupted_after()
     def start(self, name: str, plan: rc.Stream, feed: str, from_time: int) -> None:
         """A query of its own, whose changelog is a sub-folder of the root."""
         if from_time > BEGINNING:
@@ -89,6 +93,7 @@ class SparkStage:
         checkpoint = self._folder / "checkpoint of the merge"
         return rc.spark.write(merged, **where, checkpoint=checkpoint, trigger=_OFTEN, query_name=MERGED)
 
+    @interrupted_after()
     def kill(self, name: str) -> None:
         """Stop its query, if possible while it works on a micro-batch."""
         _, query = self._replicas.pop(name)
@@ -101,6 +106,7 @@ class SparkStage:
         """A word in the root."""
         rc.spark.detach(self._root, name)
 
+    @interrupted_after()
     def state_of(self, name: str) -> str:
         """As the merge says in its metrics."""
         return rc.spark.metrics(self._merge).inputs.get(name, "unknown")
@@ -113,9 +119,7 @@ class SparkStage:
 
     def _wait(self, query: Any, files: int) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while _files_taken(query.recentProgress) < files:
-            if query.exception() is not None:
-                raise RecensionError(rc.spark.reason_of(query.exception()))
+        while _files_taken(query) < files:
             if time.monotonic() > deadline:
                 raise RecensionError(f"the query {query.name} has not answered for {_PATIENCE:.0f} s")
             time.sleep(_POLL)
@@ -143,11 +147,13 @@ class SparkStage:
         """The table that the merge keeps."""
         return read_history(self._folder / "table")
 
+    @interrupted_after()
     def batch_answer(self, question: rc.Stream, leases: History) -> History:
         """A Spark batch job over the table of leases."""
         frame = self._spark.createDataFrame(leases.to_arrow())
         return History.from_arrow(rc.spark.batch(self._spark, question, {LEASES: frame}).toArrow())
 
+    @interrupted_after()
     def close(self) -> None:
         """Stop all that runs."""
         for _, query in self._replicas.values():
@@ -160,9 +166,12 @@ class SparkStage:
         return self._folder / "root"
 
 
-def _files_taken(reports: list[Mapping[str, Any]]) -> int:
-    """The sources' rows are files."""
-    return sum(report["numInputRows"] for report in reports)
+@interrupted_after()
+def _files_taken(query: Any) -> int:
+    """How many files a query has worked through: they are the rows of its source."""
+    if (why := query.exception()) is not None:
+        raise RecensionError(rc.spark.reason_of(why))
+    return sum(report["numInputRows"] for report in query.recentProgress)
 
 
 def _is_seen(file: Path, root: Path) -> bool:
