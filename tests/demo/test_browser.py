@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from html import unescape
 from pathlib import Path
 from shutil import which
@@ -48,17 +49,22 @@ def _find() -> str | None:
 
 
 def _install() -> None:
+    """With the lists of packages that are here, else with fresh ones."""
+    deadline = time.monotonic() + _INSTALL
+    install = ("install", "-y", "--no-install-recommends", "chromium")
+    if not _apt(deadline, *install) and _apt(deadline, "update"):
+        _apt(deadline, *install)
+
+
+def _apt(deadline: float, *words: str) -> bool:
     quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    left = max(deadline - time.monotonic(), 1)
     try:
-        subprocess.run(
-            ["apt-get", "install", "-y", "chromium"],
-            capture_output=True,
-            timeout=_INSTALL,
-            env=quietly,
-            check=False,
-        )
+        done = subprocess.run(["apt-get", *words], capture_output=True, timeout=left, env=quietly)
     except subprocess.TimeoutExpired:
         print(f"installing Chromium took more than {_INSTALL} s")
+        return False
+    return done.returncode == 0
 
 
 def _opened(browser: str, page: Path) -> tuple[str, list[str]]:

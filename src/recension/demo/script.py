@@ -99,14 +99,14 @@ class _Player:
     def _kill(self, name: str) -> None:
         self._stage.kill(name)
         self._dead_feeds.add(name)
-        self._stage.trace.mark(name, "killed")
+        self._stage.trace.mark(name, "killed", is_end=True)
 
     def _cut_over(self, old: str, new: str) -> None:
         if (state := self._stage.state_of(new)) != "joined":
             raise RecensionError(f"{new} cannot take over from {old}: it is {state}")
         self._stage.leave(old)
         self._stage.kill(old)
-        self._stage.trace.mark(old, f"leaves: {new} takes over")
+        self._stage.trace.mark(old, f"leaves: {new} takes over", is_end=True)
 
 
 def now(hour: int) -> str:

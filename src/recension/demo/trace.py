@@ -45,6 +45,8 @@ class Mark:
     stream: str
     at: float
     words: str
+    is_end: bool = False
+    """Is the stream gone from then on?"""
 
 
 @dataclass
@@ -71,9 +73,9 @@ class Trace:
         """Something was said, just now or at a time that is known."""
         self.said.append(Said(stream, self.now() if at is None else at - self.began, batch))
 
-    def mark(self, stream: str, words: str) -> None:
+    def mark(self, stream: str, words: str, *, is_end: bool = False) -> None:
         """Something happens now."""
-        self.marks.append(Mark(stream, self.now(), words))
+        self.marks.append(Mark(stream, self.now(), words, is_end))
 
     @property
     def streams(self) -> list[str]:
@@ -83,6 +85,12 @@ class Trace:
     def of(self, stream: str) -> list[Said]:
         """What one stream said, in its order."""
         return [said for said in self.said if said.stream == stream]
+
+    def life(self, stream: str) -> tuple[float, float]:
+        """From when to when a stream was there; the merged one always."""
+        marks = [mark for mark in self.marks if mark.stream == stream]
+        begins = marks[0].at if marks else 0.0
+        return begins, next((mark.at for mark in marks if mark.is_end), self.end())
 
     def end(self) -> float:
         """When the last word was spoken."""

@@ -1,8 +1,8 @@
 """The report: one page that needs nothing but itself.
 
-drawing   shapes and axes as SVG            timelines   who spoke when, and what they say of one site
-progress  promises, lag and revisions       plan_tree   the plans, with what is known of each step
-page      all of it, with the numbers
+drawing   shapes and axes as SVG                lives      who spoke when
+progress  promises, lag and revisions           one_site   some minutes of one site, as each tells them
+plan_tree the plans, and what is known of them  page       all of it, with the numbers
 """
 
 from recension.demo.report.page import page

@@ -10,9 +10,10 @@ from typing import Final
 from recension.demo.leases import SITES
 from recension.demo.report.captions import CAPTIONS, LEAD
 from recension.demo.report.drawing import style_of
+from recension.demo.report.lives import lives
+from recension.demo.report.one_site import one_site
 from recension.demo.report.plan_tree import plans
 from recension.demo.report.progress import lag, promises, revisions
-from recension.demo.report.timelines import lives, one_site
 from recension.demo.story import ENGINES, numbers, up_to
 from recension.demo.trace import MERGED, Trace
 from recension.demo.verdict import Verdict, Witness

@@ -74,7 +74,7 @@ def _lags(trace: Trace, stream: str) -> list[tuple[float, float]]:
     told = promised(trace.of(stream))
     if not told:
         return []
-    ends = next((m.at for m in trace.marks if m.stream == stream and _is_end(m.words)), trace.end())
+    _, ends = trace.life(stream)
     hours = [at for at in trace.hours if told[0][0] < at <= ends]
     points: list[tuple[float, float]] = []
     for at in sorted({*hours, *(at for at, _ in told), ends}):
@@ -84,10 +84,6 @@ def _lags(trace: Trace, stream: str) -> list[tuple[float, float]]:
             points.append((at, points[-1][1]))
         points.append((at, _behind(trace, told, at)))
     return points
-
-
-def _is_end(words: str) -> bool:
-    return words.startswith(("killed", "leaves"))
 
 
 def _behind(trace: Trace, told: Sequence[tuple[float, int]], at: float) -> float:
