@@ -13,6 +13,7 @@ from recension.core.history import History
 from recension.demo import performance
 from recension.demo.local_stage import LocalStage
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 HAPPENS = [
     "north joins",
     "south joins",
@@ -30,7 +31,7 @@ def _said(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_on_spark(capsys: pytest.CaptureFixture[str], spark: Any, tmp_path: Path) -> None:
-    report = tmp_path / "pages" / "report.html"
+    report, shards = tmp_path / "pages" / "report.html", spark.conf.get(PARTITIONS)
     assert main(["demo", "--size", "500", "--report", str(report)]) == 0
     said = _said(capsys)
     places = [said.find(words) for words in HAPPENS]
@@ -41,6 +42,7 @@ def test_on_spark(capsys: pytest.CaptureFixture[str], spark: Any, tmp_path: Path
     assert "NO" not in said
     assert "Structured Streaming" in report.read_text(encoding="utf-8")
     assert not spark.streams.active, "nothing is left running"
+    spark.conf.set(PARTITIONS, shards)
 
 
 def test_without_spark_it_says_why_and_goes_on(

@@ -42,7 +42,8 @@ def _stage(display: Display, *, on_spark: bool) -> Iterator[Stage]:
         return
     from recension.demo.spark_stage import SparkStage, start_spark
 
-    with TemporaryDirectory(prefix="recension-demo-") as name:
+    # Spark looks after the state of queries that have stopped for a while yet.
+    with TemporaryDirectory(prefix="recension-demo-", ignore_cleanup_errors=True) as name:
         display.wait_for("starting Spark")
         stage = SparkStage(start_spark(Path(name)), Path(name), display.see)
         try:
