@@ -15,7 +15,7 @@ CAPTIONS: Final = {
     "lives": (
         "Who spoke when",
         "Each dot is a micro-batch, its size the changes in it. Above, the hours of the day as the feeds "
-        "tell them; below, the seconds of the run.",
+        "tell them; below, the seconds of the run, the first of which warm everything up.",
     ),
     "promises": (
         "Up to when answers are final",
