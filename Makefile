@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check format bench lock clean
+.PHONY: help setup demo test soak compat check format bench docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -19,6 +19,9 @@ demo: $(READY) ## replicas on Spark that disagree and die, one right answer; wri
 test: check ## everything CI runs: the checks, then all tests
 	@sh scripts/test.sh
 
+compat: $(READY) ## the wheel in clean environments: every supported Spark, and none
+	@sh scripts/compat.sh
+
 soak: $(READY) ## the long tests of recovery: everything is killed, five times over
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
 
@@ -35,9 +38,12 @@ format: $(READY) ## put the code into its standard form
 bench: $(READY) ## every benchmark, as one table
 	@$(BIN)/python -m benchmarks
 
+docs: $(READY) ## the guide as a site, in site/; a link that leads nowhere stops it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lock: $(READY) ## choose dependency versions anew (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo site

@@ -6,11 +6,13 @@ import argparse
 import importlib
 import tempfile
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness import Suite, measure
+from benchmarks.harness import Result, measure
 from benchmarks.report import machine, save, show
 
 _SUITES = (
@@ -27,44 +29,53 @@ _SUITES = (
     "spectrum",
     "lmerge",
     "history_sink",
+    "spark",
 )
+_RUN_THEMSELVES = {"spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock"}
 _FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 
 
 def main() -> None:
-    """Measure, print a table a suite, and save everything as JSON."""
+    """Measure, print one table, and save everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(_SUITES)}")
+    parser.add_argument("--most", type=int, help="leave out sizes above so many elements: a quick look")
     asked = parser.parse_args()
     if unknown := set(asked.suites) - set(_SUITES):
         parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(_SUITES)}")
     out, err = Console(), Console(stderr=True)
     if not out.is_terminal:
         out = Console(width=_PLAIN_WIDTH)
-    out.print(", ".join(f"{key} {value}" for key, value in machine().items()), "— one core", style="dim")
-    results = []
+    out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
+    results: dict[str, list[Result]] = {}
     for name in asked.suites or _SUITES:
-        suite = _suite(name)
-        with tempfile.TemporaryDirectory() as folder, err.status(name) as status:
-            found = measure(suite, Path(folder), status.update)
-        show(suite, found, out)
+        results[_title(name)] = _measured(name, asked.most, out, err)
         for line in _notes(name):
             out.print(line, style="dim", highlight=False)
-        results += found
-    out.print(f"saved as {save(results, _FOLDER)}")
+    show(results, out)
+    out.print(f"saved as {save(chain.from_iterable(results.values()), _FOLDER)}")
 
 
-def _suite(name: str) -> Suite:
-    suite: Suite = importlib.import_module(f"benchmarks.{name}").SUITE
-    return suite
+def _measured(name: str, most: int | None, out: Console, err: Console) -> list[Result]:
+    """Most suites are run here; one that needs more than a core runs itself."""
+    with tempfile.TemporaryDirectory() as folder, err.status(name) as status:
+        if name in _RUN_THEMSELVES:
+            return list(_module(name).measured(Path(folder), out, quick=most is not None))
+        return measure(_module(name).SUITE, Path(folder), status.update, most)
+
+
+def _title(name: str) -> str:
+    return _RUN_THEMSELVES.get(name) or str(_module(name).SUITE.title)
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 def _notes(name: str) -> list[str]:
-    """What a suite has to say beyond its table."""
-    notes: Callable[[], list[str]] | None = getattr(
-        importlib.import_module(f"benchmarks.{name}"), "notes", None
-    )
+    """What a suite has to say beyond the table."""
+    notes: Callable[[], list[str]] | None = getattr(_module(name), "notes", None)
     return [] if notes is None else notes()
 
 

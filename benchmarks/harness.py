@@ -90,10 +90,13 @@ class Result:
         return self.size / wall if wall > _WAITED * self.time else None
 
 
-def measure(suite: Suite, directory: Path, notify: Callable[[str], None]) -> list[Result]:
+def measure(
+    suite: Suite, directory: Path, notify: Callable[[str], None], most: int | None = None
+) -> list[Result]:
     """Every measurement of a suite at every size, baselines beside what is compared with them."""
     results: list[Result] = []
-    for size in sorted({size for m in suite.measurements for size in m.sizes}):
+    sizes = sorted({size for m in suite.measurements for size in m.sizes})
+    for size in [size for size in sizes if most is None or size <= most] or sizes[:1]:
         due = [m for m in suite.measurements if size in m.sizes]
         for step in {m.setup.__name__: m for m in due if m.setup}.values():
             notify(f"{suite.name}: preparing {size:,} elements")

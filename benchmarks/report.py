@@ -7,27 +7,31 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from benchmarks.harness import Result, Suite
+from benchmarks.harness import Result
 
 _PACKAGES = ("numpy", "pyarrow", "duckdb")
 
 
-def show(suite: Suite, results: list[Result], console: Console) -> None:
-    """Print a suite's results."""
-    table = Table(title=suite.title, title_justify="left")
-    table.add_column("measurement")
+def show(found: Mapping[str, list[Result]], console: Console) -> None:
+    """Print all results as one table, suite after suite."""
+    table = Table("measurement")
     for title in ("elements", "elements/s", "target", "compared", "twice as many takes", "peak memory"):
         table.add_column(title, justify="right")
-    for result in sorted(results, key=lambda r: [m.name for m in suite.measurements].index(r.name)):
-        table.add_row(*_cells(result, results))
+    for title, results in found.items():
+        table.add_row(Text(title, style="bold"))
+        names = list(dict.fromkeys(result.name for result in results))
+        for result in sorted(results, key=lambda r: (names.index(r.name), r.size)):
+            table.add_row(*_cells(result, results))
+        table.add_section()
     console.print(table)
 
 
@@ -40,7 +44,7 @@ def _cells(result: Result, results: Iterable[Result]) -> list[str]:
         f"{result.target:,.0f}" if result.target else "",
         "\n".join(f"{ratio:.2f} × {name}" for name, ratio in result.against.items()),
         f"× {result.time / half.time:.2f}" if half else "",
-        f"{result.peak_mb:,.0f} MB ({result.loaded_mb:,.0f} before)",
+        f"{result.peak_mb:,.0f} MB" + (f" ({result.loaded_mb:,.0f} before)" if result.loaded_mb else ""),
     ]
 
 

@@ -8,40 +8,41 @@ micro-batch as Spark reports them, without the first two (the session warms up).
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 import recension as rc
-from benchmarks import interval_join, moving_window
+from benchmarks.harness import Result
+from benchmarks.spark_workloads import HOP, OURS, OWN, SIZE, our_w1, write_input, write_w1
 from recension.core.formats import open_stream
 from recension.core.reconstitution import reconstitute
 from recension.runners.spark.session import ROCKSDB
 from recension.runners.spark.stream.metrics import pipeline_metrics
 
-SECOND = 1_000_000
-SIZE, HOP, LATENESS, LONGEST = 10 * SECOND, 2 * SECOND, "30 seconds", "60 seconds"
 WARM_UP = 2
+OWN_NAME = "Spark's"
+COLUMNS = (
+    *("events/s", "median s", "first third s", "last third s"),
+    *("planning", "source", "commit", "tasks", "load", "kernel", "save"),
+)
+QUIET = {"spark__ui__showConsoleProgress": "false"}
 HDFS_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STORE = "spark.sql.streaming.stateStore.providerClass"
-W1_COLUMNS = "ts timestamp, key long, value long"
-W2_COLUMNS = "vs timestamp, ve timestamp, key long, value double"
-
-Start = Callable[[Any, Path], Any]
 
 
 @dataclass
@@ -50,32 +51,50 @@ class Outcome:
 
     name: str
     events: int
-    progress: list[dict[str, Any]] = field(repr=False)
+    steady: list[dict[str, Any]] = field(repr=False)
+    """What Spark reports of each micro-batch with data, warm-up left out."""
 
     @property
     def seconds(self) -> list[float]:
-        """Of each micro-batch with data, warm-up left out."""
-        return [p["durationMs"]["triggerExecution"] / 1000 for p in self._steady]
+        """Of each micro-batch."""
+        return [p["durationMs"]["triggerExecution"] / 1000 for p in self.steady]
 
     @property
     def rate(self) -> float:
         """Events a second in the steady state."""
-        return self.events * len(self._steady) / sum(self.seconds)
+        return self.events * len(self.steady) / sum(self.seconds)
 
-    @property
-    def _steady(self) -> list[dict[str, Any]]:
-        return [p for p in self.progress if p["durationMs"].get("addBatch") and _had_data(p)][WARM_UP:]
+    def __add__(self, later: Outcome) -> Outcome:
+        return Outcome(self.name, self.events, self.steady + later.steady)
 
     def _mean(self, name: str) -> float:
-        return float(statistics.mean(p["durationMs"].get(name, 0) for p in self._steady))
+        return float(statistics.mean(p["durationMs"].get(name, 0) for p in self.steady))
+
+    @property
+    def kernel_seconds(self) -> float:
+        """Of one shard: they run beside each other."""
+        found = pipeline_metrics(self.steady)
+        return found.stages["kernel_seconds"] / max(1, found.turns)
+
+    def ratios(self, others: list[Outcome]) -> dict[str, float]:
+        """How fast it is beside Spark's own, if it is not one of them."""
+        if self.name.startswith(OWN_NAME):
+            return {}
+        return {o.name: self.rate / o.rate for o in others if o.name.startswith(OWN_NAME)}
+
+    def result(self, workload: str, others: list[Outcome]) -> Result:
+        """As a line of the table of all benchmarks; both cores work, so the clock counts."""
+        events, seconds = self.events * len(self.steady), [sum(self.seconds)]
+        name = f"{workload}: {self.name}"
+        return Result("spark", name, events, 0, seconds, seconds, 0.0, 0.0, against=self.ratios(others))
 
     def stages(self) -> list[str]:
         """Milliseconds a micro-batch: what Spark spends around the tasks, and what the tasks do."""
         source, commit = ("latestOffset", "getBatch"), ("walCommit", "commitOffsets")
         around = [self._mean("queryPlanning"), sum(map(self._mean, source)), sum(map(self._mean, commit))]
-        found = pipeline_metrics(self._steady)
+        found = pipeline_metrics(self.steady)
         # Shards run beside each other: the time of a micro-batch is that of one of them.
-        beside = len(self._steady) * max(1, found.turns / len(self._steady))
+        beside = len(self.steady) * max(1, found.turns / len(self.steady))
         names = ("load_seconds", "kernel_seconds", "save_seconds") if found.turns else ()
         each = [1000 * found.stages[name] / beside for name in names]
         shown = [f"{x:.0f}" for x in (*around, self._mean("addBatch"), *each)]
@@ -84,102 +103,6 @@ class Outcome:
 
 def _had_data(progress: dict[str, Any]) -> bool:
     return any(source["numInputRows"] for source in progress["sources"])
-
-
-def write_w1(folder: Path, events: int, batch: int) -> None:
-    """A file a micro-batch, in order of arrival."""
-    ts, key, value, _ = moving_window.events(events)
-    stamps = pa.array(ts).cast(pa.timestamp("us", "UTC"))
-    _write(folder, pa.table({"ts": stamps, "key": key, "value": value}), batch)
-
-
-def write_w2(folder: Path, events: int, batch: int, side: str) -> None:
-    """One side of the join."""
-    e = interval_join.events(events, side)
-    times = {name: pa.array(e[name]).cast(pa.timestamp("us", "UTC")) for name in ("vs", "ve")}
-    _write(folder, pa.table({**times, "key": e["key"], "value": e["value"]}), batch // 2)
-
-
-def _write(folder: Path, table: pa.Table, rows: int) -> None:
-    folder.mkdir(parents=True)
-    for number, start in enumerate(range(0, table.num_rows, rows)):
-        file = folder / f"{number:05}.parquet"
-        pq.write_table(table.slice(start, rows), file)
-        os.utime(file, (number, number))
-
-
-def read(spark: Any, folder: Path, columns: str, start: str) -> Any:
-    """The directory as a stream with a watermark."""
-    frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    return frame.withWatermark(start, LATENESS)
-
-
-def own_w1(spark: Any, folder: Path) -> Any:
-    """Spark's own windows."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    window = F.window("ts", "10 seconds", "2 seconds")
-    frame = read(spark, folder, W1_COLUMNS, "ts").groupBy(window, "key")
-    return frame.agg(F.count("*").alias("n"), F.sum("value").alias("s")).writeStream.outputMode("update")
-
-
-def _w1_query() -> rc.Stream:
-    known = rc.Properties(is_insert_only=True, is_point=True)
-    feed = rc.source("feed", {"key": "int64", "value": "int64"}, start="ts", properties=known)
-    return feed.group_by("key").hopping("10s", "2s").agg(n=rc.count(), s=rc.sum("value"))
-
-
-def our_w1(spark: Any, folder: Path, shards: int = 2) -> Any:
-    """Ours over the same DataFrame."""
-    inputs = {"feed": read(spark, folder, W1_COLUMNS, "ts")}
-    return rc.spark.stream(spark, _w1_query(), inputs, shards=shards).writeStream
-
-
-def our_w1_files(spark: Any, folder: Path, shards: int = 2) -> Any:
-    """Ours over the same files, read by the tasks."""
-    inputs, lag = {"feed": str(folder)}, {"feed": "30s"}
-    frame = rc.spark.stream(spark, _w1_query(), inputs, shards=shards, watermark=lag, files_per_batch=1)
-    return frame.writeStream
-
-
-def own_w2(spark: Any, folder: Path) -> Any:
-    """Spark's own join; it has to be told how long lifetimes are, to free its state."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    left, right = (
-        read(spark, folder / side, W2_COLUMNS, "vs").select(
-            *(F.col(name).alias(f"{side}_{name}") for name in ("vs", "ve", "key", "value"))
-        )
-        for side in interval_join.SIDES
-    )
-    overlap = F.expr(
-        "left_key = right_key AND left_vs < right_ve AND right_vs < left_ve "
-        f"AND left_vs >= right_vs - INTERVAL {LONGEST} AND left_vs <= right_vs + INTERVAL {LONGEST}"
-    )
-    return left.join(right, overlap).writeStream
-
-
-def _w2_query() -> rc.Stream:
-    known = rc.Properties(is_insert_only=True)
-    columns = {"key": "int64", "value": "float64"}
-    left, right = (
-        rc.source(side, columns, start="vs", end="ve", properties=known) for side in interval_join.SIDES
-    )
-    return left.join(right, on="key")
-
-
-def our_w2(spark: Any, folder: Path, shards: int = 2) -> Any:
-    """Ours over the same DataFrames."""
-    inputs = {side: read(spark, folder / side, W2_COLUMNS, "vs") for side in interval_join.SIDES}
-    return rc.spark.stream(spark, _w2_query(), inputs, shards=shards).writeStream
-
-
-def our_w2_files(spark: Any, folder: Path, shards: int = 2) -> Any:
-    """Ours over the same files, read by the tasks."""
-    inputs = {side: str(folder / side) for side in interval_join.SIDES}
-    lag = dict.fromkeys(interval_join.SIDES, "30s")
-    frame = rc.spark.stream(spark, _w2_query(), inputs, shards=shards, watermark=lag, files_per_batch=1)
-    return frame.writeStream
 
 
 @contextmanager
@@ -198,50 +121,22 @@ def run(spark: Any, name: str, events: int, writer: Any, folder: Path) -> Outcom
     query = writer.start()
     query.awaitTermination()
     shutil.rmtree(checkpoint)
-    return Outcome(name, events, [dict(p) for p in query.recentProgress])
+    ran = [dict(p) for p in query.recentProgress if p["durationMs"].get("addBatch") and _had_data(p)]
+    return Outcome(name, events, ran[WARM_UP:])
 
 
 def _show(out: Console, title: str, outcomes: list[Outcome]) -> None:
-    table = Table(
-        title,
-        "events/s",
-        "median s",
-        "first third s",
-        "last third s",
-        "planning",
-        "source",
-        "commit",
-        "tasks",
-        "load",
-        "kernel",
-        "save",
-    )
+    table = Table(title, *COLUMNS)
     for outcome in outcomes:
         seconds = outcome.seconds
         third = max(1, len(seconds) // 3)
         times = [statistics.median(seconds), *map(statistics.mean, (seconds[:third], seconds[-third:]))]
         table.add_row(outcome.name, f"{outcome.rate:,.0f}", *(f"{t:.2f}" for t in times), *outcome.stages())
     out.print(table)
-    own = [o for o in outcomes if o.name.startswith("Spark")]
-    for ours in outcomes[: len(outcomes) - len(own)]:
-        ratios = ", ".join(f"{ours.rate / other.rate:.2f} × {other.name}" for other in own)
-        out.print(f"{ours.name}: {ratios}" if own else "", highlight=False)
-
-
-Writer = Callable[..., Any]
-OURS: dict[str, tuple[Writer, Writer]] = {"W1": (our_w1, our_w1_files), "W2": (our_w2, our_w2_files)}
-OWN: dict[str, Writer] = {"W1": own_w1, "W2": own_w2}
-
-
-def write_input(name: str, folder: Path, events: int, batch: int) -> Path:
-    """The files of a workload."""
-    source = folder / f"{name}-{events}-{batch}"
-    if not source.exists() and name == "W1":
-        write_w1(source, events, batch)
-    elif not source.exists():
-        for side in interval_join.SIDES:
-            write_w2(source / side, events, batch, side)
-    return source
+    for ours in outcomes:
+        if ratios := ours.ratios(outcomes):
+            shown = ", ".join(f"{ratio:.2f} × {name}" for name, ratio in ratios.items())
+            out.print(f"{ours.name}: {shown}", highlight=False)
 
 
 def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> list[Outcome]:
@@ -252,20 +147,29 @@ def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> l
         run(spark, "ours, tasks read the files", batch, files(spark, source), folder),
         run(spark, "ours, tasks read the files, 1 shard", batch, files(spark, source, 1), folder),
     ]
-    for store_name, provider in (("Spark's, RocksDB", ROCKSDB), ("Spark's, default store", HDFS_STORE)):
+    for store_name, provider in (
+        (f"{OWN_NAME}, RocksDB", ROCKSDB),
+        (f"{OWN_NAME}, default store", HDFS_STORE),
+    ):
         with store(spark, provider):
             found.append(run(spark, store_name, batch, OWN[name](spark, source), folder))
     return found
 
 
-def compare(spark: Any, out: Console, folder: Path, name: str, events: int, batch: int) -> None:
-    """A table; everyone runs once before, so that no one pays for the others' warm-up."""
-    everyone(spark, name, write_input(name, folder, 4 * batch, batch), batch, folder)
-    found = everyone(spark, name, write_input(name, folder, events, batch), batch, folder)
+def compare(
+    spark: Any, out: Console, folder: Path, name: str, events: int, batch: int, warm: int = 8, rounds: int = 2
+) -> list[Result]:
+    """A table. Everyone takes some micro-batches before, so that no one pays for the others' warm-up; then
+    all go in turn, so that the machine's pace of the minute is nobody's luck."""
+    everyone(spark, name, write_input(name, folder, warm * batch, batch), batch, folder)
+    source = write_input(name, folder, events, batch)
+    rounds_of = [everyone(spark, name, source, batch, folder) for _ in range(rounds)]
+    found = [reduce(add, outcomes) for outcomes in zip(*rounds_of, strict=True)]
     _show(out, f"{name}, {batch:,} events a micro-batch, {events:,} events", found)
+    return [outcome.result(f"{name}, {batch:,} a micro-batch", found) for outcome in found]
 
 
-def growth(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
+def growth(spark: Any, out: Console, folder: Path, events: int, batch: int) -> list[Result]:
     """Twice the events, and one shard instead of two."""
     found = []
     for size in (2 * events, events):
@@ -274,6 +178,9 @@ def growth(spark: Any, out: Console, folder: Path, events: int, batch: int) -> N
         found.append(run(spark, f"ours, {size:,} events", batch, our_w1(spark, source), folder))
     found.append(run(spark, f"ours, {events:,} events, 1 shard", batch, our_w1(spark, source, 1), folder))
     _show(out, f"growth and shards, W1, {batch:,} events a micro-batch", found)
+    two, one = (outcome.kernel_seconds for outcome in found[1:])
+    out.print(f"the kernel in 2 shards: {one / two:.2f} × as fast as in 1", highlight=False)
+    return [outcome.result("W1, growth", []) for outcome in found]
 
 
 def check(spark: Any, out: Console, folder: Path, events: int, batch: int) -> None:
@@ -323,24 +230,25 @@ def peaks(jvm: int) -> tuple[float, float]:
     return sizes.get(jvm, 0.0), max(workers, default=0.0)
 
 
-def main() -> None:
-    """Everything in one go."""
-    quick = "quick" in sys.argv[1:]
-    out = Console(width=170)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g")
-        if quick:
-            compare(spark, out, folder, "W1", 2_000_000, 250_000)
-        else:
-            check(spark, out, folder, 400_000, 50_000)
-            compare(spark, out, folder, "W1", 2_500_000, 250_000)
-            compare(spark, out, folder, "W1", 750_000, 50_000)
-            compare(spark, out, folder, "W2", 1_250_000, 250_000)
-            growth(spark, out, folder, 2_000_000, 250_000)
-        jvm, workers = peaks(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
-        spark.stop()
+def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]:
+    """Everything in one go, for the table of all benchmarks too."""
+    spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g", **QUIET)
+    check(spark, out, folder, 400_000, 50_000)
+    found = compare(spark, out, folder, "W1", 2_500_000, 250_000)
+    if not quick:
+        found += compare(spark, out, folder, "W1", 750_000, 50_000)
+        found += compare(spark, out, folder, "W2", 1_250_000, 250_000, warm=3, rounds=1)
+        found += growth(spark, out, folder, 2_000_000, 250_000)
+    jvm, workers = peaks(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
+    spark.stop()
     out.print(f"peak memory: Spark {jvm:,.0f} MB, largest Python worker {workers:,.0f} MB")
+    return [replace(result, peak_mb=jvm + workers) for result in found]
+
+
+def main() -> None:
+    """The same by itself."""
+    with tempfile.TemporaryDirectory() as name:
+        measured(Path(name), Console(width=170), quick="quick" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -25,9 +25,17 @@ from recension.api.coalescing import range, rows, within
 from recension.api.extent_set import ExtentSet, coalescing
 from recension.api.functions import udf
 from recension.api.merge import merge
+from recension.api.module_windows import module
 from recension.api.running import run, session
 from recension.api.stream import Stream, source
-from recension.core.errors import FormatError, RecensionError, SchemaError, StreamError, TimeError
+from recension.core.errors import (
+    FormatError,
+    ModuleError,
+    RecensionError,
+    SchemaError,
+    StreamError,
+    TimeError,
+)
 from recension.core.events import Cti, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
@@ -88,6 +96,7 @@ __all__ = [
     "Insert",
     "Interval",
     "Level",
+    "ModuleError",
     "Operator",
     "Properties",
     "RecensionError",
@@ -125,6 +134,7 @@ __all__ = [
     "merge",
     "met_by",
     "min",
+    "module",
     "overlapped_by",
     "overlaps",
     "quantile",

@@ -15,6 +15,10 @@ LATE = 40
 """Stands for the end of time where modules compute with ends."""
 
 
+UNTIL = 30
+"""Windows need an end of the grid, for events may never end."""
+
+
 class Listed(rc.Aggregate):
     """The values in the order in which they come."""
 
@@ -181,11 +185,10 @@ class Cut:
 
 
 def _grid(size: int, hop: int, offset: int = 0) -> Cut:
-    until = 30  # events may never end
     return Cut(
         f"{size} every {hop}",
-        lambda s: s.hopping(size, hop, offset=offset, until=until),
-        denote.hopping(size, hop, offset, until),
+        lambda s: s.hopping(size, hop, offset=offset, until=UNTIL),
+        denote.hopping(size, hop, offset, UNTIL),
         size=size,
         hop=hop,
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from tests.modules.family import MergedSum
 
 import recension as rc
+from recension.core.errors import SchemaError
 from recension.testing.assertions import assert_equivalent
 
 S: Any = rc.source("s", {"k": "string", "v": "int64", "note": "string"})
@@ -78,6 +80,34 @@ def test_explain_says_what_was_chosen() -> None:
     assert "ctis wait for the first window that can still change; old output kept" in text
     hints = "PerKind from the events of each window (ignores note; filters on v move below)"
     assert hints in S.tumbling(5).apply(PerKind).explain()
+
+
+class Tally(PerKind):
+    """How often each of some values occurs, those too that do not."""
+
+    result = {"v": "int64", "n": "int64"}
+    is_empty_preserving = False
+
+    def compute(self, payloads: Any) -> Iterable[dict[str, Any]]:
+        values = [p["v"] for p in payloads]
+        return [{"v": v, "n": values.count(v)} for v in (0, 1, 2, 3)]
+
+
+def test_a_filter_stays_above_rows_for_what_is_not_there() -> None:
+    rows = S.tumbling(2).apply(Tally)
+    query = rows.where(rc.col("v") == 3)
+    assert query.explain().index("where v == 3") < query.explain().index("apply Tally")
+    assert "filters on v stay above, for it has rows for what is not there" in query.explain()
+    _alike(query, _unmoved(rows, rc.col("v") == 3))
+    assert 0 in {e.payload["n"] for e in rc.run(query, {"s": EVENTS}, close=True).history().to_events()}
+
+
+def test_what_is_partitioned_by_is_in_the_rows() -> None:
+    class Lost(PerKind):
+        partitioned_by = ("note",)
+
+    with pytest.raises(SchemaError, match="Lost: partitioned_by names 'note', which is not in its rows"):
+        S.tumbling(5).apply(Lost)
 
 
 class Pairs(rc.Operator):

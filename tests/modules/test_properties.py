@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from tests.modules.family import CUTS, MODULES, Cut, Echo, Last, whole
+from tests.modules.family import CUTS, MODULES, UNTIL, Cut, Echo, Last, whole
 
 import recension as rc
 from recension import denote
@@ -52,7 +52,7 @@ class Case:
         if self.module.yields_rows:
             windowed = windowed.stamp_output(self.stamp)
             return windowed.apply(self.module, speculate=self.speculate, recompute=self.recompute).plan
-        return windowed.agg(a=self.module(), speculate=self.speculate).plan
+        return windowed.agg(a=self.module(), speculate=self.speculate, recompute=self.recompute).plan
 
     def meaning(self, history: list[Event], watermark: int, cti: int | None = None) -> list[Event]:
         """What the module says of the windows in view; with a CTI, of those that are not closed by it."""
@@ -97,7 +97,8 @@ class Case:
     def _first_open(self, part: list[Event], t: int) -> int:
         until, cut = self.movable(part, t), self.cut
         if cut.size:
-            return min(t, min(((x - cut.size) // cut.hop + 1) * cut.hop for x in (t, until)))
+            first = min(((x - cut.size) // cut.hop + 1) * cut.hop for x in (t, until))
+            return t if first >= UNTIL else min(t, first)
         if cut.n:
             by_start = cut.by == "start"
             until = until if by_start else t
@@ -117,7 +118,7 @@ class Case:
         cut = self.cut
         if cut.size:
             first = min((x - cut.size) // cut.hop + 1 for x in (t, until)) * cut.hop
-            end = min(e.ve, 30)
+            end = min(e.ve, UNTIL)
             return end > first and any(w < end and e.vs < w + cut.size for w in range(first, end, cut.hop))
         if cut.n:
             by_start = cut.by == "start"
@@ -143,7 +144,7 @@ def cases(draw: st.DrawFn) -> Case:
             if cut.n and cut.by == "end":
                 stamp = "keep"
     eager = draw(st.booleans()) and stamp != "time_bound"
-    options = {"recompute": draw(st.booleans()) and module.yields_rows, "shrinks": draw(st.booleans())}
+    options = {"recompute": draw(st.booleans()), "shrinks": draw(st.booleans())}
     return Case(module, cut, clip, stamp, draw(st.booleans()), "eager" if eager else "perfect", **options)
 
 
@@ -195,8 +196,11 @@ class Play:
             assert self.driver.cti == max(bound, self.reached)
             self.reached = self.driver.cti
         assert operator._events.live() == self.case.live(history, t)
+        still_open = len(self.case.meaning(history, self.watermark, t))
         if operator._shown is not None:
-            assert len(operator._shown) == len(self.case.meaning(history, self.watermark, t))
+            assert len(operator._shown) == still_open
+        if not self.case.module.yields_rows:  # one row a window, so one state
+            assert all(len(states._held) == still_open for states in operator._answering.states)
 
     reached = BEGINNING
 

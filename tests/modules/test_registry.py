@@ -48,6 +48,24 @@ def test_a_query_calls_a_module_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("_acme")
+def test_an_aggregate_is_called_by_its_name_too() -> None:
+    events = [rc.Insert({"symbol": "x", "price": float(p)}, t, t + 1) for t, p in enumerate([3, 8, 5])]
+    windowed = PRICES.tumbling(10)
+    for query, spread in (
+        (windowed.agg(spread="acme.spread", n=rc.count()), 5.0),
+        (windowed.agg(spread=rc.module("acme.spread", price=rc.col("price") * 2), n=rc.count()), 10.0),
+        (windowed.agg(spread=module_named("acme.spread"), n=rc.count()), 5.0),
+    ):
+        assert rc.run(query, {"prices": events}, close=True).history().to_events() == [
+            rc.Event({"spread": spread, "n": 3}, 0, 10)
+        ]
+    with pytest.raises(SchemaError, match=r"did you mean 'acme.spread'\?"):
+        windowed.agg(spread="acme.spreads")
+    with pytest.raises(SchemaError, match=r"acme.spread: there is no input or parameter 'depth'"):
+        rc.module("acme.spread", depth=3)
+
+
+@pytest.mark.usefixtures("_acme")
 def test_parameters_are_checked_when_the_query_is_built() -> None:
     windowed = PRICES.tumbling(10)
     with pytest.raises(SchemaError, match=r"acme.head_and_shoulders: depth is at least 1, not 0"):

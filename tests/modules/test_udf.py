@@ -71,6 +71,12 @@ def test_what_goes_wrong_names_the_function() -> None:
 
     with pytest.raises(RecensionError, match=r"udf broken: TypeError: .*; it was given \(None\)"):
         _rows(S.select(n=broken("v")))
+    vast = rc.udf(lambda k, v: 1 // 0, result="int64", over="arrow")
+    with pytest.raises(
+        RecensionError,
+        match=r"ZeroDivisionError: .*; it was given \('a', 1\), \('b', None\), \('a', 5\)$",
+    ):
+        _rows(S.select(n=vast("k", "v")))
     short = rc.udf(lambda v: v[:1], result="int64", over="arrow")
     with pytest.raises(RecensionError, match="udf <lambda>: 3 rows went in and 1 came out"):
         _rows(S.select(n=short("v")))

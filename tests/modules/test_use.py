@@ -1,17 +1,17 @@
-"""Modules where queries put them: in groups, beside aggregates, without columns, at levels, on Spark."""
+"""Modules where queries put them: in groups, beside aggregates, without columns, at levels."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.modules.family import Listed, Spans, Sum, Top
-from tests.runners.spark.batch.jobs import frame
+from tests.modules.family import CUTS, MODULES, Listed, Spans, Sum, Top
 
 import recension as rc
-from recension.core.errors import RecensionError
 from recension.testing.assertions import assert_equivalent
+from recension.testing.walk import Walk
 
 S: Any = rc.source("s", {"k": "string", "v": "int64"})
 EVENTS = [rc.Insert({"k": "ab"[i % 2], "v": i}, i, i + 1 + 3 * (i % 3)) for i in range(12)]
@@ -53,10 +53,55 @@ def test_beside_the_aggregates_of_the_library() -> None:
         "m": rc.mean("v"),
         "top": rc.max("v"),
         "q": rc.quantile("v", 0.5),
+        "first": rc.first("v"),
+        "last": rc.last(rc.col("v") * 2),
+        "all": rc.collect("v"),
     }
     for windowed in (S.hopping(6, 4), S.snapshot(), S.group_by("k").count_window(2, by="end")):
         apart, together = windowed.agg(**named), windowed.agg(**named, x=Sum())
         assert_equivalent(_run(together.drop("x")), _run(apart))
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_ties_hold_ctis_up_beside_a_module_as_they_do_apart(cut: Any) -> None:
+    batches: list[list[Any]] = [
+        [
+            rc.Insert({"k": "a", "v": 5}, 1, 12),
+            rc.Insert({"k": "a", "v": 2}, 1, 14),
+            rc.Insert({"k": "b", "v": 3}, 8, 9),
+        ],
+        [rc.Insert({"k": "a", "v": 4}, 9, 20), rc.Cti(11)],
+        [rc.Retract({"k": "a", "v": 2}, 1, 14, 11)],
+        [rc.Retract({"k": "a", "v": 5}, 1, 12, 16), rc.Cti(17)],
+        [rc.Cti(rc.FOREVER)],
+    ]
+    windowed = cut.build(S.group_by("k"))
+    firsts = {"first": rc.first("v"), "all": rc.collect("v")}
+    apart, together = (
+        _played(query, batches)
+        for query in (windowed.agg(**firsts), windowed.agg(**firsts, x=Sum()).drop("x"))
+    )
+    assert together.ctis == apart.ctis
+    assert_equivalent(together.events(), apart.events())
+
+
+class _Played(Walk):
+    """What a query put out, and where its CTIs were after each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ctis: list[list[rc.Cti]] = []
+
+
+def _played(query: Any, batches: list[list[Any]]) -> _Played:
+    live, played = rc.session(query), _Played()
+    for batch in batches:
+        live.push("s", batch)
+        out = live.read().elements()
+        played.ctis.append([e for e in out if isinstance(e, rc.Cti)])
+        for element in out:
+            played.take(element)
+    return played
 
 
 def test_beside_a_plain_function() -> None:
@@ -76,22 +121,32 @@ def test_one_module_serves_many_schemas() -> None:
     assert_equivalent(found, _run(doubled))
 
 
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_what_is_known_to_take_nothing_back_answers_alike(cut: Any) -> None:
+    dice = random.Random(7)
+    starts = [dice.randrange(25) for _ in range(30)]
+    events = [
+        rc.Insert({"k": dice.choice("ab"), "v": dice.randrange(3)}, t, t + dice.choice([1, 4, 9]))
+        for t in starts
+    ]
+    known = rc.source("s", S.schema, properties=rc.Properties(is_insert_only=True))
+    for module in MODULES:
+        found, expected = (
+            rc.run(
+                windowed.apply(module) if module.yields_rows else windowed.agg(a=module()),
+                {"s": events},
+                batch_size=11,
+                close=True,
+            ).history()
+            for windowed in (cut.build(source.group_by("k")) for source in (known, S))
+        )
+        assert_equivalent(found, expected)
+
+
 def test_levels_reach_modules() -> None:
     query = S.tumbling(5).agg(a=Sum()).consistency(rc.MIDDLE)
     assert "speculate eager" in query.explain()
     assert_equivalent(_run(query), _run(S.tumbling(5).agg(a=Sum())))
-
-
-def test_a_function_is_an_aggregate_without_ceremony() -> None:
-    assert _run(S.tumbling(100).agg(m=rc.aggregate(np.median, "v"))) == [rc.Event({"m": 5.5}, 0, 100)]
-
-    def angry(values: Any) -> float:
-        raise ValueError("no")
-
-    with pytest.raises(
-        RecensionError, match=r"module angry: ValueError: no; it was given 12 values, the first"
-    ):
-        _run(S.tumbling(100).agg(m=rc.aggregate(angry, "v")))
 
 
 def test_what_is_computed_again_is_as_what_is_kept() -> None:
@@ -103,26 +158,12 @@ def test_what_is_computed_again_is_as_what_is_kept() -> None:
     ]
     outputs = []
     for recompute in (False, True):
-        session = rc.session(S.hopping(6, 3).apply(Top, recompute=recompute))
-        for batch in batches:
-            session.push("s", batch)
-        outputs.append([str(e) for e in session.read().elements()])
-    assert outputs[0] == outputs[1]
-
-
-def test_errors_on_spark_name_module_window_and_payloads(spark: Any) -> None:
-    from pyspark.errors import PySparkException
-
-    class Refusing(rc.Aggregate):
-        result = "int64"
-
-        def compute(self, payloads: Any) -> int:
-            raise ValueError("not today")
-
-    history = [rc.Event({"k": "a", "v": 1}, 2, 3)]
-    query = S.tumbling(5).agg(a=Refusing())
-    with pytest.raises(PySparkException) as caught:
-        rc.spark.batch(spark, query, {"s": frame(spark, history, S.schema)}).collect()
-    assert rc.spark.reason_of(caught.value) == (
-        "module Refusing in the window [0, 5): ValueError: not today; it was given {'k': 'a', 'v': 1}"
-    )
+        for query in (
+            S.hopping(6, 3).apply(Top, recompute=recompute),
+            S.hopping(6, 3).agg(a=Sum(), b=Spans(), n=rc.count(), recompute=recompute),
+        ):
+            session = rc.session(query)
+            for batch in batches:
+                session.push("s", batch)
+            outputs.append([str(e) for e in session.read().elements()])
+    assert outputs[:2] == outputs[2:]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recension.core.errors import SchemaError
+from recension.modules.series import on_arrays
 from recension.plan import aggregates as specs
 from recension.plan.expressions import IntoExpression, expression
 from recension.plan.schemas import IntoType, type_of
@@ -114,9 +115,10 @@ def top_k(k: int, by: IntoExpression, descending: bool = True) -> specs.Aggregat
 def aggregate(
     fn: Callable[[Any], Any], column: IntoExpression, *, result: IntoType = "float64"
 ) -> specs.Aggregate:
-    """Any function of one array: the column's values, nulls included, in (vs, ve, payload) order.
+    """Any function of one array: the column's values, nulls included, in order of start and then of value.
 
-    It gives a float64 unless ``result`` names another type.
+    A function of pandas, such as ``pd.Series.skew``, gets a Series. It gives a float64 unless ``result``
+    names another type.
 
     >>> import numpy as np
     >>> print(aggregate(np.ptp, "x", result="int64"))
@@ -124,4 +126,4 @@ def aggregate(
     """
     if not callable(fn):
         raise SchemaError(f"aggregate: {fn!r} is not a function")
-    return specs.FunctionOf(expression(column), fn, type_of(result, "aggregate(result=...)"))
+    return specs.FunctionOf(expression(column), on_arrays(fn), type_of(result, "aggregate(result=...)"))

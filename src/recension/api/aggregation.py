@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
-from recension.api.windows import WindowedStream, windows_of
+from recension.api.windows import Answer, WindowedStream, windows_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
-from recension.modules.module import Module
 from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows, Moment
@@ -25,7 +24,13 @@ class AggregateMethods(StreamBase):
 
     __slots__ = ()
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> Self:
+    def agg(
+        self,
+        *rows: Aggregate,
+        speculate: Speculate = "perfect",
+        recompute: bool = False,
+        **named: Answer,
+    ) -> Self:
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
         ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
@@ -36,7 +41,7 @@ class AggregateMethods(StreamBase):
         >>> s.agg(n=rc.count(), total=rc.sum("x")).schema.names
         ['n', 'total']
         """
-        return self.snapshot().agg(*rows, speculate=speculate, **named)
+        return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
     def tumbling(
         self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
@@ -116,7 +121,13 @@ class GroupedStream(Generic[S]):
     def __init__(self, stream: S, keys: Outputs) -> None:
         self._stream, self._keys = stream, keys
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> S:
+    def agg(
+        self,
+        *rows: Aggregate,
+        speculate: Speculate = "perfect",
+        recompute: bool = False,
+        **named: Answer,
+    ) -> S:
         """One row for every snapshot of every group: the keys first, then the answers.
 
         >>> import recension as rc
@@ -124,7 +135,7 @@ class GroupedStream(Generic[S]):
         >>> s.group_by("site").agg(rc.top_k(3, by="x")).schema.names
         ['site', 'x', 'rank']
         """
-        return self.snapshot().agg(*rows, speculate=speculate, **named)
+        return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
     def tumbling(
         self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None

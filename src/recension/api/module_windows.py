@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from recension.core.errors import SchemaError
@@ -16,7 +15,6 @@ from recension.plan.count_window import CountAggregate, CountWindows
 from recension.plan.module_call import ModuleCall, call_of
 from recension.plan.module_window import ModuleWindow, Policies, WindowKind
 from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
 from recension.plan.span import Outputs
 from recension.plan.window import WindowAggregate, Windows
 
@@ -30,7 +28,7 @@ def aggregated(
     policies: Policies,
 ) -> Node:
     """The aggregates over windows; those that yield rows need no name."""
-    found = [*((None, aggregate) for aggregate in rows), *named.items()]
+    found = [*((None, made) for made in map(_made, rows)), *((name, _made(a)) for name, a in named.items())]
     for name, aggregate in found:
         _require_aggregate(name, aggregate)
     if any(isinstance(aggregate, Module) for _, aggregate in found):
@@ -45,6 +43,12 @@ def aggregated(
         case CountWindows():
             return CountAggregate(*parts, windows)
     return SnapshotAggregate(*parts)
+
+
+def _made(aggregate: Any) -> Any:
+    """A module that is named, or given as its class, as the module itself."""
+    is_module = isinstance(aggregate, str) or (isinstance(aggregate, type) and issubclass(aggregate, Module))
+    return module(aggregate) if is_module else aggregate
 
 
 def _require_aggregate(name: str | None, aggregate: Any) -> None:
@@ -73,21 +77,35 @@ def _refuse_policies(policies: Policies) -> None:
             f"stamp_output({policies.stamp!r}): aggregates give values, which live as long as their window; "
             "only 'align' is possible"
         )
+    if policies.recompute:
+        raise SchemaError("agg: recompute=True is for modules; the library's aggregates keep no output")
 
 
 def applied(
-    plan: Node, keys: Outputs, module: Any, given: Mapping[str, Any], windows: WindowKind, policies: Policies
+    plan: Node, keys: Outputs, asked: Any, given: Mapping[str, Any], windows: WindowKind, policies: Policies
 ) -> Node:
     """A user-defined operator over windows: an instance, a class or a name with what it is to be given."""
-    made = made_of(module, given)
+    made = module(asked, **given)
     if not made.yields_rows:
         raise SchemaError(f"apply: {made.name} gives one value; use agg(name={made})")
     return ModuleWindow(plan, keys, (("rows", call_of(made, plan.schema)),), windows, policies)
 
 
-def made_of(module: Any, given: Mapping[str, Any]) -> Module:
-    """A module from itself, its class or its name."""
-    kind = module_named(module) if isinstance(module, str) else module
+def module(named: Any, /, **given: Any) -> Module:
+    """A user-defined module by the name under which a package offers it, with what it is to be given.
+
+    Parameters
+    ----------
+    named
+        The name; or the class of a module, or a module that has its parameters already.
+    given
+        Its parameters, and what is mapped to its inputs.
+
+    >>> from recension.testing.modules import Total
+    >>> print(module(Total, v="speed"))
+    Total()
+    """
+    kind = module_named(named) if isinstance(named, str) else named
     if isinstance(kind, type) and issubclass(kind, Module):
         try:
             return kind(**given)
@@ -97,16 +115,4 @@ def made_of(module: Any, given: Mapping[str, Any]) -> Module:
         return kind
     if isinstance(kind, Module):
         raise SchemaError(f"apply: {kind} has its parameters already; give them once")
-    raise SchemaError(f"apply: {module!r} is not a module; give an rc.Operator, or the name of one")
-
-
-def verified(plan: Node) -> Node:
-    """The plan with every call of a module made twice."""
-
-    def twice(node: Node) -> Node:
-        if not isinstance(node, ModuleWindow):
-            return node
-        return replace(node, policies=replace(node.policies, verify=True))
-
-    (new,) = rebuild([plan], twice)
-    return new
+    raise SchemaError(f"apply: {named!r} is not a module; give an rc.Operator, or the name of one")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
-from recension.api.module_windows import verified
 from recension.core.wall_clock import Clock, now
+from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.result import Result
@@ -38,7 +38,7 @@ def run(
     clock
         Gives microseconds since 1970, for queries that count by the wall clock.
     verify_modules
-        Call every user-defined module twice, and stop at one that does not say the same twice.
+        Call every user-defined module and function twice, and stop at one that does not say the same twice.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -47,7 +47,7 @@ def run(
     _vs  _ve  n
     1    5    1
     """
-    plan = verified(plan_of(query, "run")) if verify_modules else plan_of(query, "run")
+    plan = repeat_calls(plan_of(query, "run")) if verify_modules else plan_of(query, "run")
     return run_plan(plan, inputs, batch_size=batch_size, close=close, clock=clock)
 
 
@@ -74,5 +74,5 @@ def session(
     plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
     plans |= {name: plan_of(q, "session") for name, q in named.items()}
     if verify_modules:
-        plans = {name: verified(plan) for name, plan in plans.items()}
+        plans = {name: repeat_calls(plan) for name, plan in plans.items()}
     return Session(plans, batch_size, clock)

@@ -7,12 +7,12 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
-from recension.api.module_windows import verified
 from recension.core.errors import RecensionError
 from recension.core.ticks import DurationLike, duration
 from recension.core.validity import Policy
 from recension.plan.merge import Leader, MergeCase, MergePolicy, OnMismatch
 from recension.plan.properties import NOTHING_KNOWN, Properties
+from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.plan.schemas import IntoSchema, schema_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
@@ -59,12 +59,12 @@ def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any], *, verify_mo
         source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
         reconstituted first.
     verify_modules
-        Call every user-defined module twice, and stop at one that does not say the same twice.
+        Call every user-defined module and function twice, and stop at one that does not say the same twice.
 
     What depends on the order of arrival is refused: finite memories, and policies for late elements.
     """
     plan = plan_of(query, "batch")
-    return run_batch(spark, verified(plan) if verify_modules else plan, inputs)
+    return run_batch(spark, repeat_calls(plan) if verify_modules else plan, inputs)
 
 
 def stream(
@@ -107,12 +107,12 @@ def stream(
         (`rc.spark.merge`, ``feedback``): such events are left out, where no retraction could lengthen them,
         and what only serves them is forgotten.
     verify_modules
-        Call every user-defined module twice, and stop at one that does not say the same twice.
+        Call every user-defined module and function twice, and stop at one that does not say the same twice.
     """
     plan = plan_of(query, "stream")
     return stream_plan(
         spark,
-        verified(plan) if verify_modules else plan,
+        repeat_calls(plan) if verify_modules else plan,
         inputs,
         shards=shards,
         order_by=order_by,

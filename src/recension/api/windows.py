@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from recension.api.base import StreamBase
 from recension.api.module_windows import aggregated, applied
@@ -16,6 +16,8 @@ from recension.plan.span import Outputs
 from recension.plan.window import Windows
 
 S = TypeVar("S", bound=StreamBase)
+Answer: TypeAlias = Aggregate | Module | type[Module] | str
+"""An aggregate of the library, or a user-defined one: itself, its class, or its name."""
 
 
 class WindowedStream(Generic[S]):
@@ -32,10 +34,18 @@ class WindowedStream(Generic[S]):
         self._stream, self._keys, self._windows = stream, keys, windows
         self._policies = policies or Policies()
 
-    def agg(self, *rows: Aggregate, speculate: Speculate = "perfect", **named: Aggregate | Module) -> S:
+    def agg(
+        self,
+        *rows: Aggregate,
+        speculate: Speculate = "perfect",
+        recompute: bool = False,
+        **named: Answer,
+    ) -> S:
         """One row for every window that holds an event, as long as the window.
 
+        Aggregates are the library's or user-defined modules, which may be called by class or by name.
         ``perfect`` and ``ordered`` show a window once it has ended, ``eager`` at once, revising it later.
+        What modules said is kept to be taken back, or with ``recompute`` computed again.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -45,7 +55,7 @@ class WindowedStream(Generic[S]):
         0    5    3
         5    10   2
         """
-        policies = replace(self._policies, speculate=speculate)
+        policies = replace(self._policies, speculate=speculate, recompute=recompute)
         plan = self._stream.plan
         return self._stream._then(aggregated(plan, self._keys, rows, named, self._windows, policies))
 

@@ -34,6 +34,9 @@ def check(
 ) -> None:
     """Is the stream valid? Which class R0 to R4 it falls in, and what it holds.
 
+    The classes are those by which streams are merged: from R0, only inserts with ever later starts, to R4,
+    anything that is valid; the fewer liberties a stream takes, the cheaper its merge.
+
     A stream whose elements contradict each other (a cti that is broken, a retraction of nothing) makes
     the exit code 1; a file that cannot be read as a stream makes it 2.
     """

@@ -13,7 +13,7 @@ from recension.cli.root import app
 @app.command()
 def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY.py[:name]", help="A file that defines a stream.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For tools.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """The plan of a query as it will run: columns, known properties, chosen variants, fragments on Spark."""
     stream = load_query(query)

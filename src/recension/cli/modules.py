@@ -17,7 +17,9 @@ from recension.plan.type_names import type_name
 
 @app.command()
 def modules(
-    name: Annotated[str | None, typer.Argument(help="One of them, with all of its documentation.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them, with all of its documentation.")
+    ] = None,
 ) -> None:
     """The modules that installed packages offer: names, signatures, and what they say of themselves."""
     if name is not None:
@@ -51,6 +53,8 @@ def _described(name: str, module: type[Module], *, whole: bool) -> str:
 
 
 def _gives(name: str, module: type[Module]) -> str:
+    if not hasattr(module, "result"):
+        return "?"
     if not module.yields_rows:
         return type_name(type_of(module.result, name))
     return ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema_of(module.result, name))

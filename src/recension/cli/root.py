@@ -25,10 +25,11 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="recension",
-    help="Temporal streams: read them, check them, compare what they mean.",
+    help="Temporal streams: run queries over them, check them, compare what they mean.",
     epilog="A PATH is a Parquet, JSON Lines, CSV or Arrow file, or a directory of such files. "
     "Exit codes: 0 fine, 1 the check failed, 2 usage or bad input.",
     add_completion=False,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 
@@ -75,6 +76,6 @@ def root(
         bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Temporal streams: read them, check them, compare what they mean."""
+    """Temporal streams: run queries over them, check them, compare what they mean."""
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -39,15 +39,26 @@ class EngineName(StrEnum):
 def run(
     query: Annotated[str, typer.Argument(metavar="QUERY.py[:name]", help="A file that defines a stream.")],
     inputs: Annotated[
-        list[str], typer.Option("--input", "-i", metavar="NAME=PATH", help="A source and its stream.")
+        list[str],
+        typer.Option(
+            "--input", "-i", metavar="NAME=PATH", help="A source of the query and its stream; once for each."
+        ),
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="For the physical output.")] = None,
-    history: Annotated[Path | None, typer.Option(help="For the history of the output.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where to run.")] = EngineName.LOCAL,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the output stream here.")
+    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Write the history of the output here.")] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="In this process, as a Spark stream, or as a Spark batch job.")
+    ] = EngineName.LOCAL,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Elements taken at a time.")] = BATCH_SIZE,
-    shards: Annotated[int | None, typer.Option(min=1, help="Spark: the number of parts it runs in.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Spark: where to go on from, and to keep.")] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Spark stream: in how many parts it runs.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Spark stream: the folder that it keeps, and goes on from.")
+    ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.

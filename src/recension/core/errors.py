@@ -8,7 +8,7 @@ class RecensionError(Exception):
 
 
 class ModuleError(RecensionError):
-    """What a user's function or module did wrong; the engine adds in which step."""
+    """What a user's function or module did wrong: its name, the window, and what it was given."""
 
 
 class TimeError(RecensionError, ValueError):

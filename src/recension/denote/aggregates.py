@@ -2,7 +2,8 @@
 
 Source: the guide (aggregates, equality, ties). Nulls as in SQL: ``count()`` counts events, ``count(c)``
 values that are not null; ``sum mean min max stddev quantile`` ignore nulls and are null of none;
-``first last collect`` keep them. Ties go by (vs, ve, payload).
+``first last collect`` keep them. Ties go by (vs, ve, payload); functions of the user's own get values by
+start and value, whatever the ends are.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ def agg(**named: Aggregate) -> Rows:
 
 
 def aggregate(fn: Callable[[list[Any]], Any], column: str) -> Aggregate:
-    """Any function of one column's values, nulls included, in (vs, ve, payload) order."""
+    """Any function of one column's values, nulls included, by start and then by value."""
+
+    def by_start(event: Event) -> tuple[Any, ...]:
+        return (event.vs, value_order(event.payload[column]))
+
+    return lambda events: fn([event.payload[column] for event in sorted(events, key=by_start)])
+
+
+def _in_turn(fn: Callable[[list[Any]], Any], column: str) -> Aggregate:
+    """A function of one column's values in (vs, ve, payload) order."""
     return lambda events: fn([event.payload[column] for event in canonical(events)])
 
 
@@ -112,17 +122,17 @@ def quantile(column: str, q: float) -> Aggregate:
 
 def first(column: str) -> Aggregate:
     """The value of the first event."""
-    return aggregate(lambda values: values[0], column)
+    return _in_turn(lambda values: values[0], column)
 
 
 def last(column: str) -> Aggregate:
     """The value of the last event."""
-    return aggregate(lambda values: values[-1], column)
+    return _in_turn(lambda values: values[-1], column)
 
 
 def collect(column: str) -> Aggregate:
     """All values as a list."""
-    return aggregate(list, column)
+    return _in_turn(list, column)
 
 
 def top_k(k: int, by: str, descending: bool = True) -> Rows:

@@ -14,6 +14,7 @@ from recension.operators.modules.answers import Hosted
 from recension.operators.modules.calling import Caller
 from recension.operators.modules.count_index import CountIndex
 from recension.operators.modules.grid_index import GridIndex
+from recension.operators.modules.members import Order
 from recension.operators.modules.operator import GROUP, ModulesAsked, ModuleWindows
 from recension.operators.modules.panes import Panes
 from recension.operators.modules.snapshot_index import SnapshotIndex
@@ -25,7 +26,7 @@ from recension.operators.windows.grid import Grid
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows
 from recension.plan.evaluation import Projection
-from recension.plan.expressions import Expression
+from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_call import ModuleCall
 from recension.plan.module_window import ModuleWindow
 from recension.plan.span import projected_schema
@@ -37,8 +38,13 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
     stored = _Stored()
+    if node.orders_events:  # ties go by whole payloads
+        for field_ in node.input.schema:
+            stored.add(expression(column(field_.name)), field_.type)
     answering = _answering(node, index, stored)
-    inputs, schema = stored.projection(with_group=bool(node.keys))
+    insert_only = node.input.properties.is_insert_only
+    # Equal events of two groups are told apart where one of them may have to be found again.
+    inputs, schema = stored.projection(with_group=bool(node.keys) and not insert_only)
     asked = ModulesAsked(
         ", ".join(call.module.name for call in node.calls),
         inputs,
@@ -46,7 +52,9 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
         Projection(node.keys, key_schema) if node.keys else None,
         node.policies.stamp,
         waits_for(node),
+        node.breaks_ties,
         node.policies.recompute,
+        insert_only,
     )
     return ModuleWindows(asked, index, answering)
 
@@ -66,13 +74,13 @@ def view_of(node: ModuleWindow) -> View:
 
 
 def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
-    view = view_of(node)
+    view, ends = view_of(node), "seen" if node.breaks_ties else node.ends
     match node.windows:
         case Windows():
-            return GridIndex(grid_of(node.windows), key_schema, view, node.ends)
+            return GridIndex(grid_of(node.windows), key_schema, view, ends)
         case CountWindows(n, by):
-            return CountIndex(n, by, key_schema, view, node.ends)
-    return SnapshotIndex(key_schema, view, node.ends)
+            return CountIndex(n, by, key_schema, view, ends)
+    return SnapshotIndex(key_schema, view, ends)
 
 
 def grid_of(windows: Windows) -> Grid:
@@ -131,9 +139,14 @@ def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> Hosted:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
-    # What is computed again must come out as it did, to the last digit.
-    in_order = call.module.is_order_sensitive or node.policies.recompute
-    return Hosted(call.module, columns, inputs, node.policies.clip, caller, in_order)
+    return Hosted(call.module, columns, inputs, node.policies.clip, caller, _order(node, call.module))
+
+
+def _order(node: ModuleWindow, module: Module) -> Order:
+    """What is computed again must come out as it did, to the last digit; panes hold what starts in them."""
+    if module.is_order_sensitive or node.policies.recompute:
+        return "payload"
+    return "start" if shares_panes(node, module) else "any"
 
 
 def _states(node: ModuleWindow, hosted: Hosted, index: WindowIndex) -> States | None:

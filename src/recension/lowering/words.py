@@ -101,6 +101,7 @@ def _liveliness(node: nodes.ModuleWindow) -> str:
         case "unrestricted":
             return "no cti but the last"
     ends = ", and until ends that are seen are final" if waits_for(node) else ""
+    ends += ", and until ties are settled" if node.breaks_ties else ""
     return f"ctis wait for the first window that can still change{ends}"
 
 
@@ -109,10 +110,18 @@ def _hints(module: Module) -> str:
     hints = [
         *(["members in any order"] if not module.is_order_sensitive else []),
         *([f"ignores {', '.join(module.ignores)}"] if module.ignores else []),
-        *([f"filters on {', '.join(module.partitioned_by)} move below"] if module.partitioned_by else []),
+        *(
+            [f"filters on {', '.join(module.partitioned_by)} {_place(module)}"]
+            if module.partitioned_by
+            else []
+        ),
         *(["rows are never taken back from windows of a grid"] if module.is_monotone else []),
     ]
     return f" ({'; '.join(hints)})" if hints else ""
+
+
+def _place(module: Module) -> str:
+    return "move below" if module.is_empty_preserving else "stay above, for it has rows for what is not there"
 
 
 _VIEWS = {

@@ -7,7 +7,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
+from recension.core.errors import ModuleError
+from recension.modules.failures import SHOWN, said
+from recension.modules.repetition import NotDeterministicError
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
 OVER: Final = ("rows", "numpy", "arrow")
@@ -37,22 +39,25 @@ class Function:
             else:
                 answer = self.fn(*(column.to_numpy(zero_copy_only=False) for column in columns))
         except Exception as why:
-            raise RecensionError(
-                f"udf {self.name}: {_said(why)}; it was given {len(columns[0])} rows"
-            ) from why
+            rows = list(zip(*(_values(column.slice(0, SHOWN)) for column in columns), strict=True))
+            raise self._failure(why, rows, len(columns[0])) from why
         answer = self._typed(answer)
         if len(answer) != len(columns[0]):
-            raise RecensionError(
-                f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out"
-            )
+            raise ModuleError(f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out")
         return answer
 
     def _of_row(self, row: tuple[Any, ...]) -> Any:
         try:
             return self.fn(*row)
         except Exception as why:
-            given = ", ".join(map(repr, row))
-            raise RecensionError(f"udf {self.name}: {_said(why)}; it was given ({given})") from why
+            raise self._failure(why, [row], 1) from why
+
+    def _failure(self, why: Exception, rows: list[tuple[Any, ...]], size: int) -> ModuleError:
+        """An error with the first of the rows it was given."""
+        reason = str(why) if isinstance(why, NotDeterministicError) else said(why)
+        given = ", ".join(f"({', '.join(map(repr, row))})" for row in rows)
+        more = f" and {size - len(rows)} more" if size > len(rows) else ""
+        return ModuleError(f"udf {self.name}: {reason}; it was given {given}{more}")
 
     def _typed(self, answer: Any) -> pa.Array:
         try:
@@ -60,14 +65,10 @@ class Function:
                 answer = answer.combine_chunks()
             return answer.cast(self.result) if isinstance(answer, pa.Array) else pa.array(answer, self.result)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
-            said = str(why).splitlines()[0]
-            raise RecensionError(f"udf {self.name} is declared to give {self.result}, but {said}") from None
+            reason = str(why).splitlines()[0]
+            raise ModuleError(f"udf {self.name} is declared to give {self.result}, but {reason}") from None
 
 
 def _values(column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
     return values
-
-
-def _said(why: Exception) -> str:
-    return f"{type(why).__name__}: {(str(why).splitlines() or [''])[0]}"

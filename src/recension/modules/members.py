@@ -43,7 +43,7 @@ class Table:
             if column.null_count:
                 part: npt.NDArray[Any] = column.slice(start, stop - start).to_numpy(zero_copy_only=False)
                 return part
-            self._plain[name] = column.to_numpy(zero_copy_only=False)
+            self._plain[name] = _shared(column.to_numpy(zero_copy_only=False))
         return self._plain[name][start:stop]
 
 
@@ -118,12 +118,18 @@ class Events(Payloads):
 
     def __init__(self, table: Table, start: int, stop: int, vs: Ticks, ve: Ticks) -> None:
         super().__init__(table, start, stop)
-        self.vs, self.ve = vs, ve
+        self.vs, self.ve = _shared(vs[:]), _shared(ve[:])
 
     @cached_property
     def _rows(self) -> list[Any]:
         lifetimes = zip(self.to_list(), self.vs.tolist(), self.ve.tolist(), strict=True)
         return [Event(payload, vs, ve) for payload, vs, ve in lifetimes]
+
+
+def _shared(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array that other windows see too, and that nobody may change in place."""
+    array.flags.writeable = False
+    return array
 
 
 def events_of(history: Sequence[Event], columns: Mapping[str, Any]) -> Events:

@@ -45,6 +45,9 @@ class Module(ABC):
     partitioned_by: ClassVar[tuple[str, ...]] = ()
     """Hint: columns it gives back as they came, each row made from members that agree in them alone. A filter
     on them moves below it."""
+    is_empty_preserving: ClassVar[bool] = True
+    """Hint: False if it has rows for what is not there, such as a zero for each name it was told of. A window
+    without events is never asked about, but then filters stay above: they could leave a window empty."""
 
     is_monotone: ClassVar[bool] = False
     """Hint, for operators: True if more members never take a row back. Over a grid of windows insert-only

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from recension.core.errors import SchemaError
+from recension.modules.value_types import is_of
 
 _MISSING: Final = object()
 _RESERVED: Final = frozenset({"mapping", "parameters", "name"})
@@ -29,35 +29,31 @@ class Parameter:
         return self.default is _MISSING
 
     def fits(self, value: Any) -> bool:
-        """Is the value of the type? Types that cannot be looked into take anything."""
-        kinds = typing.get_args(self.kind) if _is_union(self.kind) else (self.kind,)
-        plain = [typing.get_origin(kind) or kind for kind in kinds]
-        if not all(isinstance(kind, type) for kind in plain):
-            return True
-        if isinstance(value, bool) and bool not in plain:
-            return False
-        return isinstance(value, tuple(plain)) or (float in plain and isinstance(value, int))
+        """Is the value of the type?"""
+        return is_of(value, self.kind)
 
     def __str__(self) -> str:
-        kind = self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)
+        is_plain = isinstance(self.kind, type) and not typing.get_args(self.kind)
+        kind = self.kind.__name__ if is_plain else str(self.kind).removeprefix("typing.")
         return f"{self.name}: {kind}" + ("" if self.is_required else f" = {self.default!r}")
-
-
-def _is_union(kind: Any) -> bool:
-    return typing.get_origin(kind) in (typing.Union, types.UnionType)
 
 
 def parameters_of(module: type) -> dict[str, Parameter]:
     """The parameters of a module class: what its author annotated, base classes first."""
     found: dict[str, Parameter] = {}
+    contract: set[str] = set()
     for kind in reversed(module.__mro__):
         if kind.__module__.startswith("recension.modules."):
+            contract |= inspect.get_annotations(kind).keys()
             continue
         for name, annotation in _hints(kind).items():
-            if not name.startswith("_") and typing.get_origin(annotation) is not ClassVar:
+            is_own = not name.startswith("_") and name not in contract
+            if is_own and typing.get_origin(annotation) is not ClassVar:
                 found[name] = Parameter(name, annotation, getattr(module, name, _MISSING))
     if clash := _RESERVED & found.keys():
         raise SchemaError(f"{module.__name__}: a parameter cannot be named {sorted(clash)[0]!r}")
+    if torn := found.keys() & (getattr(module, "inputs", None) or {}).keys():
+        raise SchemaError(f"{module.__name__}: {min(torn)!r} is an input and a parameter; rename one")
     return found
 
 

@@ -2,7 +2,7 @@
 
 They agree with `recension.denote.aggregates`: ``count()`` counts events, ``count(c)`` values that are not
 null; ``sum mean min max stddev quantile`` ignore nulls and are null of none; ``first last collect`` and
-functions of the user's own keep them, in (vs, ve, payload) order.
+functions of the user's own keep them, the former in (vs, ve, payload) order, the latter by start and value.
 """
 
 from __future__ import annotations
@@ -169,12 +169,14 @@ class Collect(Aggregate):
 
 @dataclass(frozen=True)
 class FunctionOf(Aggregate):
-    """Any function of one column's values, which it gets as an array, nulls included."""
+    """Any function of one column's values, which it gets as an array, nulls included, by start and value.
+
+    No end has a say in that order, so that an end that is not final holds nothing up.
+    """
 
     fn: Callable[[Any], Any]
     result: pa.DataType
     name = "aggregate"
-    is_order_sensitive = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         self.argument_type(schema)

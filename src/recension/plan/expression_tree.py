@@ -141,6 +141,25 @@ def with_operands(node: ExprNode, change: Callable[[nw.Expr], nw.Expr]) -> ExprN
     )
 
 
+def calls_functions(native: nw.Expr) -> bool:
+    """Is a user's function called in it?"""
+    return any(node.name == CALL for node in every_operation(native))
+
+
+def with_functions(native: nw.Expr, change: Callable[[Any], Any]) -> nw.Expr:
+    """The same computation with other functions in the place of users' own."""
+
+    def changed(node: ExprNode) -> ExprNode:
+        if node.kind is ExprKind.COL:
+            return node
+        new = with_operands(node, lambda operand: with_functions(operand, change))
+        if node.name == CALL:
+            new.kwargs["function"] = change(node.kwargs["function"])
+        return new
+
+    return nw.Expr(*(changed(node) for node in operations(native)))
+
+
 def structure(native: nw.Expr) -> Hashable:
     """A value that is equal for expressions written alike."""
     return tuple(

@@ -47,6 +47,10 @@ class Policies:
         ):
             if value not in known:
                 raise SchemaError(f"{verb}: one of {', '.join(map(repr, known))}, not {value!r}")
+        if not isinstance(self.recompute, bool):
+            raise SchemaError(
+                f"agg: recompute is True or False, not {self.recompute}; name the answer otherwise"
+            )
         if self.speculate not in get_args(Speculate):
             raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
 
@@ -98,8 +102,24 @@ class ModuleWindow(Node):
         return self.ends == "seen" and not self.input.properties.is_insert_only
 
     @property
+    def orders_events(self) -> bool:
+        """Does an aggregate of the library among the answers look at the order (vs, ve, payload)?"""
+        return any(isinstance(a, Aggregate) and a.is_order_sensitive for _, a in self.answers)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Can an end that moves change which of two events that begin together counts as the first?
+
+        Counted by end, an event whose end moves moves itself: what that changes is not in the past.
+        """
+        by_end = isinstance(self.windows, CountWindows) and self.windows.by == "end"
+        return self.orders_events and not by_end and not self.input.properties.is_insert_only
+
+    @property
     def references(self) -> frozenset[str]:
         """The columns it reads."""
+        if self.orders_events:
+            return frozenset(self.input.schema.names)
         used = [key.references for _, key in self.keys] + [answer.references for _, answer in self.answers]
         return frozenset().union(*used)
 
@@ -108,10 +128,11 @@ class ModuleWindow(Node):
         """The columns whose values tell apart what has nothing to do with each other.
 
         Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
-        declares to be partitioned by.
+        declares to be partitioned by, if it has nothing to say of parts that are empty.
         """
         found = dict(self.keys)
-        if self.operator is not None and isinstance(self.windows, Windows):
+        is_in_parts = self.operator is not None and self.operator.module.is_empty_preserving
+        if self.operator is not None and is_in_parts and isinstance(self.windows, Windows):
             inputs = dict(self.operator.inputs)
             own = {name: inputs[name] for name in self.operator.module.partitioned_by if name in inputs}
             found = own | found
@@ -140,6 +161,10 @@ class ModuleWindow(Node):
         module, stamp = self.operator.module, self.policies.stamp
         if len(self.answers) > 1:
             raise SchemaError(f"apply: {module.name} yields rows, so it stands alone")
+        if strange := set(module.partitioned_by) - set(self.operator.row_schema().names):
+            raise SchemaError(
+                f"{module.name}: partitioned_by names {min(strange)!r}, which is not in its rows"
+            )
         if stamp != "align" and not module.is_time_sensitive:
             raise SchemaError(
                 f"stamp_output({stamp!r}): {module.name} knows no time, so that its rows live as long as "
@@ -147,11 +172,11 @@ class ModuleWindow(Node):
             )
 
     def _check_values(self) -> None:
-        for name, answer in self.answers:
+        for _, answer in self.answers:
             if isinstance(answer, ModuleCall) and answer.module.yields_rows:
                 raise SchemaError(f"agg: {answer.module.name} yields rows; use apply(...)")
-            if isinstance(answer, Aggregate) and answer.is_order_sensitive:
-                raise SchemaError(f"agg: {name} = {answer} cannot stand beside a module; ask for it apart")
+            if isinstance(answer, Aggregate) and answer.yields_rows:
+                raise SchemaError(f"agg: {answer} yields rows, so it stands alone")
         if self.policies.stamp != "align":
             raise SchemaError(
                 f"stamp_output({self.policies.stamp!r}): an aggregate gives values, which live as long as "

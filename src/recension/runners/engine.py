@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import Final
 
 import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti
-from recension.core.errors import ModuleError, RecensionError
+from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
@@ -24,6 +25,9 @@ from recension.operators.flow import Flow, drive
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.runners.feedback import Feedback
 from recension.runners.metrics import Metrics
+
+# Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
+STATE_FORMAT: Final = 1
 
 
 class Engine:
@@ -112,8 +116,6 @@ class Engine:
         """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
         try:
             return self._drive(number, vertex, operator, flows, now)
-        except ModuleError as why:
-            raise ModuleError(f"{vertex.name}: {why}") from why
         except RecensionError:
             raise
         except Exception as why:
@@ -182,7 +184,8 @@ class Engine:
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
         running = [self._vertices[number] for number in self._order]
-        plan = pa.table({"operator": [vertex.name for vertex in running]})
+        names = [vertex.name for vertex in running]
+        plan = pa.table({"operator": names, "format": [STATE_FORMAT] * len(names)})
         return {"plan": plan} | {
             f"{place}/{name}": table
             for place, vertex in enumerate(running)
@@ -193,6 +196,7 @@ class Engine:
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; the query must be the same."""
         running = [self._vertices[number] for number in self._order]
+        _require_format(chunks["plan"])
         theirs, ours = chunks["plan"]["operator"].to_pylist(), [vertex.name for vertex in running]
         if theirs != ours:
             other = next((a for a, b in zip_longest(theirs, ours) if a != b), None)
@@ -206,6 +210,15 @@ class Engine:
             operator = running[number].operator
             assert operator is not None
             operator.restore(own)
+
+
+def _require_format(plan: pa.Table) -> None:
+    found = plan["format"][0].as_py() if "format" in plan.column_names else 0
+    if found != STATE_FORMAT:
+        raise RecensionError(
+            f"the snapshot has format {found}, this version reads {STATE_FORMAT}: run the query again from "
+            "its inputs, or let the old version and this one run side by side and cut over with a merge"
+        )
 
 
 def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:

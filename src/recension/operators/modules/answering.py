@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.modules.members import Window
 from recension.modules.module import Stamping
 from recension.operators.modules.answers import Hosted, Rows
 from recension.operators.modules.gathered import Delta, Gathered
@@ -71,7 +70,7 @@ class OperatorRows(Answering):
 
     def __init__(self, schema: pa.Schema, keys: int, hosted: Hosted, stamp: Stamping, states: States | None):
         super().__init__(schema, [] if states is None else [states])
-        self._hosted, self._stamp = hosted, stamp
+        self.hosted, self._stamp = hosted, stamp
         self._own = pa.schema(list(schema)[keys:])
 
     def now(
@@ -84,17 +83,18 @@ class OperatorRows(Answering):
     def before(self, gathered: Gathered, keys: pa.RecordBatch) -> Rows:
         if self.states:
             return self._stamped(gathered, keys, self.states[0].again(gathered))
-        collected = Collected(self._own, self._stamp, self._hosted.caller)
-        given = self._hosted.given(gathered.windows, gathered.members(self._hosted))
+        collected = Collected(self._own, self._stamp, self.hosted.caller)
+        given = self.hosted.given(gathered.windows, gathered.members(self.hosted))
         for row, (window, members) in enumerate(given):
-            collected.add(row, window, self._hosted.compute(window, members), members)
+            collected.add(row, window, self.hosted.compute(window, members), members)
         return self._beside(collected.rows(), keys)
 
     def _stamped(self, gathered: Gathered, keys: pa.RecordBatch, results: list[object]) -> Rows:
-        collected = Collected(self._own, self._stamp, self._hosted.caller)
-        bounds = zip(gathered.windows.start.tolist(), gathered.windows.end.tolist(), strict=True)
-        for row, ((start, end), given) in enumerate(zip(bounds, results, strict=True)):
-            collected.add(row, Window(start, end), given, None)
+        collected = Collected(self._own, self._stamp, self.hosted.caller)
+        given_to = gathered.given_to(self.hosted)
+        for row, answer in enumerate(results):
+            window, members = given_to(row)
+            collected.add(row, window, answer, members)
         return self._beside(collected.rows(), keys)
 
     def _beside(self, rows: Rows, keys: pa.RecordBatch) -> Rows:

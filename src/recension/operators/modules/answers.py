@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.ticks import Ticks
+from recension.modules.failures import MISFITS, fits
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Module
-from recension.operators.modules.calling import Caller
-from recension.operators.modules.members import Members
+from recension.operators.modules.calling import Caller, Given
+from recension.operators.modules.members import Members, Order
 from recension.operators.modules.window_index import WindowList
+
+GivenTo: TypeAlias = Callable[[int], tuple[Window, Given]]
+"""The window in a row of a list, and what a module was given of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,8 @@ class Hosted:
     inputs: pa.Schema
     clip: Clipping
     caller: Caller
-    needs_order: bool
-    """Does it matter in which order events come that start together?"""
+    order: Order
+    """What matters of the order in which members come."""
 
     def table(self, payload: pa.RecordBatch) -> Table:
         """The stored columns by the names the module knows."""
@@ -37,10 +41,13 @@ class Hosted:
 
     def given(self, windows: WindowList, members: Members) -> Iterator[tuple[Window, Payloads]]:
         """Each window with what the module sees of its members."""
-        table = self.table(members.payload)
+        table, is_timed = self.table(members.payload), self.module.is_time_sensitive
         bounds = (windows.start, windows.end, members.low, members.high)
         for start, end, low, high in zip(*(column.tolist() for column in bounds), strict=True):
             window = Window(start, end)
+            if not is_timed:
+                yield window, Payloads(table, low, high)
+                continue
             yield window, self.seen(table, low, high, members.vs[low:high], members.ve[low:high], window)
 
     def seen(self, table: Table, low: int, high: int, vs: Ticks, ve: Ticks, window: Window) -> Payloads:
@@ -63,24 +70,14 @@ def clipped(vs: Ticks, ve: Ticks, window: Window, clip: Clipping) -> tuple[Ticks
     )
 
 
-def as_array(values: list[Any], kind: pa.DataType, hosted: Hosted, windows: WindowList) -> pa.Array:
+def as_array(values: list[Any], kind: pa.DataType, hosted: Hosted, given: GivenTo) -> pa.Array:
     """The value of each window as the module gave it, in the declared type."""
     plain = [v.item() if hasattr(v, "item") and getattr(v, "ndim", 0) == 0 else v for v in values]
     try:
         return pa.array(plain, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except MISFITS:
         bad = next(row for row, value in enumerate(plain) if not fits(value, kind))
-    window = Window(int(windows.start[bad]), int(windows.end[bad]))
-    raise hosted.caller.failure(f"it gave {plain[bad]!r}, but declares {kind}", window, None)
-
-
-def fits(value: Any, kind: pa.DataType) -> bool:
-    """Is it a value of the type?"""
-    try:
-        pa.array([value], kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return False
-    return True
+    raise hosted.caller.failure(f"it gave {plain[bad]!r}, but declares {kind}", *given(bad))
 
 
 @dataclass(frozen=True, slots=True)

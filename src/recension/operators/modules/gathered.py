@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ import pyarrow as pa
 from recension.core.batch import Index, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
-from recension.operators.modules.answers import Hosted
+from recension.modules.members import Payloads, Window
+from recension.operators.modules.answers import GivenTo, Hosted
 from recension.operators.modules.members import Members, members_of
 from recension.operators.modules.window_index import WindowList
 from recension.operators.snapshot.events import CoveringEvents, Place
@@ -45,7 +46,18 @@ class Gathered:
             self.found.ve,
             self.found.payload.select(hosted.columns),
         )
-        return members_of(own, by_start=self.by_start, in_order=hosted.needs_order)
+        return members_of(own, by_start=self.by_start, order=hosted.order)
+
+    def given_to(self, hosted: Hosted) -> GivenTo:
+        """Each window with its members as the module sees them, which are looked for in case of need."""
+
+        def find(row: int) -> Payloads:
+            one = self.at(np.array([row]))
+            ((_, members),) = hosted.given(one.windows, one.members(hosted))
+            return members
+
+        bounds = self.windows
+        return lambda row: (Window(int(bounds.start[row]), int(bounds.end[row])), partial(find, row))
 
     def places(self) -> list[tuple[int, int]]:
         """What windows are known by from step to step."""

@@ -118,7 +118,7 @@ class GridIndex(WindowIndex):
         if earliest < t:
             closed = min(closed, int(self._first(np.array([earliest]))[0]))
         self._points.forget_before(closed)
-        return Settled(min(t, int(self._grid.start(np.array([closed]))[0])), closed, closed)
+        return Settled(self._grid.open_from(closed, t), closed, closed)
 
     def _first(self, vs: Ticks) -> Index:
         return self._grid.place(vs, vs)[0]

@@ -21,18 +21,17 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty
-from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.modules.answering import Answering
+from recension.operators.modules.answering import Answering, OperatorRows
 from recension.operators.modules.answers import Rows
 from recension.operators.modules.difference import difference
 from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.kept_output import KeptOutput
 from recension.operators.modules.window_index import WindowIndex, WindowList
 from recension.operators.snapshot.events import EventsOfGroups
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.net_changes import net_changes, plain_inserts
 
 GROUP = "group"
 """The stored column that tells groups apart where payloads are equal."""
@@ -42,8 +41,11 @@ GROUP = "group"
 class ModulesAsked:
     """What is asked, whatever the windows are.
 
-    ``inputs`` makes the stored columns of payloads, `GROUP` the last if there are ``keys``. ``waits_for``:
-    modules see ends that can still move, to later ones too (``any``) or to earlier ones only (``shrink``).
+    ``inputs`` makes the stored columns of payloads, but for `GROUP`, the last of them if it is there.
+    ``waits_for``: modules see ends that can still move, to later ones too (``any``) or to earlier ones only
+    (``shrink``).
+    ``breaks_ties``: ends decide which of two events that begin together comes first. ``insert_only``: nothing
+    is ever taken back from the input.
     """
 
     name: str
@@ -52,7 +54,9 @@ class ModulesAsked:
     keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None
     stamp: Stamping
     waits_for: str | None
+    breaks_ties: bool
     recompute: bool
+    insert_only: bool
 
 
 class ModuleWindows(Operator):
@@ -61,10 +65,10 @@ class ModuleWindows(Operator):
     def __init__(self, asked: ModulesAsked, index: WindowIndex, answering: Answering) -> None:
         super().__init__(answering.schema)
         self._asked, self._index, self._answering = asked, index, answering
-        self._events = EventsOfGroups(asked.stored, index.place)
+        self._events = EventsOfGroups(asked.stored, index.place, insert_only=asked.insert_only)
         self._shown = None if asked.recompute else KeptOutput(answering.schema)
         self._in_cti = BEGINNING
-        follows = index.is_fixed and asked.waits_for is None
+        follows = index.is_fixed and asked.waits_for is None and not asked.breaks_ties
         self.promises_alike = follows or asked.stamp in ("time_bound", "unrestricted")
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -79,7 +83,7 @@ class ModuleWindows(Operator):
     def _stored(self, batch: EventBatch, group: Index) -> EventBatch:
         """The batch with nothing but what modules read."""
         payload = self._asked.inputs(batch.payload, len(batch))
-        if self._asked.keys is not None or not payload.num_columns:
+        if GROUP in self._asked.stored.names:
             hashes = pa.array(self._index.group_hash(group))
             payload = pa.RecordBatch.from_arrays([*payload.columns, hashes], schema=self._asked.stored)
         return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
@@ -107,12 +111,14 @@ class ModuleWindows(Operator):
         return empty(self._asked.stored)
 
     def _earliest_open_end(self, t: int) -> int:
-        """Where the first event starts whose end modules see and which may still move."""
+        """Where the first event starts whose end modules see, or decides a tie, and which may still move."""
+        tied = self._events.earliest_tied_start(t) if self._asked.breaks_ties else FOREVER
         if self._asked.waits_for is None:
-            return FOREVER
-        return self._events.earliest_ending(t if self._asked.waits_for == "any" else t + 1)
+            return tied
+        return min(tied, self._events.earliest_ending(t if self._asked.waits_for == "any" else t + 1))
 
     def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
+        since = max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
         affected = self._index.affected(batch, group, watermark)
         if not len(batch) and not len(affected.old) and not len(affected.new):
             affected.keep()
@@ -124,7 +130,9 @@ class ModuleWindows(Operator):
         new = self._now(affected.new, self._delta(batch, group), self._vanished(affected.old, affected.new))
         affected.keep()
         out = difference(old, new, moves_ends=self._asked.stamp == "time_bound")
-        return self._checked(out)
+        if self._asked.stamp == "time_bound":
+            self._require_bound(out, since, [(affected.new, new), (affected.old, old)])
+        return out
 
     def _before(self, windows: WindowList) -> Rows:
         hashes = self._index.group_hash(windows.group)
@@ -146,7 +154,8 @@ class ModuleWindows(Operator):
     def _delta(self, batch: EventBatch, group: Index) -> Delta | None:
         if not self._answering.states or not len(batch):
             return None
-        return Delta.of(net_changes(batch), group, batch.payload)
+        changes = plain_inserts(batch) if self._asked.insert_only else net_changes(batch)
+        return Delta.of(changes, group, batch.payload)
 
     def _vanished(self, old: WindowList, new: WindowList) -> list[tuple[int, int]]:
         if not self._answering.states:
@@ -156,16 +165,24 @@ class ModuleWindows(Operator):
         )
         return list(set(was) - set(now))
 
-    def _checked(self, out: EventBatch) -> EventBatch:
-        """What is promised to be time-bound must not reach back behind the last CTI."""
-        if self._asked.stamp == "time_bound" and len(out) and int(out.sync().min()) < self._in_cti:
-            first = int(np.argmin(out.sync()))
-            (change,) = out.slice(first, first + 1).to_elements()
-            raise RecensionError(
-                f"module {self._asked.name} is not time-bound: after the cti {self._in_cti} it makes the "
-                f"change {change}; use stamp_output('keep')"
-            )
-        return out
+    def _require_bound(self, out: EventBatch, since: int, said: list[tuple[WindowList, Rows]]) -> None:
+        """What is promised to be time-bound changes nothing before what makes it change.
+
+        That is the first thing that happened, or a window that came into view.
+        """
+        if not len(out) or int(out.sync().min()) >= since:
+            return
+        first = int(np.argmin(out.sync()))
+        (change,) = out.slice(first, first + 1).to_elements()
+        windows, at = next(
+            (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()
+        )
+        assert isinstance(self._answering, OperatorRows)
+        hosted = self._answering.hosted
+        raise hosted.caller.failure(
+            f"it is not time-bound: at {since} it makes the change {change}; use stamp_output('keep')",
+            *self._gathered(windows).given_to(hosted)(at),
+        )
 
     def _forget_all(self) -> None:
         self._index.clear()

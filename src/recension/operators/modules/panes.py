@@ -13,6 +13,7 @@ latter. So three merges a pane suffice however many there are in a window (van H
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, pairwise
 from math import gcd
 from typing import Any
@@ -21,10 +22,10 @@ import numpy as np
 
 from recension.core.batch import Index
 from recension.modules.members import Payloads, Table, Window
-from recension.modules.module import Incremental
 from recension.operators.modules.answers import Hosted
 from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.members import Members
+from recension.operators.modules.telling import Told
 from recension.operators.windows.grid import Grid
 
 
@@ -32,7 +33,7 @@ class Panes:
     """The panes of a grid for a module that knows no time and can merge its states."""
 
     def __init__(self, hosted: Hosted, grid: Grid, group_hash: Callable[[Index], Any]) -> None:
-        self._hosted, self._group_hash = hosted, group_hash
+        self._hosted, self._group_hash, self._told = hosted, group_hash, Told(hosted)
         self._width = gcd(grid.size, grid.hop)
         self._offset = grid.offset % self._width
         self._n = grid.size // self._width
@@ -80,30 +81,26 @@ class Panes:
         table = self._hosted.table(members.payload)
         first, count = int(starts[a]), int(starts[b - 1] - starts[a]) + self._n
         panes = [self._state(gathered, members, table, (a, b), first + i) for i in range(count)]
-        forward, backward = self._folds(panes)
+        run = Window(int(gathered.windows.start[a]), int(gathered.windows.end[b - 1]))
+        given = Payloads(table, int(members.low[a]), int(members.high[b - 1]))
+        merged = partial(self._told.merged, window=run, given=given)
+        forward, backward = self._folds(panes, merged)
         states = []
         for row in range(a, b):
             i = int(starts[row]) - first
-            state = backward[i] if i % self._n == 0 else self._merged(backward[i], forward[i + self._n - 1])
+            state = backward[i] if i % self._n == 0 else merged(backward[i], forward[i + self._n - 1])
             states.append(self._carried(state, gathered, members, table, row))
         return states
 
-    def _folds(self, panes: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _folds(self, panes: list[Any], merged: Callable[[Any, Any], Any]) -> tuple[list[Any], list[Any]]:
         """From the start of each block to each pane, and from each pane to the end of its block."""
         forward: list[Any] = []
         backward: list[Any] = []
         for at in range(0, len(panes), self._n):
             block = panes[at : at + self._n]
-            forward += accumulate(block, self._merged)
-            backward += list(accumulate(reversed(block), lambda a, b: self._merged(b, a)))[::-1]
+            forward += accumulate(block, merged)
+            backward += list(accumulate(reversed(block), lambda a, b: merged(b, a)))[::-1]
         return forward, backward
-
-    def _merged(self, a: Any, b: Any) -> Any:
-        module = self._hosted.module
-        assert isinstance(module, Incremental)
-        assert module.merge is not None
-        merge = module.merge
-        return self._hosted.caller.call(lambda: merge(a, b), None, None)
 
     def _state(
         self, gathered: Gathered, members: Members, table: Table, rows: tuple[int, int], pane: int
@@ -117,26 +114,13 @@ class Panes:
             low, high = int(members.low[row]), int(members.high[row])
             vs = members.vs[low:high]
             within = low + np.searchsorted(vs, [start, start + self._width])
-            self.held[key] = self._added(None, table, int(within[0]), int(within[1]), start)
+            some = Payloads(table, int(within[0]), int(within[1]))
+            self.held[key] = self._told.fresh(some, Window(start, start + self._width))
         return self.held[key]
-
-    def _added(self, state: Any, table: Table, low: int, high: int, start: int) -> Any:
-        module, window = self._hosted.module, Window(start, start + self._width)
-        assert isinstance(module, Incremental)
-        call = self._hosted.caller
-        begun = call.call(module.initial, window, None) if state is None else state
-        some = Payloads(table, low, high)
-        if high <= low:
-            return begun
-        try:
-            return module.add(begun, some)
-        except Exception as why:
-            said = f"add: {type(why).__name__}: {(str(why).splitlines() or [''])[0]}"
-            raise call.failure(said, window, some) from why
 
     def _carried(self, state: Any, gathered: Gathered, members: Members, table: Table, row: int) -> Any:
         """The state with the events that began before the window and are in it all the same."""
         low, high = int(members.low[row]), int(members.high[row])
-        start = int(gathered.windows.start[row])
-        stop = low + int(np.searchsorted(members.vs[low:high], start))
-        return self._added(state, table, low, stop, start) if stop > low else state
+        window = Window(int(gathered.windows.start[row]), int(gathered.windows.end[row]))
+        stop = low + int(np.searchsorted(members.vs[low:high], window.start))
+        return self._told.added(state, Payloads(table, low, stop), window) if stop > low else state

@@ -10,6 +10,7 @@ unrestricted    as the module said
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ import pyarrow as pa
 from recension.core.batch import payload_of, take_rows
 from recension.core.errors import RecensionError
 from recension.core.events import Event
-from recension.core.ticks import FOREVER
-from recension.modules.members import Payloads, Window
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.modules.failures import MISFITS, fits, interval
+from recension.modules.members import Window
 from recension.modules.module import Stamping
-from recension.operators.modules.answers import Rows, fits
-from recension.operators.modules.calling import Caller, interval
+from recension.operators.modules.answers import Rows
+from recension.operators.modules.calling import Caller, Given
 
 
 class Collected:
@@ -35,19 +37,19 @@ class Collected:
         self._ve: list[int] = []
         self._parts: list[pa.RecordBatch] = []
         self._rows: list[Mapping[str, Any]] = []
-        self._of: list[Window] = []
+        self._of: list[tuple[Window, Given]] = []
 
-    def add(self, owner: int, window: Window, given: Any, members: Payloads | None) -> None:
+    def add(self, owner: int, window: Window, given: Any, members: Given) -> None:
         """What the module gave for a window."""
-        if isinstance(given, pa.Table | pa.RecordBatch):
+        if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
             self._add_table(owner, window, given, members)
             return
         if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
             raise self._caller.failure(f"it gives rows, not {given!r}", window, members)
-        for row in self._caller.call(lambda: list(given), window, members):
+        for row in self._caller.guarded(lambda: list(given), window, members):
             self._add_row(owner, window, row, members)
 
-    def _add_row(self, owner: int, window: Window, row: Any, members: Payloads | None) -> None:
+    def _add_row(self, owner: int, window: Window, row: Any, members: Given) -> None:
         event = row if isinstance(row, Event) else Event(row, *window)
         if not isinstance(event.payload, Mapping):
             raise self._caller.failure(f"a row is a mapping or an event, not {row!r}", window, members)
@@ -62,14 +64,14 @@ class Collected:
         self._vs.append(lifetime[0])
         self._ve.append(lifetime[1])
         self._rows.append(event.payload)
-        self._of.append(window)
+        self._of.append((window, members))
 
-    def _lifetime(self, event: Event, window: Window, members: Payloads | None) -> tuple[int, int] | None:
+    def _lifetime(self, event: Event, window: Window, members: Given) -> tuple[int, int] | None:
         if self._stamp == "align":
             return window
         try:
-            vs, ve = int(event.vs), int(event.ve)
-        except (TypeError, ValueError):
+            vs, ve = index(event.vs), index(event.ve)
+        except TypeError:
             said = f"a lifetime is two whole numbers, not {event.vs!r} and {event.ve!r}"
             raise self._caller.failure(said, window, members) from None
         if self._stamp == "clip":
@@ -80,11 +82,11 @@ class Collected:
             raise self._caller.failure(
                 f"it put a row in the past, at {at}, before its window", window, members
             )
-        if ve <= vs or ve > FOREVER:
+        if vs < BEGINNING or ve <= vs or ve > FOREVER:
             raise self._caller.failure(f"it gave the lifetime {interval(Window(vs, ve))}", window, members)
         return vs, ve
 
-    def _add_table(self, owner: int, window: Window, given: Any, members: Payloads | None) -> None:
+    def _add_table(self, owner: int, window: Window, given: Any, members: Given) -> None:
         self._flush()
         try:
             table = pa.table(given).select(self._schema.names).cast(self._schema).combine_chunks()
@@ -99,18 +101,18 @@ class Collected:
         if self._rows:
             try:
                 self._parts.append(payload_of(self._rows, self._schema))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            except MISFITS:
                 raise self._misfit() from None
             self._of = []
             self._rows = []
 
     def _misfit(self) -> RecensionError:
         """Which of the rows has a value that is not of the declared type?"""
-        for window, row in zip(self._of, self._rows, strict=True):
+        for (window, members), row in zip(self._of, self._rows, strict=True):
             for field in self._schema:
                 if not fits(row[field.name], field.type):
                     said = f"it gave {row[field.name]!r} as {field.name!r}, but declares {field.type}"
-                    return self._caller.failure(said, window, None)
+                    return self._caller.failure(said, window, members)
         raise AssertionError("each row fits, and all together do not")
 
     def rows(self) -> Rows:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
 from recension.modules.members import Payloads, Window
 from recension.modules.module import Incremental
-from recension.modules.stored_state import from_bytes, to_bytes
 from recension.operators.modules.answers import Hosted
 from recension.operators.modules.gathered import Delta, Gathered
 from recension.operators.modules.members import Members
 from recension.operators.modules.panes import Panes
+from recension.operators.modules.telling import Told
 from recension.operators.snapshot.events import Place
 
 _SCHEMA = pa.schema(
@@ -31,6 +30,7 @@ class States:
 
     def __init__(self, hosted: Hosted, place: Place | None, panes: Panes | None) -> None:
         self._hosted, self._place, self._panes = hosted, place, panes
+        self._told = Told(hosted)
         self._held: dict[tuple[int, int], tuple[int, Any]] = {}
 
     def __len__(self) -> int:
@@ -67,15 +67,12 @@ class States:
 
     def _computed(self, gathered: Gathered, states: list[Any]) -> list[Any]:
         results = []
-        bounds = zip(gathered.windows.start.tolist(), gathered.windows.end.tolist(), states, strict=True)
-        for start, end, state in bounds:
-            window = Window(start, end)
-            compute = partial(self._module.compute, state, *self._timed(window))
-            results.append(self._hosted.caller.call(compute, window, None))
+        given_to = gathered.given_to(self._hosted)
+        for row, state in enumerate(states):
+            window, members = given_to(row)
+            compute = partial(self._module.compute, state, *self._told.timed(window))
+            results.append(self._hosted.caller.call(compute, window, members))
         return results
-
-    def _timed(self, window: Window) -> tuple[Window, ...]:
-        return (window,) if self._module.is_time_sensitive else ()
 
     def _built(self, gathered: Gathered) -> list[Any]:
         """The states of windows from all of their members."""
@@ -83,29 +80,15 @@ class States:
         if self._panes is not None:
             return self._panes.states(gathered, members)
         given = self._hosted.given(gathered.windows, members)
-        return [self.told("add", self.begun(window), some, window) for window, some in given]
-
-    def begun(self, window: Window) -> Any:
-        """The state of no members."""
-        return self._hosted.caller.call(lambda: self._module.initial(*self._timed(window)), window, None)
-
-    def told(self, verb: str, state: Any, members: Payloads, window: Window) -> Any:
-        """The state after `add` or `remove`, which are called once: they may change the state in place."""
-        try:
-            return getattr(self._module, verb)(state, members, *self._timed(window))
-        except RecensionError:
-            raise
-        except Exception as why:
-            said = f"{verb}: {type(why).__name__}: {(str(why).splitlines() or [''])[0]}"
-            raise self._hosted.caller.failure(said, window, members) from why
+        return [self._told.fresh(some, window) for window, some in given]
 
     def _tell(self, gathered: Gathered, delta: Delta, known: Any, states: list[Any]) -> None:
         goes, comes = delta.pairs(gathered.windows, self._place, self._hosted)
-        for verb, some in (("remove", goes), ("add", comes)):
+        for tell, some in ((self._told.removed, goes), (self._told.added, comes)):
             table = self._hosted.table(some.payload)
             for row in np.flatnonzero(known & (some.high > some.low)).tolist():
                 window = Window(int(gathered.windows.start[row]), int(gathered.windows.end[row]))
-                states[row] = self.told(verb, states[row], self._slice(table, some, row, window), window)
+                states[row] = tell(states[row], self._slice(table, some, row, window), window)
 
     def _slice(self, table: Any, some: Members, row: int, window: Window) -> Payloads:
         low, high = int(some.low[row]), int(some.high[row])
@@ -125,13 +108,12 @@ class States:
 
     def to_arrow(self) -> pa.Table:
         """The states, as plain values."""
-        rows = [(*key, high, self._stored(state)) for key, (high, state) in self._held.items()]
-        return _table(rows)
+        return _table([(*key, high, self._told.stored(state)) for key, (high, state) in self._held.items()])
 
     def panes_to_arrow(self) -> pa.Table:
         """The states of the panes, likewise."""
         held = {} if self._panes is None else self._panes.held
-        return _table([(*key, 0, self._stored(state)) for key, state in held.items()])
+        return _table([(*key, 0, self._told.stored(state)) for key, state in held.items()])
 
     def load(self, windows: pa.Table, panes: pa.Table) -> None:
         """Become what `to_arrow` and `panes_to_arrow` gave."""
@@ -139,16 +121,10 @@ class States:
         if self._panes is not None:
             self._panes.held = {key: state for key, _, state in self._rows(panes)}
 
-    def _stored(self, state: Any) -> bytes:
-        try:
-            return to_bytes(self._module.stored(state))
-        except RecensionError as why:
-            raise RecensionError(f"{self._module.name}: {why}") from None
-
     def _rows(self, table: pa.Table) -> list[tuple[tuple[int, int], int, Any]]:
         columns = (column.to_pylist() for column in table.columns)
         return [
-            ((group, low), high, self._module.restored(from_bytes(state)))
+            ((group, low), high, self._told.restored(state))
             for group, low, high, state in zip(*columns, strict=True)
         ]
 

@@ -73,9 +73,8 @@ class ModuleValues:
     def of(self, gathered: Gathered) -> pa.Array:
         """The value of each window."""
         given = self._hosted.given(gathered.windows, gathered.members(self._hosted))
-        return as_array(
-            [self._hosted.compute(*one) for one in given], self._kind, self._hosted, gathered.windows
-        )
+        values = [self._hosted.compute(*one) for one in given]
+        return as_array(values, self._kind, self._hosted, gathered.given_to(self._hosted))
 
 
 class StateValues:
@@ -86,10 +85,11 @@ class StateValues:
 
     def of(self, gathered: Gathered, delta: Delta | None, gone: list[tuple[int, int]]) -> pa.Array:
         """The value of each window."""
-        return as_array(
-            self._states.results(gathered, delta, gone), self._kind, self._hosted, gathered.windows
-        )
+        return self._typed(gathered, self._states.results(gathered, delta, gone))
 
     def before(self, gathered: Gathered) -> pa.Array:
         """The value each window had."""
-        return as_array(self._states.again(gathered), self._kind, self._hosted, gathered.windows)
+        return self._typed(gathered, self._states.again(gathered))
+
+    def _typed(self, gathered: Gathered, values: list[Any]) -> pa.Array:
+        return as_array(values, self._kind, self._hosted, gathered.given_to(self._hosted))

@@ -22,7 +22,7 @@ from recension.operators.base import Chunks
 from recension.operators.snapshot.steps import sort_keys
 from recension.operators.snapshot.working_set import Side, WorkingSet
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity, net_changes
+from recension.operators.state.net_changes import identity, net_changes, plain_inserts
 
 Place: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
 """Puts lifetimes on another axis than that of time."""
@@ -82,11 +82,13 @@ class EventsOfGroups:
     """The live events behind the snapshots.
 
     ``place`` puts lifetimes on another axis, such as that of window numbers; events are then found there, but
-    keep their own lifetimes, by which ties are settled.
+    keep their own lifetimes, by which ties are settled. What is known to be ``insert_only`` need not be found
+    again to be taken back.
     """
 
-    def __init__(self, schema: pa.Schema, place: Place | None = None):
+    def __init__(self, schema: pa.Schema, place: Place | None = None, *, insert_only: bool = False):
         self._place = place
+        self._changes = plain_inserts if insert_only else net_changes
         self._live = LiveEvents(schema, () if place is None else ("start", "end"))
         self._own = ("vs", "ve") if place is None else ("start", "end")
 
@@ -95,19 +97,25 @@ class EventsOfGroups:
 
     def take(self, batch: EventBatch, group: Hashes) -> None:
         """Take over the changes of a batch."""
-        change = net_changes(batch)
+        change = self._changes(batch)
         if self._place is None:
             self._live.apply(change, group[change.row], batch.payload)
             return
         known = np.flatnonzero(change.old != change.vs)
-        found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
-        self._live.remove(found[found >= 0])
+        if len(known):
+            found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
+            self._live.remove(found[found >= 0])
         vs, ve = self._place(change.vs, change.new)
-        stays = np.flatnonzero((ve > vs) & (ve > self._live.frontier))
-        start, end, row = change.vs[stays], change.new[stays], change.row[stays]
-        tag = identity(change.hash[stays], start, end)
-        rows = take_rows(batch.payload, row)
-        self._live.insert(group[row], vs[stays], ve[stays], tag, rows, start=start, end=end)
+        there = (ve > vs) & (ve > self._live.frontier)
+        if not bool(there.all()):
+            stays = np.flatnonzero(there)
+            change, vs, ve = change.take(stays), vs[stays], ve[stays]
+        start, end = change.vs, change.new
+        tag = identity(change.hash, start, end) if self._changes is net_changes else change.hash
+        is_all = change.is_insert_only and len(change) == len(batch)
+        rows = batch.payload if is_all else take_rows(batch.payload, change.row)
+        own = group if is_all else group[change.row]
+        self._live.insert(own, vs, ve, tag, rows, start=start, end=end)
 
     def covering(
         self, group_hash: Callable[[Index], Hashes], work: WorkingSet, side: Side, rows: Index
@@ -140,14 +148,21 @@ class EventsOfGroups:
         Which of the two counts as the first is settled by their ends, and so not before these are final.
         FOREVER if there are none.
         """
+        return int(self._live.column("vs", self._tied(t)).min(initial=FOREVER))
+
+    def earliest_tied_start(self, t: int) -> int:
+        """The same in time, if events have been put on another axis."""
+        return int(self._live.column(self._own[0], self._tied(t)).min(initial=FOREVER))
+
+    def _tied(self, t: int) -> Index:
         at = self._live.positions()
         start, end = (self._live.column(name, at) for name in self._own)
         at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]
         group = self._live.column("group", at)
         order = np.lexsort((start, group))
         start, group = start[order], group[order]
-        tied = order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]
-        return int(self._live.column("vs", at[tied]).min(initial=FOREVER))
+        tied: Index = at[order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]]
+        return tied
 
     def earliest_ending(self, t: int) -> int:
         """Where the first event starts that ends at ``t`` or later; FOREVER if none does."""
@@ -216,10 +231,11 @@ def payload_order(payload: pa.RecordBatch, size: int) -> Index:
 
 def payload_keys(payload: pa.RecordBatch) -> list[Index]:
     """For every column whole numbers that sort like its values, equal for equal ones."""
-    return [_sort_key(column) for column in payload.columns]
+    return [sort_key(column) for column in payload.columns]
 
 
-def _sort_key(column: pa.Array) -> Index:
+def sort_key(column: pa.Array) -> Index:
+    """Whole numbers that sort like the values of any type: nulls first, NaN last."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_nested(column.type):

@@ -14,6 +14,7 @@ from recension.operators.base import Chunks, Operator
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.events import EventsOfGroups, Place
 from recension.operators.snapshot.measures import Aggregation, Measures
+from recension.operators.snapshot.selections import FunctionError
 from recension.operators.snapshot.views import Variant
 from recension.operators.snapshot.working_set import Side, WorkingSet, state_columns
 from recension.operators.state.end_points import EndPoints
@@ -114,7 +115,15 @@ class StretchAggregate(GroupedAggregate[EndPoints]):
         events = None
         if self._events is not None:
             events = self._events.covering(self._points.group_hash, work, side, rows)
-        return self._measures.results(self._points.keys_of(work.group[rows]), side, rows, events)
+        try:
+            return self._measures.results(self._points.keys_of(work.group[rows]), side, rows, events)
+        except FunctionError as why:
+            at = rows[why.row]
+            raise why.in_window(*self._window(int(work.time[at]), int(side.following[at]))) from why
+
+    def _window(self, low: int, high: int) -> tuple[int, int]:
+        """The first window of a stretch of its axis."""
+        return low, high
 
     def _write_back(self, work: WorkingSet, blocks: Index) -> None:
         """Keep what the end points became."""

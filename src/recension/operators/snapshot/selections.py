@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
-from recension.operators.snapshot.events import CoveringEvents, value_ranks
+from recension.modules.failures import MISFITS, failure, fits, said
+from recension.modules.members import Window
+from recension.modules.repetition import NotDeterministicError
+from recension.operators.snapshot.events import CoveringEvents, sort_key, value_ranks
 
 
 class Selection(ABC):
@@ -87,27 +90,50 @@ class Quantile(Selection):
 
 
 class FunctionOf(Selection):
-    """Any function of the array of values, called once per snapshot."""
+    """Any function of the array of values, by start and value, called once per snapshot."""
 
     def __init__(self, fn: Callable[[Any], Any], result: pa.DataType) -> None:
         self._fn, self._type = fn, result
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
-        snapshot, event = events.incidence
+        order = np.lexsort((sort_key(values), events.vs))
+        snapshot, event = events.incidence_in(order)
         taken = values.take(pa.array(event))
         offsets = _offsets(snapshot, events.snapshots).tolist()
         # Each snapshot by itself: what a null does to the type of an array must not reach another one.
-        parts = (taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets))
-        return pa.array([_plain(self._called(part)) for part in parts], self._type)
-
-    def _called(self, values: Any) -> Any:
+        parts = [taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets)]
+        answers = [self._called(row, part) for row, part in enumerate(parts)]
         try:
-            return self._fn(values)
+            return pa.array(answers, self._type)
+        except MISFITS:
+            row = next(row for row, answer in enumerate(answers) if not fits(answer, self._type))
+            reason = f"it gave {answers[row]!r}, but is declared to give {self._type}"
+            raise self._failed(row, reason, parts[row]) from None
+
+    def _called(self, row: int, values: Any) -> Any:
+        try:
+            return _plain(self._fn(values))
+        except NotDeterministicError as why:
+            raise self._failed(row, str(why), values) from None
         except Exception as why:
-            name = getattr(self._fn, "__name__", type(self._fn).__name__)
-            said = (str(why).splitlines() or [""])[0]
-            given = f"{len(values)} values, the first of them {values[:5].tolist()}"
-            raise ModuleError(f"module {name}: {type(why).__name__}: {said}; it was given {given}") from why
+            raise self._failed(row, said(why), values) from why
+
+    def _failed(self, row: int, reason: str, values: Any) -> FunctionError:
+        name = str(getattr(self._fn, "__name__", type(self._fn).__name__))
+        return FunctionError(name, row, reason, values.tolist())
+
+
+class FunctionError(Exception):
+    """A user's function failed on the values of one snapshot; where that is in time, others know."""
+
+    def __init__(self, name: str, row: int, reason: str, values: list[Any]) -> None:
+        super().__init__(name, row, reason, values)
+        self.row = row
+        self._name, self._reason, self._values = name, reason, values
+
+    def in_window(self, start: int, end: int) -> ModuleError:
+        """What is told to the user."""
+        return failure(self._name, self._reason, Window(start, end), self._values)
 
 
 class TopK:

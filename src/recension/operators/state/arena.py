@@ -38,15 +38,18 @@ class Arena:
         self._size = 0
         self._room: Columns = {name: np.empty(0, kind) for name, kind in self._types.items()}
 
-    def append(self, columns: Mapping[str, Column]) -> None:
-        """Add rows at the end."""
+    def append(self, columns: Mapping[str, Column], order: npt.NDArray[np.int64] | None = None) -> None:
+        """Add rows at the end, in another order if one is given."""
         start, self._size = self._size, self._size + len(next(iter(columns.values())))
         for name, room in self._room.items():
             if len(room) < self._size:
                 room = np.empty(max(_LEAST_ROOM, 2 * self._size), room.dtype)
                 room[:start] = self._room[name][:start]
                 self._room[name] = room
-            room[start : self._size] = columns[name]
+            if order is None:
+                room[start : self._size] = columns[name]
+            else:  # the order names rows that are there: to check that again would cost a copy
+                np.take(columns[name], order, out=room[start : self._size], mode="clip")
 
     def truncate(self, size: int) -> None:
         """Keep the first ``size`` rows."""

@@ -177,10 +177,10 @@ class IntervalIndex:
         start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
         if start < len(self._arena):
             live = np.flatnonzero(self._arena["ve"][start:] > self._frontier) + start
-            fresh = {name: np.concatenate([self._arena[name][live], fresh[name]]) for name in fresh}
+            fresh = {name: np.concatenate([self._arena[name].take(live), fresh[name]]) for name in fresh}
         order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
         self._arena.truncate(start)
-        self._arena.append({name: column[order] for name, column in fresh.items()})
+        self._arena.append(fresh, order)
         del self._runs[keep:]
         self._runs.append(self._run(start, len(self._arena)))
 
@@ -202,7 +202,7 @@ class IntervalIndex:
     def _rebuild(self, fresh: Columns | None = None) -> None:
         """One run from everything that is alive, and ``fresh``."""
         live = np.flatnonzero(self._arena["ve"] > self._frontier)
-        columns = {name: self._arena[name][live] for name in ("group", "vs", "ve", "tag", *self.extras)}
+        columns = {name: self._arena[name].take(live) for name in ("group", "vs", "ve", "tag", *self.extras)}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
         credit = self._credit

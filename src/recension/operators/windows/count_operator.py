@@ -23,6 +23,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Output, new_end, old_end
 from recension.operators.snapshot.emission import Results
 from recension.operators.snapshot.grouped import Asked, GroupedAggregate
+from recension.operators.snapshot.selections import FunctionError
 from recension.operators.windows.consecutive import Consecutive, windows_on
 from recension.operators.windows.count_emission import emit_counted
 from recension.operators.windows.kept_moments import KeptMoments
@@ -100,7 +101,10 @@ class CountAggregate(GroupedAggregate[KeptMoments]):
             group_hash = self._points.group_hash
             events = self._events.within(group_hash, windows.group, windows.start, windows.end)
         keys, rows = self._points.keys_of(windows.group), np.arange(len(windows))
-        return self._measures.results(keys, windows.side, rows, events)
+        try:
+            return self._measures.results(keys, windows.side, rows, events)
+        except FunctionError as why:
+            raise why.in_window(int(windows.start[why.row]), int(windows.end[why.row])) from why
 
     def _forget_before(self, t: int) -> int:
         """Forget what no window that can still change needs; gives back where the first of those begins."""

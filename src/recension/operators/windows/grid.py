@@ -79,9 +79,19 @@ class Grid:
         return _in_range(GAP + self.size - 1)
 
     def _cut(self, window: Index) -> Index:
-        if self.until is None:
-            return window
-        return np.minimum(window, -((self.offset - self.until) // self.hop))
+        return window if self.until is None else np.minimum(window, self._stop_of(self.until))
+
+    def _stop_of(self, until: int) -> int:
+        """The first window that is not there any more."""
+        return -((self.offset - until) // self.hop)
+
+    def open_from(self, window: int, t: int) -> int:
+        """Up to where a CTI at ``t`` passes if ``window`` is the first that can change: all the way, if there
+        is no such window.
+        """
+        if self.until is not None and self.hop > 1 and window >= self._stop_of(self.until):
+            return t
+        return min(t, int(self.start(np.array([window]))[0]))
 
     def start(self, window: Index) -> Ticks:
         """Where each window starts."""

@@ -62,7 +62,11 @@ class WindowAggregate(StretchAggregate):
             return self.promise(t, shown)
         settled = self._settled(t, self._grid.settled(t))
         self._forget_before(settled)
-        return self.promise(int(self._grid.start(np.array([settled]))[0]), shown)
+        return self.promise(self._grid.open_from(settled, t), shown)
+
+    def _window(self, low: int, high: int) -> tuple[int, int]:
+        first = np.array([low])
+        return int(self._grid.start(first)[0]), int(self._grid.end(first)[0])
 
     def _in_view(self, watermark: int) -> int:
         """Up to which window a stretch is shown that has not been shown whole from the start."""

@@ -11,10 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import to_arrow_type
 
 from recension.core.errors import SchemaError
 from recension.plan.type_names import type_name
+from recension.runners.spark.arrow_types import arrow_type
 
 _EXACT: Final[dict[pa.DataType, spark.DataType]] = {
     pa.bool_(): spark.BooleanType(),
@@ -89,4 +89,4 @@ def carried_schema(schema: pa.Schema, prefix: str = "c") -> spark.StructType:
 
 def arrow_carrier(kind: pa.DataType, column: str) -> pa.DataType:
     """The Arrow type under which a carrier comes out of Spark and goes in again."""
-    return to_arrow_type(carrier(kind, column), timezone="UTC")
+    return arrow_type(carrier(kind, column))

@@ -188,13 +188,13 @@ rc.spark.write(
 def test_a_killed_driver_leaves_a_table_to_go_on_with(spark: Any, tmp_path: Path) -> None:
     batches = revised(3, 14, size=2000)
     put(tmp_path / "in", batches)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], start_new_session=True, **quiet)
     deadline = time.monotonic() + 90
     while len(list((tmp_path / "log").glob("part-*"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
-    driver.send_signal(signal.SIGKILL)
+    # Spark with it, which would else go on until it misses the driver.
+    os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     done = current_manifest(tmp_path / "table")
     assert done is not None

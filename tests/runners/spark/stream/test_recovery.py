@@ -83,7 +83,7 @@ def test_five_killed_drivers(tmp_path: Path, seed: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [3, 4])
 def test_five_killed_workers(tmp_path: Path, seed: int) -> None:
-    expected = driver.write_inputs(tmp_path, files=24, size=20_000, seed=seed)
+    expected = driver.write_inputs(tmp_path, files=40, size=60_000, seed=seed)
     run, rng = Run(tmp_path), random.Random(seed)
     for _ in range(5):
         run.wait_for_batches(rng.randint(1, 3))

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import to_arrow_type
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import KIND, Layout, TimeColumns, layout_of
+from recension.runners.spark.arrow_types import arrow_type
 from recension.runners.spark.batch.times import moments, shown_type, ticks
 from recension.runners.spark.carriers import carrier
 
@@ -50,7 +50,7 @@ class Table:
 
     def _arrow(self, field: spark.StructField) -> pa.DataType:
         try:
-            return to_arrow_type(field.dataType, timezone="UTC")
+            return arrow_type(field.dataType)
         except (PySparkException, TypeError, ValueError):
             kind = field.dataType.simpleString()
             raise SchemaError(f"{self.name}: column {field.name} is {kind}, which is not supported") from None

@@ -7,12 +7,12 @@ from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
+from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import claim
@@ -99,4 +99,4 @@ def check_streaming(sdf: DataFrame) -> None:
     check(sdf.sparkSession)
     if not sdf.isStreaming:
         raise RecensionError("a streaming DataFrame is needed; write a batch result with .write as usual")
-    check_columns(to_arrow_schema(sdf.schema, timezone="UTC"))
+    check_columns(arrow_schema(sdf.schema))

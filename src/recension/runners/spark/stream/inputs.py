@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
 from recension.core.formats.manifest import is_table
 from recension.plan.nodes import Source
+from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.sinks.place import pattern
 from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
 from recension.runners.spark.stream.packets import ORDER, ROW
@@ -101,7 +101,7 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
     wanted = {name.lower() for name in kept}
     refuse_alike(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
-    schema = to_arrow_schema(frame.select(*(column_named(name) for name in kept)).schema, timezone="UTC")
+    schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
     order, columns = _order(source, frame, order_by, is_stream)

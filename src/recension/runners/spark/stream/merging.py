@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.plan.nodes import Merge, Source
+from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.sinks.place import local_path
 from recension.runners.spark.stream.feedback import FOLDER
@@ -52,7 +52,7 @@ def merge_frames(
 
 
 def _payload(name: str, frame: DataFrame) -> pa.Schema:
-    return layout_of(to_arrow_schema(frame.schema, timezone="UTC"), TimeColumns(), name).payload
+    return layout_of(arrow_schema(frame.schema), TimeColumns(), name).payload
 
 
 def merge_root(

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from recension.runners.spark.stream.live import visit
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded, query_id
 from recension.runners.spark.stream.topology import Topology
 from recension.runners.spark.stream.unpacking import Unpacker
+
+# As types, not as words: each word would be sent to Spark and parsed there, in every micro-batch.
+_NAME: Final = StructType([StructField("name", StringType())])
+_PIECE: Final = StructType([StructField("piece", BinaryType())])
 
 
 class MapStore:
@@ -43,7 +48,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark."""
-        self._store = MapStore(handle.getMapState("pieces", "name string", "piece binary"))
+        self._store = MapStore(handle.getMapState("pieces", _NAME, _PIECE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
@@ -92,5 +97,4 @@ class AnsweringProcessor(FragmentProcessor):
         """Called by Spark."""
         packets = (packet for frame in rows for packet in frame.itertuples(index=False))
         answers = list(self._turn(key[0], packets))
-        for batch in self._unpacker.rows_and_reports(answers):
-            yield batch.to_pandas(types_mapper=pd.ArrowDtype)
+        yield self._unpacker.rows_and_reports(answers).to_pandas(types_mapper=pd.ArrowDtype)

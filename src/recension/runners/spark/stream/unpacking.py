@@ -59,14 +59,15 @@ class Unpacker:
         keep_what_is_loaded()
         yield from self.rows([Packet(**row) for batch in batches for row in batch.to_pylist()])
 
-    def rows_and_reports(self, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
-        """The same, and after the rows what the engines report, in a column of its own."""
-        schema = self.reporting_schema()
-        for rows in self.rows(packets):
-            nothing = pa.nulls(rows.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([*rows.columns, nothing], schema=schema)
+    def rows_and_reports(self, packets: list[Packet]) -> pa.RecordBatch:
+        """The same, and after the rows what the engines report, in a column of its own.
+
+        All in one batch: each costs Spark some milliseconds, however small it is.
+        """
+        schema, rows = self.reporting_schema(), list(self.rows(packets))
         told = [{REPORT: packet.info} for packet in packets if packet.edge == METRICS]
-        yield pa.RecordBatch.from_pylist(told, schema)
+        parts = [batch.append_column(REPORT, pa.nulls(batch.num_rows, pa.string())) for batch in rows]
+        return pa.concat_batches([*parts, pa.RecordBatch.from_pylist(told, schema)])
 
     @property
     def is_simple(self) -> bool:

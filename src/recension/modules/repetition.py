@@ -1,0 +1,78 @@
+"""Calling a user's code twice: the same members must give the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.events import Event
+
+
+class NotDeterministicError(Exception):
+    """Two answers of the same that differ."""
+
+    def __init__(self, answer: Any, again: Any) -> None:
+        super().__init__(f"is not deterministic: it gave {answer!r}, then {again!r} of the same")
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A function that is called twice whenever it is called.
+
+    >>> Repeated(len)("four")
+    4
+    """
+
+    fn: Callable[..., Any]
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.fn, "__name__", type(self.fn).__name__))
+
+    def __call__(self, *args: Any) -> Any:
+        """The answer, if it is given twice."""
+        return twice(lambda: self.fn(*args))
+
+
+def twice(call: Callable[[], Any]) -> Any:
+    """What the call gives, if it gives the same again."""
+    answer = _kept(call())
+    require_same(answer, _kept(call()))
+    return answer
+
+
+def require_same(answer: Any, again: Any) -> None:
+    """Raise unless the two are equal."""
+    if not _same(answer, again):
+        raise NotDeterministicError(answer, again)
+
+
+def _kept(answer: Any) -> Any:
+    """An answer that can be looked at twice: what only iterates becomes a list."""
+    is_value = isinstance(answer, str | bytes | Mapping | np.ndarray) or hasattr(answer, "equals")
+    return answer if is_value or not hasattr(answer, "__iter__") else list(answer)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Are two answers equal? NaN equals NaN."""
+    if isinstance(a, Event) and isinstance(b, Event):
+        return (a.vs, a.ve) == (b.vs, b.ve) and _same(a.payload, b.payload)
+    if isinstance(
+        a, pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
+    ):  # to Arrow, NaN differs from NaN
+        return type(a) is type(b) and _same(a.to_pylist(), b.to_pylist())
+    if hasattr(a, "equals"):  # frames have no plain ==
+        return type(a) is type(b) and bool(a.equals(b))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return _same(a.tolist(), b.tolist())
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if a is pa.NA or b is pa.NA:
+        return a is b
+    return bool(a == b) or (a != a and b != b)
