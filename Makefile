@@ -13,7 +13,7 @@ setup: $(READY) ## make .venv with the locked dependencies, and see that Java 17
 $(READY): requirements.lock pyproject.toml scripts/setup.sh
 	@sh scripts/setup.sh
 
-demo: $(READY) ## the product's story, in about a minute
+demo: $(READY) ## replicas on Spark that disagree and die, one right answer; writes demo/report.html
 	@$(BIN)/recension demo
 
 test: check ## everything CI runs: the checks, then all tests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -104,15 +103,3 @@ def test_mistakes_get_one_line(
     assert shown.out == ""
     assert shown.err.count("\n") == 1
     assert reason in shown.err
-
-
-def test_demo_tells_the_truth(capsys: pytest.CaptureFixture[str], spark: Any) -> None:
-    assert main(["demo", "--size", "3000"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("yes") == 7
-    assert "4 micro-batches" in shown
-    others = [
-        line.split("│") for line in shown.splitlines() if line.startswith(("│ witness 2", "│ witness 3"))
-    ]
-    assert [cells[4].strip() for cells in others[:2]] == ["0", "0"], "the witnesses differ in every row"
-    assert "NO" not in shown

@@ -57,10 +57,11 @@ def session(master: str = "local[2,4]", name: str = "recension", **settings: str
     return spark
 
 
-def quiet_session(log: Path) -> SparkSession:
+def quiet_session(log: Path, **settings: str) -> SparkSession:
     """A session of a command's own: Spark and its workers talk to a file, the command to the user."""
+    quietly = {"spark__ui__showConsoleProgress": "false"} | settings
     with _standard_error_in(log):
-        return session("local[*,4]", "recension run", spark__ui__showConsoleProgress="false")
+        return session("local[*,4]", "recension run", **quietly)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""What is counted is what was said; and who is where at the end of the day."""
+
+from __future__ import annotations
+
+from recension.core.batch import RETRACT, concat
+from recension.core.difference import difference
+from recension.core.reconstitution import reconstitute
+from recension.core.ticks import FOREVER
+from recension.core.validity import Checker
+from recension.demo.report.progress import promised
+from recension.demo.trace import MERGED, Trace, final_up_to
+from recension.demo.verdict import Verdict
+
+
+def test_the_numbers_are_those_of_the_streams(played: tuple[Trace, Verdict]) -> None:
+    trace, verdict = played
+    for witness in [*verdict.inputs, verdict.output]:
+        whole = concat([said.batch for said in trace.of(witness.name)])
+        assert witness.revisions == int((whole.kind == RETRACT).sum())
+        found = difference(verdict.truth, reconstitute([whole], whole.schema))
+        assert (witness.missed, witness.wrong) == (len(found.missing), len(found.unexpected))
+        assert witness.final_up_to == final_up_to(trace.of(witness.name))
+
+
+def test_each_input_misses_something_or_comes_too_late(played: tuple[Trace, Verdict]) -> None:
+    _, verdict = played
+    by_name = {witness.name: witness for witness in verdict.inputs}
+    assert list(by_name) == ["north", "south", "west", "south-2"]
+    for name in ("north", "south"):
+        assert by_name[name].final_up_to < FOREVER, "it was gone before the end"
+        assert by_name[name].missed > 0
+    assert by_name["west"].missed > 0, "it was not there in the morning"
+    assert verdict.output.missed == verdict.output.wrong == 0
+    assert verdict.output.revisions > 0, "it did not wait"
+
+
+def test_the_merged_stream_is_valid_and_as_far_as_the_furthest(played: tuple[Trace, Verdict]) -> None:
+    trace, _ = played
+    checker = Checker("raise")
+    for said in trace.of(MERGED):
+        checker.check(said.batch)
+    for at, t in promised(trace.of(MERGED)):
+        furthest = max(final_up_to(s for s in trace.of(name) if s.at <= at) for name in trace.streams)
+        assert t <= furthest
+    assert final_up_to(trace.of(MERGED)) == FOREVER
+
+
+def test_answers_are_speculative_for_a_while(played: tuple[Trace, Verdict]) -> None:
+    trace, verdict = played
+    assert 0 < len(verdict.speculative) <= len(verdict.merged)
+    assert 0 < min(verdict.speculative) <= verdict.usual_wait <= verdict.longest_wait <= trace.end()
