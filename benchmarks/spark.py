@@ -3,7 +3,7 @@
 `python -m benchmarks.spark [quick]` runs everything in one go. W1: hopping windows of 10 s every 2 s, count
 and sum per key, 20 % of the events late by up to 30 s. W2: the interval join of two such streams. The source
 is a directory of Parquet files, one a micro-batch; the sink throws rows away. Times are the wall clock's per
-micro-batch as Spark reports them, without the first two (the session warms up).
+micro-batch as Spark reports them, without the first two of a query; a rate is that of the median micro-batch.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Events a second in the steady state."""
-        return self.events * len(self.steady) / sum(self.seconds)
+        """Events a second of the median micro-batch: a pause of the machine is nobody's steady state."""
+        return self.events / statistics.median(self.seconds)
 
     def __add__(self, later: Outcome) -> Outcome:
         return Outcome(self.name, self.events, self.steady + later.steady)
@@ -84,9 +84,10 @@ class Outcome:
 
     def result(self, workload: str, others: list[Outcome]) -> Result:
         """As a line of the table of all benchmarks; both cores work, so the clock counts."""
-        events, seconds = self.events * len(self.steady), [sum(self.seconds)]
-        name = f"{workload}: {self.name}"
-        return Result("spark", name, events, 0, seconds, seconds, 0.0, 0.0, against=self.ratios(others))
+        count, name = len(self.steady), f"{workload}: {self.name}"
+        seconds = [count * statistics.median(self.seconds)]
+        size, ratios = self.events * count, self.ratios(others)
+        return Result("spark", name, size, 0, seconds, seconds, 0.0, 0.0, against=ratios)
 
     def stages(self) -> list[str]:
         """Milliseconds a micro-batch: what Spark spends around the tasks, and what the tasks do."""
@@ -157,7 +158,14 @@ def everyone(spark: Any, name: str, source: Path, batch: int, folder: Path) -> l
 
 
 def compare(
-    spark: Any, out: Console, folder: Path, name: str, events: int, batch: int, warm: int = 8, rounds: int = 2
+    spark: Any,
+    out: Console,
+    folder: Path,
+    name: str,
+    events: int,
+    batch: int,
+    warm: int = 20,
+    rounds: int = 2,
 ) -> list[Result]:
     """A table. Everyone takes some micro-batches before, so that no one pays for the others' warm-up; then
     all go in turn, so that the machine's pace of the minute is nobody's luck."""
