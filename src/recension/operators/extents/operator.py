@@ -62,6 +62,16 @@ class CoalesceExtent(Operator):
         self._watermark = BEGINNING
         self._no_readings = empty(self._kept)
 
+    @property
+    def extent(self) -> Extent:
+        """What it holds."""
+        return self._extent
+
+    @property
+    def watermark(self) -> int:
+        """The greatest start or CTI seen."""
+        return self._watermark
+
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         return self._step(*self._given(batch)) if len(batch) else empty(self.schema)
 

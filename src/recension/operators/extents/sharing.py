@@ -46,16 +46,6 @@ class Keeper(CoalesceExtent):
         self._extent = _Together(readings)
         self.since = since
 
-    @property
-    def extent(self) -> Extent:
-        """What is kept."""
-        return self._extent
-
-    @property
-    def watermark(self) -> int:
-        """The greatest start or CTI seen."""
-        return self._watermark
-
     def view(self, batch: EventBatch) -> View | None:
         """What readers see of a batch that is not taken in yet; None if there is nothing to see."""
         batch, changed, watermark = self._given(batch)
@@ -150,16 +140,6 @@ class Owner(CoalesceExtent):
         self, schema: pa.Schema, readings: pa.Schema, query: CoalescingQuery, window: SlidingWindow
     ) -> None:
         super().__init__(schema, readings, query, window, "eager")
-
-    @property
-    def extent(self) -> Extent:
-        """What it holds."""
-        return self._extent
-
-    @property
-    def watermark(self) -> int:
-        """The greatest start or CTI seen."""
-        return self._watermark
 
     def fill(self, keeper: Keeper) -> None:
         """Take over from a reader of the keeper: coalesce everything that is kept, once."""
