@@ -1,5 +1,5 @@
 #!/bin/sh
-# The wheel in clean environments: one for each Spark that is supported, and one without Spark.
+# The wheel in clean environments: one for each Spark that is supported, and one without Spark. The demo runs in each.
 # Usage: scripts/compat.sh [VERSION ...]       JAVA_HOME names the Java to try it with.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,12 +20,12 @@ for version in $versions; do
     python="$place/$version/bin/python"
     if [ "$version" = none ]; then
         "$python" -m pip install --quiet --disable-pip-version-check "$wheel"
-        (cd "$place" && "$place/$version/bin/recension" demo --size 2000)
     else
         "$python" -m pip install --quiet --disable-pip-version-check \
             "$wheel[spark,testing]" "pyspark==$version" pytest duckdb
         # shellcheck disable=SC2086 -- a test a word
         (cd "$place" && "$python" -m pytest -c pyproject.toml $tests)
     fi
+    (cd "$place" && "$place/$version/bin/recension" demo --size 2000)
     rm -rf "${place:?}/$version"
 done
