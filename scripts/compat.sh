@@ -16,7 +16,7 @@ cp -r tests examples benchmarks pyproject.toml "$place"
 
 for version in $versions; do
     echo "== pyspark $version"
-    python3 -m venv "$place/$version"
+    .venv/bin/python -m venv "$place/$version"
     python="$place/$version/bin/python"
     if [ "$version" = none ]; then
         "$python" -m pip install --quiet --disable-pip-version-check "$wheel"
