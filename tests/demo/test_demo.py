@@ -45,15 +45,23 @@ def test_on_spark(capsys: pytest.CaptureFixture[str], spark: Any, tmp_path: Path
     spark.conf.set(PARTITIONS, shards)
 
 
+@pytest.mark.parametrize(
+    ("tool", "lacking"),
+    [("which", "Java 17 or later"), ("find_spec", "PySpark (pip install 'recension[spark]')")],
+)
 def test_without_spark_it_says_why_and_goes_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    tool: str,
+    lacking: str,
 ) -> None:
-    monkeypatch.setattr(performance, "which", lambda name: None)
+    monkeypatch.setattr(performance, tool, lambda name: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     report = tmp_path / "report.html"
     assert main(["demo", "--size", "500", "--report", str(report)]) == 0
     said = _said(capsys)
-    assert "Spark needs Java 17 or later, which is not here." in said
+    assert f"Spark needs {lacking}, which is not here." in said
     assert "yes" in said
     assert "the local engine" in report.read_text(encoding="utf-8")
     monkeypatch.setattr(performance, "find_spec", lambda name: None)

@@ -34,7 +34,8 @@ def demo(
         highlight=False,
     )
     if spark and (lacking := lacks_for_spark()):
-        console.print(f"The replicas run in this process: Spark needs {lacking}, which is not here.\n")
+        told = f"The replicas run in this process: Spark needs {lacking}, which is not here.\n"
+        console.print(told, markup=False)
         spark = False
     verdict = perform(World(size, seed), console, report, on_spark=spark)
     console.print(f"\nFigures: {report}   [dim]{time.perf_counter() - began:.0f} s[/]", highlight=False)
