@@ -46,4 +46,4 @@ lock: $(READY) ## choose dependency versions anew (needs uv)
 	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-results demo site
+	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis bench-results demo site

@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.harness import Result, measure
 from benchmarks.report import machine, save, show
 
-_SUITES = (
+SUITES = (
     "history",
     "formats",
     "generate",
@@ -39,17 +39,17 @@ _PLAIN_WIDTH = 150
 def main() -> None:
     """Measure, print one table, and save everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(_SUITES)}")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(SUITES)}")
     parser.add_argument("--most", type=int, help="leave out sizes above so many elements: a quick look")
     asked = parser.parse_args()
-    if unknown := set(asked.suites) - set(_SUITES):
-        parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(_SUITES)}")
+    if unknown := set(asked.suites) - set(SUITES):
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     out, err = Console(), Console(stderr=True)
     if not out.is_terminal:
         out = Console(width=_PLAIN_WIDTH)
     out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
     results: dict[str, list[Result]] = {}
-    for name in asked.suites or _SUITES:
+    for name in asked.suites or SUITES:
         results[_title(name)] = _measured(name, asked.most, out, err)
         for line in _notes(name):
             out.print(line, style="dim", highlight=False)

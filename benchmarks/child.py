@@ -18,7 +18,8 @@ from benchmarks.harness import Measurement, Suite
 
 def main(suite_name: str, name: str, size: str, directory: str, step: str) -> None:
     """Do one step of a measurement: its set-up, or the measuring."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if hasattr(os, "sched_setaffinity"):  # only Linux pins processes to a core
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     suite: Suite = importlib.import_module(f"benchmarks.{suite_name}").SUITE
@@ -61,7 +62,8 @@ def _peak_mb() -> float:
     """
     status = Path("/proc/self/status")
     if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        # Here in bytes, where there is no such file.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from benchmarks.harness import Result
 
-_PACKAGES = ("numpy", "pyarrow", "duckdb")
+_PACKAGES = ("numpy", "pyarrow", "duckdb", "pyspark")
 
 
 def show(found: Mapping[str, list[Result]], console: Console) -> None:
@@ -44,7 +44,7 @@ def _cells(result: Result, results: Iterable[Result]) -> list[str]:
         f"{result.target:,.0f}" if result.target else "",
         "\n".join(f"{ratio:.2f} × {name}" for name, ratio in result.against.items()),
         f"× {result.time / half.time:.2f}" if half else "",
-        f"{result.peak_mb:,.0f} MB" + (f" ({result.loaded_mb:,.0f} before)" if result.loaded_mb else ""),
+        f"{result.peak_mb:,.0f} MB ({result.loaded_mb:,.0f} before)" if result.peak_mb else "",
     ]
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -83,7 +83,8 @@ class Outcome:
         return {o.name: self.rate / o.rate for o in others if o.name.startswith(OWN_NAME)}
 
     def result(self, workload: str, others: list[Outcome]) -> Result:
-        """As a line of the table of all benchmarks; both cores work, so the clock counts."""
+        """As a line of the table of all benchmarks; both cores work, so the clock counts. All share
+        one session: what it takes at its most is told once, beside the table."""
         count, name = len(self.steady), f"{workload}: {self.name}"
         seconds = [count * statistics.median(self.seconds)]
         size, ratios = self.events * count, self.ratios(others)
@@ -250,7 +251,7 @@ def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]
     jvm, workers = peaks(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
     spark.stop()
     out.print(f"peak memory: Spark {jvm:,.0f} MB, largest Python worker {workers:,.0f} MB")
-    return [replace(result, peak_mb=jvm + workers) for result in found]
+    return found
 
 
 def main() -> None:

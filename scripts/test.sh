@@ -2,6 +2,7 @@
 # All tests in two halves that run beside each other: those that mostly wait for Spark, and the others.
 # What the first half says is shown when both are done.
 set -u
+cd "$(dirname "$0")/.." || exit 1
 python=.venv/bin/python
 on_spark="tests/runners/spark tests/cli tests/transcripts/test_spark_batch.py"
 log=$(mktemp)
@@ -9,6 +10,8 @@ trap 'rm -f "$log"' EXIT
 
 $python -m pytest $on_spark >"$log" 2>&1 &
 half=$!
+# A shell keeps Ctrl-C from what runs beside it.
+trap 'kill "$half"; exit 130' INT TERM
 # shellcheck disable=SC2046 -- one option a word
 $python -m pytest $(printf -- '--ignore=%s ' $on_spark)
 others=$?

@@ -140,13 +140,6 @@ def payload_of(rows: Sequence[Mapping[str, Any] | None], schema: pa.Schema) -> p
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def infer_schema(elements: Iterable[Element]) -> pa.Schema:
-    """The payload schema that fits a list of elements: each name in order of first appearance."""
-    rows = [dict(e.payload) for e in elements if isinstance(e, Insert | Retract)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.schema([(name, pa.array([row.get(name) for row in rows]).type) for name in names])
-
-
 def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:
     """``size`` rows of nulls."""
     return pa.RecordBatch.from_arrays([pa.nulls(size, f.type) for f in schema], schema=schema)
