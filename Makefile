@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak compat check format bench docs lock clean
+.PHONY: help setup demo test quick soak compat check format bench docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -19,10 +19,13 @@ demo: $(READY) ## replicas on Spark that disagree and die, one right answer; wri
 test: check ## everything CI runs: the checks, then all tests
 	@sh scripts/test.sh
 
+quick: $(READY) ## while you work: the local tests, without Spark and long searches, in about a minute
+	@sh scripts/quick.sh
+
 compat: $(READY) ## the wheel in clean environments: every supported Spark, and none
 	@sh scripts/compat.sh
 
-soak: $(READY) ## the long tests of recovery: everything is killed, five times over
+soak: $(READY) ## the long tests: everything is killed, five times over; a million rows of mutated files
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
 
 check: $(READY) ## lint, types and layers, in seconds

@@ -1,7 +1,8 @@
 """Finalize on an R3 stream: 20 % disorder, 20 % of the events revised; and with 1 % of the chains broken.
 
 The broken stream has no CTIs but 200 external ones, each just after the last element it counts. How much may
-wait is shown apart: every retraction before its event, every external CTI before the one element it counts.
+wait is shown apart: every retraction before its event, every external CTI before the one element it counts,
+and early retractions of wide rows.
 """
 
 from __future__ import annotations
@@ -58,6 +59,23 @@ def _all_broken(size: int, _: Path) -> list[EventBatch]:
     at = np.arange(size // 2)
     retractions = _one_kind(RETRACT, at, at + 20, np.zeros(len(at), np.int64), new_ve=at + 10)
     return _cut(retractions) + _cut(_one_kind(INSERT, at, at + 20, np.zeros(len(at), np.int64)))
+
+
+def _wide_broken(size: int, _: Path) -> list[EventBatch]:
+    """A tenth of the elements are retractions a few thousand rows ahead of their event, of twelve columns."""
+    events = size * 9 // 10
+    vs = np.arange(events)
+    early = np.flatnonzero(np.random.default_rng(7).random(events) < 1 / 9)
+    inserts = _one_kind(INSERT, vs, vs + 100, np.zeros(events, np.int64))
+    first = _one_kind(RETRACT, early, early + 100, np.zeros(len(early), np.int64), new_ve=early + 60)
+    order = np.argsort(np.concatenate([vs, early - 3_000]), kind="stable")
+    feed = concat([inserts, first]).take(order)
+    wide = pa.schema([(f"c{i}", pa.string() if i % 2 else pa.int64()) for i in range(12)])
+    x = feed.payload.column(0)
+    columns = [x.cast(field.type) for field in wide]
+    payload = pa.RecordBatch.from_arrays(columns, schema=wide)
+    feed = EventBatch(feed.kind, feed.vs, feed.ve, feed.new_ve, feed.count, payload)
+    return [feed.slice(at, min(at + BATCH, len(feed))) for at in range(0, len(feed), BATCH)]
 
 
 def _all_announced(size: int, _: Path) -> list[EventBatch]:
@@ -134,6 +152,13 @@ SUITE = Suite(
             _all_broken,
             _finalize,
             sizes=(50_000, 100_000, 200_000),
+            repeats=1,
+        ),
+        Measurement(
+            "a tenth of the elements too early, twelve columns",
+            _wide_broken,
+            _finalize,
+            sizes=(100_000, 300_000),
             repeats=1,
         ),
         Measurement(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from benchmarks.harness import Measurement, Suite
 from benchmarks.moving_window import SCHEMA, SECOND, events, stream
 from recension.core.batch import EventBatch
-from recension.plan.aggregate import Speculate
+from recension.plan.node import Speculate
 
 if TYPE_CHECKING:
     from recension.runners.local import Session

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -44,9 +43,7 @@ def show(title: str, answers: Answers, rows: int = 4) -> None:
     """What was answered, and the first of the final answers."""
     final = answers.history
     print(f"{title}: {answers.given:,} answers, {answers.revised:,} revisions, {len(final):,} final")
-    table = final.to_arrow().to_pandas()
-    for name in ("_vs", "_ve"):
-        table[name] = pd.to_datetime(table[name], unit="us", errors="coerce")
+    table = final.to_pandas()
     print(table.sort_values(list(table.columns)).head(rows).to_string(index=False), end="\n\n")
 
 

@@ -1,6 +1,7 @@
 """One Spark session for all tests that need one; and how hard Hypothesis tries.
 
-``HYPOTHESIS_PROFILE=thorough`` is for a long search; in CI the examples are the same every time.
+``HYPOTHESIS_PROFILE=thorough`` is for a long search, ``quick`` for `make quick`; in CI the examples are the
+same every time. Tests that need Spark are marked so, by what they ask for.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ from hypothesis import Phase, settings
 settings.register_profile("dev", max_examples=60, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use the session below: `-m "not spark"` is all the others."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,8 @@
 """Temporal streams for Spark pipelines."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from narwhals import col, lit, when
+from difflib import get_close_matches as _get_close_matches
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from recension.api import scenarios
 from recension.api.aggregates import (
@@ -67,12 +66,27 @@ from recension.plan.allen import (
     started_by,
     starts,
 )
+from recension.plan.expressions import (
+    Expr,
+    all_horizontal,
+    any_horizontal,
+    coalesce,
+    col,
+    concat_str,
+    lit,
+    max_horizontal,
+    mean_horizontal,
+    min_horizontal,
+    sum_horizontal,
+    when,
+)
 from recension.plan.intervals import Interval, duration, intersect, intersects, interval, valid
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
+from recension.runners.local import Session
 from recension.runners.result import Result
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from recension.api import spark
 
 __all__ = [
@@ -84,6 +98,7 @@ __all__ = [
     "Aggregate",
     "Cti",
     "Event",
+    "Expr",
     "ExtentSet",
     "ExternalCti",
     "FormatError",
@@ -103,6 +118,7 @@ __all__ = [
     "Result",
     "Retract",
     "SchemaError",
+    "Session",
     "Stream",
     "StreamError",
     "TimeError",
@@ -111,10 +127,14 @@ __all__ = [
     "Window",
     "after",
     "aggregate",
+    "all_horizontal",
+    "any_horizontal",
     "before",
+    "coalesce",
     "coalescing",
     "col",
     "collect",
+    "concat_str",
     "contains",
     "count",
     "duration",
@@ -129,11 +149,14 @@ __all__ = [
     "last",
     "lit",
     "max",
+    "max_horizontal",
     "mean",
+    "mean_horizontal",
     "meets",
     "merge",
     "met_by",
     "min",
+    "min_horizontal",
     "module",
     "overlapped_by",
     "overlaps",
@@ -150,6 +173,7 @@ __all__ = [
     "starts",
     "stddev",
     "sum",
+    "sum_horizontal",
     "top_k",
     "udf",
     "valid",
@@ -159,7 +183,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "spark":  # loads pyspark, which most programs that import this do not need
-        return import_module("recension.api.spark")
-    raise AttributeError(f"module 'recension' has no attribute {name!r}")
+if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
+
+    def __getattr__(name: str) -> object:
+        if name == "spark":  # loads pyspark, which most programs that import this do not need
+            return _import_module("recension.api.spark")
+        near = _get_close_matches(name, __all__, n=1)
+        raise AttributeError(f"recension has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def __dir__() -> list[str]:
+    """Only what is meant for users: completion shows no internals."""
+    return __all__

@@ -6,9 +6,11 @@ fails the check with exit code 1.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,6 +85,16 @@ def damaged(folder: Path) -> Path:
     return path
 
 
+def swapped_offsets(folder: Path) -> Path:
+    """An Arrow file in which the second text begins after its end."""
+    table = pa.table({"_vs": [1, 2], "k": ["alpha", "beta"]})
+    with pa.ipc.new_file(str(folder / "s.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    content = (folder / "s.arrow").read_bytes()
+    content = content.replace(struct.pack("<3i", 0, 5, 9), struct.pack("<3i", 0, 9, 5))
+    return raw("s.arrow", content)(folder)
+
+
 def twins(folder: Path) -> Path:
     table = pa.table([[1], [2], [3]], names=["_vs", "k", "k"])
     pq.write_table(table, folder / "s.parquet")
@@ -120,7 +132,7 @@ UNREADABLE: list[tuple[str, Make, int | None, str]] = [
     ("empty arrow", raw("s.arrow", b""), None, "the file is empty"),
     ("truncated parquet", truncated("parquet", 0.7), None, "magic bytes not found"),
     ("short parquet", truncated("parquet", 0.001), None, "Parquet file size"),
-    ("truncated arrow", truncated("arrow", 0.7), None, "Not an Arrow file"),
+    ("truncated arrow", truncated("arrow", 0.7), None, "cut off: the file has no footer"),
     ("damaged parquet", damaged, None, ""),
     ("text for parquet", raw("s.parquet", b"hello, world, this is text"), None, "magic bytes not found"),
     ("text for arrow", raw("s.arrow", b"hello, world, this is text"), None, ""),
@@ -129,7 +141,16 @@ UNREADABLE: list[tuple[str, Make, int | None, str]] = [
     ("an array", jsonl("[1, 2]"), 1, "not a JSON object"),
     ("two objects on a line", jsonl(INSERT, json.dumps(INSERT) * 2), 2, "not JSON: Extra data"),
     ("the same name twice", jsonl('{"_vs":1,"_vs":2}'), 1, "the name '_vs' is there twice"),
-    ("not utf-8 in json", raw("s.jsonl", b'{"_vs":1,"k":"\xff"}\n'), 1, "not JSON: 'utf-8' codec"),
+    ("not utf-8 in json", raw("s.jsonl", b'{"_vs":1,"k":"\xff"}\n'), 1, "not JSON: not UTF-8"),
+    (
+        "10,000 levels of json",
+        jsonl(INSERT, '{"a":' + "[" * 10_000 + "]" * 10_000 + "}"),
+        2,
+        "nested more than",
+    ),
+    ("offsets that go backwards", swapped_offsets, None, "column k: "),
+    ("half of a packed file", raw("s.csv.gz", gzip.compress(b"_vs,k\n1,a\n")[:-9]), None, ""),
+    ("a packed file that is none", raw("s.jsonl.gz", b'{"_vs": 1}\n'), None, ""),
     ("a lone surrogate", jsonl('{"_vs":1,"k":"\\ud800"}'), 1, "column k"),
     ("mixed types", jsonl({"_vs": 1, "k": 1}, {"_vs": 1, "k": "a"}), 2, 'column k: "a" does not fit'),
     ("an object without names", jsonl({}), 1, "names nothing"),
@@ -324,10 +345,10 @@ def test_usage(arguments: list[str], reason: str, capfd: pytest.CaptureFixture[s
 def test_an_output_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source = jsonl({"_vs": 1, "v": [1, 2]})(tmp_path)
     for output, reason in (
-        (tmp_path / "none" / "h.jsonl", "no such file or directory"),
+        (tmp_path / "none" / "h.jsonl", "no such directory"),
         (tmp_path / "h.csv", r"column v: .* cannot be written as CSV"),
         (tmp_path / "h.doc", "unknown format '.doc'"),
-        (tmp_path, "unknown format"),
+        (tmp_path, "is a directory; name a file"),
     ):
         assert main(["history", str(source), "--output", str(output)]) == 2
         assert_one_line(capfd, output, None, reason)

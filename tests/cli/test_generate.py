@@ -173,7 +173,7 @@ def test_knobs_that_make_no_sense_are_refused(
 
 
 def test_a_folder_that_is_not_there_is_refused(terminal: Terminal, tmp_path: Path) -> None:
-    assert "no such file" in terminal.refused("--output", tmp_path / "away" / "stream.csv", "--size", 10)
+    assert "no such directory" in terminal.refused("--output", tmp_path / "away" / "stream.csv", "--size", 10)
 
 
 def test_arrival_times_do_not_overwrite_the_streams(terminal: Terminal, tmp_path: Path) -> None:

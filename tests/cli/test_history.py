@@ -109,3 +109,10 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip()
+
+
+def test_null_and_the_empty_text_are_two_things(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"_vs":1,"v":null,"b":true}\n{"_vs":2,"v":"","b":null}\n')
+    assert main(["history", str(path)]) == 0
+    assert capsys.readouterr().out == '_vs,_ve,v,b\n1,,,true\n2,,"",\n'

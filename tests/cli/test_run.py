@@ -61,6 +61,33 @@ def test_close(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("\n") == 4
 
 
+LATE = "_kind,_vs,_ve,_new_ve,who\ncti,5,,,\ninsert,1,9,,ann\ninsert,6,8,,bob\nretract,6,8,7,zoe\ncti,30,,,\n"
+
+
+def test_a_policy_for_this_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It overrides what the sources say, and tells by source and reason what came of it."""
+    (folder / "s.csv").write_text(LATE)
+    assert main(["run", "q.py:s", "-i", "s=s.csv"]) == 2
+    assert "s.csv: row 2: breaks an earlier cti" in capsys.readouterr().err
+    assert main(["run", "q.py:s", "-i", "s=s.csv", "--on-violation", "drop"]) == 0
+    reasons = "1 × breaks an earlier cti, 1 × retracts an event that is not there"
+    told = f"recension: s: left out or moved: {reasons}\n"
+    assert capsys.readouterr() == ("_vs,_ve,who\n6,8,bob\n", told)
+    assert main(["run", "q.py:s", "-i", "s=s.csv", "--on-violation", "adjust"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "_vs,_ve,who\n5,9,ann\n6,8,bob\n"
+    assert "s: left out or moved: 1 × moved to the last cti" in shown.err
+
+
+def test_a_policy_can_be_stricter_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "s.csv").write_text(LATE)
+    lenient = QUERY.replace('{"who": "string"})', '{"who": "string"}, on_violation="drop")')
+    (folder / "q.py").write_text(lenient)
+    assert main(["run", "q.py", "-i", "s=s.csv"]) == 0
+    assert main(["run", "q.py", "-i", "s=s.csv", "--on-violation", "raise"]) == 2
+    assert "s.csv: row 2: breaks an earlier cti" in capsys.readouterr().err
+
+
 def test_explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "q.py:other"]) == 0
     shown = capsys.readouterr().out

@@ -57,6 +57,21 @@ def test_output_and_history(folder: Path) -> None:
     ]
 
 
+def test_a_policy_for_this_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "s.csv").write_text(STREAM + "retract,1,2,9,eve\n")
+    assert _run("--on-violation", "drop", "-o", "-", "--format", "csv") == 0
+    shown = capsys.readouterr()
+    lines = [
+        "_kind,_vs,_ve,_new_ve,_count,n",
+        "insert,0,5,,,1",
+        "insert,5,7,,,2",
+        "insert,7,20,,,1",
+        "cti,,,,,",
+    ]
+    assert shown.out.splitlines() == lines
+    assert "recension: s: left out or moved: 1 × retracts an event that is not there" in shown.err
+
+
 def test_shown_with_timestamps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "s.csv").write_text("_kind,_vs,_ve,who\ninsert,2024-01-01T00:00:00,,ann\n")
     assert _run() == 0

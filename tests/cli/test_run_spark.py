@@ -27,6 +27,8 @@ PARTS = {
     '{"_kind": "cti", "_vs": 4}\n',
 }
 LATER = "_kind,_vs,_ve,_new_ve,who,site\ninsert,6,9,,eve,a\n"
+LATE = "_kind,_vs,_ve,_new_ve,who,site\ninsert,1,3,,zoe,a\n"
+DROP = ("--on-violation", "drop")
 SITES = "since,until,site,country\n0,100,a,fr\n0,100,b,fr\n"
 
 
@@ -59,14 +61,17 @@ def test_a_run_goes_on_from_its_checkpoint(folder: Path, capsys: pytest.CaptureF
         "out.parquet",
         "--history",
         "h.parquet",
+        *DROP,
     )
+    (folder / "s" / "2.late.csv").write_text(LATE)
     assert _run("spark", *spark_options) == 0
-    assert _run("local", "--history", "local.parquet") == 0
+    assert "recension: s: left out or moved: 1 × breaks an earlier cti" in capsys.readouterr().err
+    assert _run("local", *DROP, "--history", "local.parquet") == 0
     assert _history(folder / "h.parquet") == _history(folder / "local.parquet") != []
     (folder / "s" / "3.csv").write_text(LATER)
     assert _run("spark", *spark_options, "--close", "--profile") == 0
     assert "aggregate total" in capsys.readouterr().err
-    assert _run("local", "--close", "--history", "local.parquet") == 0
+    assert _run("local", *DROP, "--close", "--history", "local.parquet") == 0
     assert _history(folder / "h.parquet") == _history(folder / "local.parquet")
     elements = [e for batch in open_stream(folder / "out.parquet") for e in batch.to_elements()]
     assert str(elements[-1]) == "cti ∞"
@@ -131,6 +136,22 @@ def test_an_interrupt_waits_until_spark_has_started(
     (tmp_path / "s.csv").write_text("_vs,_ve,k\n1,2,3\n")
     assert main(["run", "q.py", "--engine", engine, "-i", "s=s.csv"]) == 130
     assert len(started) == 1
+
+
+def test_a_run_that_was_stopped_has_no_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("recension.cli.run_spark._job", lambda *_: None)
+    monkeypatch.setattr("recension.cli.run_spark._run", lambda *_, **__: False)
+    (tmp_path / "q.py").write_text('import recension as rc\nquery = rc.source("s", {"k": "int64"})\n')
+    (tmp_path / "s.csv").write_text("_vs,_ve,k\n1,2,3\n")
+    command = ["run", "q.py", "--engine", "spark", "-i", "s=s.csv", "-o", "out.csv"]
+    assert main([*command, "--checkpoint", "ck"]) == 130
+    assert "run it again with --checkpoint ck to go on" in capsys.readouterr().err
+    assert main(command) == 130
+    assert "no output is written: nothing is kept" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
 
 
 def reconstituted(job: Job) -> list[tuple[int, int, str]]:

@@ -11,7 +11,7 @@ import pytest
 from recension.core.classes import classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError
-from recension.core.formats import open_stream
+from recension.core.formats import csv_read, open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 
@@ -46,6 +46,33 @@ def test_a_csv_that_ends_inside_quotes(tmp_path: Path) -> None:
         list(open_stream(tmp_path / "s.csv"))
     (tmp_path / "s.csv").write_text('_vs,x\n1,"a\n2,b"\n')
     assert _history(tmp_path / "s.csv").payload["x"].to_pylist() == ["a\n2,b"]
+
+
+@pytest.mark.parametrize("text", ['1,"a', '1,b"\n2,"a\n3,b\n', '1,"a""', '"1,a\n2,b'])
+def test_a_csv_that_is_cut_inside_quotes(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s.csv").write_text("_vs,x\n" + text)
+    with pytest.raises(FormatError, match=r"a quoted cell is not closed|row 1: 1 columns where"):
+        open_stream(tmp_path / "s.csv")
+
+
+@pytest.mark.parametrize("block", [1 << 20, 24])
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ('5" screen', '5" screen'),
+        ('"a""b"', 'a"b'),
+        ('""""', '"'),
+        ('"a"b"c', 'ab"c'),
+        ('"a\nb""c,"', 'a\nb"c,'),
+        ('a""', 'a""'),
+    ],
+)
+def test_quotes_inside_of_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str, value: str, block: int
+) -> None:
+    monkeypatch.setattr(csv_read, "_BLOCK", block)
+    (tmp_path / "s.csv").write_text(f'"_vs",x\n1,{cell}\n2,"b\nc"\n3,{cell}\n4,"d\ne"\n')
+    assert _history(tmp_path / "s.csv").payload["x"].to_pylist() == [value, "b\nc", value, "d\ne"]
 
 
 @pytest.mark.parametrize(

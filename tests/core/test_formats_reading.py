@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from recension.core.batch import EventBatch, concat, from_elements, inserts
 from recension.core.errors import FormatError, RecensionError, StreamError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
 from recension.core.formats import open_stream, read_history, write_stream
-from recension.core.ticks import FOREVER, instant
+from recension.core.ticks import BEGINNING, FOREVER, instant
 from recension.core.validity import LATE, STALE_CTI, UNKNOWN
 
 
@@ -45,7 +46,7 @@ class TestPlainTables:
         assert found == [Insert({"k": "a"}, 1, 5), Insert({"k": "b"}, 2, FOREVER)]
 
     def test_a_start_alone_makes_points(self, tmp_path: Path) -> None:
-        path = lines(tmp_path / "t.csv", "ts,k", "1970-01-01T00:00:01Z,a", "1970-01-01 00:00:02,b")
+        path = lines(tmp_path / "t.csv", "ts,k", "1970-01-01T00:00:01Z,a", "1970-01-01 00:00:02Z,b")
         assert elements(path, start="ts") == [
             Insert({"k": "a"}, 1_000_000, 1_000_001),
             Insert({"k": "b"}, 2_000_000, 2_000_001),
@@ -66,15 +67,48 @@ class TestPlainTables:
 
 
 class TestText:
-    def test_times_may_be_numbers_here_and_timestamps_there(self, tmp_path: Path) -> None:
-        expected = [Insert({"k": 1}, 1_000_000, 5_000_000), Insert({"k": 2}, 2, 3)]
-        rows = [
-            {"_kind": "insert", "_vs": "1970-01-01T00:00:01", "_ve": "1970-01-01T01:00:05+01:00", "k": 1},
-            {"_kind": "insert", "_vs": 2, "_ve": 3, "k": 2},
+    @pytest.mark.parametrize(
+        ("first", "second", "row", "reason"),
+        [
+            ("1970-01-01T00:00:01", 5, 2, "'5': ticks do not mix with timestamps without a zone"),
+            (5, "1970-01-01T00:00:01Z", 2, "'1970-01-01T00:00:01Z': timestamps in UTC do not mix with ticks"),
+            ("1970-01-01T00:00Z", "1970-01-02", 2, "'1970-01-02': timestamps without a zone do not mix"),
+        ],
+    )
+    def test_times_of_two_kinds_do_not_mix(
+        self, tmp_path: Path, first: str | int, second: str | int, row: int, reason: str
+    ) -> None:
+        rows = [{"_kind": "cti", "_vs": time} for time in (first, second)]
+        cells = [f"cti,{time}" for time in (first, second)]
+        for path in (
+            lines(tmp_path / "s.jsonl", *rows),
+            lines(tmp_path / "s.csv", "_kind,_vs", *cells),
+        ):
+            with pytest.raises(FormatError, match=f"row {row}: column _vs: {reason}"):
+                elements(path)
+
+    def test_a_start_and_an_end_are_of_one_kind(self, tmp_path: Path) -> None:
+        cells = lines(tmp_path / "s.csv", "_vs,_ve,k", "1970-01-01T00:00:01,1970-01-01T01:00:05+01:00,1")
+        with pytest.raises(FormatError, match=r"row 1: column _ve: .*in UTC do not mix"):
+            elements(cells)
+        columns = {"_vs": pa.array([1], pa.timestamp("us")), "_ve": pa.array([2], pa.timestamp("us", "UTC"))}
+        pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+        with pytest.raises(FormatError, match=r"all timestamps of one kind, but _vs is .*, _ve is"):
+            elements(tmp_path / "s.parquet")
+
+    def test_times_without_a_timestamp_are_ticks_beside_timestamps(self, tmp_path: Path) -> None:
+        ends = {"_vs": BEGINNING, "_ve": FOREVER}
+        expected = [Insert({"k": 1}, BEGINNING), Insert({"k": 2}, 1_000_000, FOREVER - 1)]
+        rows: list[dict[str, Any]] = [
+            {**ends, "k": 1},
+            {"_vs": "1970-01-01T00:00:01Z", "_ve": FOREVER - 1, "k": 2},
         ]
-        assert elements(lines(tmp_path / "s.jsonl", *rows)) == expected
-        header, *cells = ["_kind,_vs,_ve,k", *(",".join(map(str, row.values())) for row in rows)]
-        assert elements(lines(tmp_path / "s.csv", header, *cells)) == expected
+        for path in (
+            lines(tmp_path / "s.jsonl", *rows),
+            lines(tmp_path / "s.csv", "_vs,_ve,k", *(",".join(map(str, row.values())) for row in rows)),
+        ):
+            assert elements(path) == expected
+            assert open_stream(path).time_type == pa.timestamp("us", "UTC")
 
     def test_a_column_is_what_all_its_rows_are(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("recension.core.formats.json_read._BLOCK", 64)

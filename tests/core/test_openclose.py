@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recension.core.batch import CTI, INSERT, EventBatch
+from recension.core.batch import CTI, INSERT, EventBatch, from_elements
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.history import History
@@ -142,18 +142,28 @@ def test_drop_keeps_the_end_that_stands() -> None:
     assert sum(len(part) for _, part in feed.rejected) == 3
 
 
-def test_adjust_moves_to_the_cti() -> None:
-    feed = OpenClose("adjust")
-    found = translated(rows("open A 1, cti 5, close A 3, close A 8, open B 2, close B 9"), feed=feed)
-    assert found == [
+def test_what_adjust_moves_is_closed_where_it_is_shown() -> None:
+    feed, checker = OpenClose("adjust"), Checker("adjust")
+    items = rows("open A 1, cti 5, close A 3, close A 8, open B 2, close B 9, open C 2, close C 4, close C 7")
+    assert checker.check(feed.translate(batch(items))).to_elements() == [
         Insert({"p": "A"}, 1),
         Cti(5),
         Retract({"p": "A"}, 1, FOREVER, 5),
         Retract({"p": "A"}, 1, 5, 8),
         Insert({"p": "B"}, 5),
         Retract({"p": "B"}, 5, FOREVER, 9),
+        Insert({"p": "C"}, 5),
+        Retract({"p": "C"}, 5, FOREVER, 5),
+        Insert({"p": "C"}, 5, 7),
     ]
-    assert feed.counts == {ADJUSTED: 2}
+    assert feed.counts + checker.counts == {ADJUSTED: 7}
+
+
+def test_an_open_that_was_moved_can_be_retracted() -> None:
+    feed, checker = OpenClose("adjust"), Checker("adjust")
+    checker.check(feed.translate(batch(rows("cti 5, open A 3"))))
+    late = from_elements([Retract({"p": "A"}, 3, FOREVER, 9)], SCHEMA)
+    assert checker.check(feed.translate(late)).to_elements() == [Retract({"p": "A"}, 5, FOREVER, 9)]
 
 
 def test_state_is_freed_as_ctis_pass() -> None:
@@ -180,30 +190,40 @@ def test_policies_agree_with_a_walk_element_by_element(
     policy: Literal["drop", "adjust"], items: list[Row], size: int
 ) -> None:
     assert translated(items, size, OpenClose(policy)) == walked(items, policy)
-    # What comes out breaks no CTI and retracts nothing that is not there.
+    one_by_one, whole = OpenClose(policy), OpenClose(policy)
+    translated(items, 1, one_by_one), translated(items, 100, whole)
+    assert one_by_one.counts == whole.counts
+    # What comes out retracts nothing that is not there, and breaks no CTI unless it is to be moved.
     checker = Checker(policy)
     checker.check(OpenClose(policy).translate(batch(items)))
-    assert not checker.counts[LATE] + checker.counts[UNKNOWN] + checker.counts[ADJUSTED]
+    assert not checker.counts[UNKNOWN]
+    assert policy == "adjust" or not checker.counts[LATE]
+
+
+@pytest.mark.parametrize("policy", ["drop", "adjust"])
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_reason_is_the_same_in_any_batches(policy: Literal["drop", "adjust"], size: int) -> None:
+    """The event is over; in a later batch nobody knows when it began."""
+    feed = OpenClose(policy)
+    translated(rows("open A 5, close A 6, cti 9, close A 3, close A 7, open B 20, close B 19"), size, feed)
+    assert feed.counts == {NOT_OPEN: 2, BEFORE_START: 1}
 
 
 def walked(items: Sequence[Row], policy: str) -> list[Element]:
     """The same translation in plain Python."""
-    last: dict[str, tuple[int, int]] = {}
+    last: dict[str, tuple[int, int, int]] = {}
     frontier, out = BEGINNING, list[Element]()
     for kind, p, t in items:
         if p is None:
             frontier = max(frontier, t)
             out.append(Cti(t))
+        elif policy == "drop" and t < frontier:
+            continue
         elif kind == "open":
-            if policy == "drop" and t < frontier:
-                continue
-            start = max(t, frontier)
-            last[p] = (start, FOREVER)
-            out.append(Insert({"p": p}, start))
-        elif (
-            p in last and last[p][1] >= frontier and t >= last[p][0] and (t >= frontier or policy == "adjust")
-        ):
-            (start, end), to = last[p], max(t, frontier)
-            last[p] = (start, to)
-            out.append(Insert({"p": p}, start, to) if end == start else Retract({"p": p}, start, end, to))
+            last[p] = (t, FOREVER, FOREVER)
+            out.append(Insert({"p": p}, t))
+        elif p in last and last[p][2] >= frontier and t >= last[p][0]:
+            start, end, _ = last[p]
+            last[p] = (start, t, max(t, frontier))
+            out.append(Insert({"p": p}, start, t) if end == start else Retract({"p": p}, start, end, t))
     return out

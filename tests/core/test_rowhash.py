@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.errors import SchemaError
-from recension.core.rowhash import row_hash, rows_equal
+from recension.core.rowhash import column_hash, row_hash, rows_equal
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int8": (pa.int8(), [-1, 0, 1, 127, None]),
@@ -84,3 +84,11 @@ def test_unsupported_types_are_named() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     with pytest.raises(SchemaError, match="union"):
         row_hash(pa.record_batch({"c": union}))
+
+
+def test_a_buffer_may_be_longer_than_what_it_holds() -> None:
+    """As in files of others: four bytes an offset, and one more."""
+    texts = pa.array(["ab", "", "c"])
+    offsets = pa.py_buffer(texts.buffers()[1].to_pybytes()[:16] + b"\0")
+    longer = pa.StringArray.from_buffers(3, offsets, texts.buffers()[2])
+    assert column_hash(longer).tolist() == column_hash(texts).tolist()

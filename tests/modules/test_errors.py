@@ -150,15 +150,15 @@ class Text(rc.Aggregate):
         (lambda: S.tumbling(5).stamp_output("keep").apply(Empty), r"module Empty .*the lifetime \[0, 0\)"),
         (
             lambda: S.tumbling(5).stamp_output("clip").apply(Untimed),
-            r"module Untimed in the window \[0, 5\): a lifetime is two whole numbers, not None and 5",
+            r"module Untimed in the window \[0, 5\): TimeError: Event: vs: None is not a time",
         ),
         (
             lambda: S.tumbling(5).stamp_output("clip").apply(Fractional),
-            r"module Fractional in the window \[0, 5\): a lifetime is two whole numbers, not 0 and 0.5",
+            r"module Fractional in the window \[0, 5\): TimeError: Event: ve: 0.5 is not a time",
         ),
         (
             lambda: S.tumbling(5).stamp_output("unrestricted").apply(Boundless),
-            r"module Boundless in the window \[0, 5\): it gave the lifetime",
+            r"module Boundless in the window \[0, 5\): TimeError: Event: v[se]: .* does not fit in 64-bit",
         ),
         (
             lambda: S.tumbling(5).agg(a=FailingToBegin()),

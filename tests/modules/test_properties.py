@@ -15,7 +15,8 @@ from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.grouped import groups as groups_of
 from recension.lowering import operator_of
-from recension.operators.modules.operator import ModuleWindows
+from recension.operators.modules.measure import Modules
+from recension.operators.windowed.operator import WindowedOperator
 from recension.plan.properties import Properties
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -185,7 +186,9 @@ class Play:
 
     def _check_bounds(self, t: int) -> None:
         operator, history = self.driver.operator, self.driver.given()
-        assert isinstance(operator, ModuleWindows)
+        assert isinstance(operator, WindowedOperator)
+        modules = operator.measure
+        assert isinstance(modules, Modules)
         bound = self.case.first_open(history, t)
         if self.case.stamp == "unrestricted":
             assert self.driver.cti == BEGINNING
@@ -195,12 +198,12 @@ class Play:
             # It may have been further before: an event that vanished held nothing.
             assert self.driver.cti == max(bound, self.reached)
             self.reached = self.driver.cti
-        assert operator._events.live() == self.case.live(history, t)
+        assert modules._events.live() == self.case.live(history, t)
         still_open = len(self.case.meaning(history, self.watermark, t))
-        if operator._shown is not None:
-            assert len(operator._shown) == still_open
+        if modules._kept is not None:
+            assert len(modules._kept) == still_open
         if not self.case.module.yields_rows:  # one row a window, so one state
-            assert all(len(states._held) == still_open for states in operator._answering.states)
+            assert all(len(states._held) == still_open for states in modules._answers.states)
 
     reached = BEGINNING
 

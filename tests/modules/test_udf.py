@@ -84,6 +84,6 @@ def test_what_goes_wrong_names_the_function() -> None:
     with pytest.raises(RecensionError, match="udf <lambda> is declared to give int64, but"):
         _rows(S.select(n=text("v")))
     with pytest.raises(SchemaError, match="udf: over is one of 'rows', 'numpy', 'arrow', not 'cells'"):
-        rc.udf(lambda v: v, result="int64", over="cells")  # type: ignore[arg-type]
+        rc.udf(lambda v: v, result="int64", over="cells")  # type: ignore[call-overload]
     with pytest.raises(SchemaError, match="udf: 7 is not a function"):
-        rc.udf(7, result="int64")  # type: ignore[arg-type]
+        rc.udf(7, result="int64")  # type: ignore[call-overload]

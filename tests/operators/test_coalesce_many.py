@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.operators.equivalences import EQUIVALENCES
 from tests.operators.readings_strategy import reading_streams
 from tests.operators.test_coalesce_extent import VALID, WINDOWS
@@ -93,7 +94,7 @@ class Play:
 
 
 @given(st.data(), st.sampled_from(WINDOWS), masks)
-@settings(max_examples=max(20, settings().max_examples // 3))
+@settings(max_examples=examples(20))
 def test_queries_answer_as_alone_while_they_move(
     data: st.DataObject, window: Window, eager: list[bool]
 ) -> None:

@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch
+from recension.core import batch as core_batch
+from recension.core.batch import EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, take_rows
 from recension.core.ticks import FOREVER, Ticks
+from recension.operators import finalize as finalize_module
 from recension.operators.cleanse import Cleanse
 from recension.operators.finalize import Finalize
+from recension.operators.state import row_store
 
 SCHEMA = pa.schema([("x", pa.int64())])
 FAR, STEPS = 10**6, 6
@@ -98,3 +101,23 @@ def test_a_step_allocates_as_much_with_eight_times_as_much_held(
 ) -> None:
     few = least(waiting(2_000))
     assert least(waiting(16_000)) < 1.5 * few + 10_000
+
+
+@pytest.mark.parametrize("size", [100, 1_000])
+def test_payloads_of_early_retractions_are_copied_batch_by_batch(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = 0
+
+    def counted(payload: pa.RecordBatch, at: Index) -> pa.RecordBatch:
+        nonlocal copies
+        copies += 1
+        return take_rows(payload, at)
+
+    for module in (core_batch, finalize_module, row_store):
+        monkeypatch.setattr(module, "take_rows", counted)
+    finalize, at = Finalize(SCHEMA, FOREVER), np.arange(size)
+    finalize.on_batch(0, rows(RETRACT, at, at + 9, at + 5))
+    finalize.on_batch(0, rows(RETRACT, at, at + 5, at + 7))
+    assert len(finalize.on_batch(0, rows(INSERT, at, at + 9))) == size
+    assert 0 < copies < 20

@@ -15,7 +15,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.grouped import groups as groups_of
 from recension.lowering import operator_of
 from recension.operators.state import block_table
-from recension.operators.windows.consecutive import sums_of
+from recension.operators.windowed.counts import sums_of
 from recension.plan.count_window import Moment
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators.readings_strategy import SCHEMA, reading_streams
 
+import recension as rc
 from recension.core.batch import inserts
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert, Retract
@@ -125,3 +128,17 @@ def test_large_streams_of_many_groups(size: int) -> None:
         Event({"k": int(g), "v": int(t)}, int(t), int(t) + 1) for g, t in zip(groups, times, strict=True)
     ]
     assert_equivalent(told.events(), edges(every, "k"))
+
+
+def test_two_readings_at_one_time_are_told_in_the_words_of_the_step() -> None:
+    trades, quotes = (rc.source(name, {"stock": "string", "n": "int64"}) for name in ("trades", "quotes"))
+    twice = [rc.Insert({"stock": "x", "n": n}, 1, 2) for n in (1, 2)]
+    for query, place in (
+        (quotes.edges(group_by="stock"), "edges(group_by=...)"),
+        (trades.as_of(quotes, on="stock"), "as_of(on=...)"),
+        (quotes.coalesce("n", "stock", window=rc.range(5, slide=1)), "coalesce(group_by=...)"),
+    ):
+        with pytest.raises(rc.StreamError, match=re.escape(f"name what tells them apart in {place}")):
+            rc.run(
+                query, {"trades": [], "quotes": twice} if "trades" in query.explain() else {"quotes": twice}
+            )

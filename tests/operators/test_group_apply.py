@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 
 import recension as rc
 from recension.core.events import Cti, Element, Insert, Retract
@@ -68,7 +69,7 @@ def groups(drive: Driver) -> int:
 
 
 @pytest.mark.parametrize("kind", ["align", "cleanse", "finalize", "advance_time", "sum", "windows"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_one_restored_goes_on_alike(kind: str, data: st.DataObject) -> None:
     drive = driver(KINDS[kind])

@@ -16,14 +16,14 @@ from recension import denote
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.order import History
-from recension.operators.snapshot import accumulators as sums
-from recension.operators.snapshot.deviation import StdDev
-from recension.operators.snapshot.grouped import Asked
-from recension.operators.snapshot.measures import Aggregation
-from recension.operators.snapshot.operator import SnapshotAggregate
-from recension.operators.snapshot.selections import Collect, Extreme, Positional, Quantile, TopK
-from recension.operators.snapshot.views import Variant
 from recension.operators.state import block_table, end_points
+from recension.operators.windowed import accumulators as sums
+from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
+from recension.operators.windowed.index import View
+from recension.operators.windowed.operator import WindowedOperator
+from recension.operators.windowed.selections import Collect, Extreme, Positional, Quantile, StdDev, TopK
+from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.plan.node import Speculate
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.physical import sync
@@ -31,7 +31,8 @@ from recension.testing.strategies import batchings, events, physical_streams
 
 INPUT = pa.schema([("k", pa.string()), ("i", pa.int64()), ("f", pa.float64())])
 KEY = pa.schema([INPUT.field("k")])
-VARIANTS: list[Variant] = ["eager", "ordered", "perfect"]
+VIEWS: dict[Speculate, View] = {"eager": "all", "ordered": "present", "perfect": "ended"}
+VARIANTS = list(VIEWS)
 
 i, f = partial(pa.RecordBatch.column, i="i"), partial(pa.RecordBatch.column, i="f")
 
@@ -47,11 +48,11 @@ class Query:
     is_sum: bool = False
     large: float = 1e3
 
-    def operator(self, variant: Variant, *, grouped: bool) -> SnapshotAggregate:
+    def operator(self, variant: Speculate, *, grouped: bool) -> WindowedOperator:
         schema = pa.schema([*KEY, *self.schema]) if grouped else self.schema
         keys: tuple[Any, Any] = (lambda payload: payload.select(["k"]), KEY) if grouped else (None, None)
-        asked = Asked(schema, INPUT, self.aggregations, variant, *keys, breaks_ties=self.breaks_ties)
-        return SnapshotAggregate(asked)
+        spec = AggregateSpec(schema, INPUT, self.aggregations, *keys, breaks_ties=self.breaks_ties)
+        return aggregate_over(spec, VIEWS[variant], SnapshotIndex)
 
     def meaning(self, history: History, *, grouped: bool) -> History:
         if grouped:
@@ -138,7 +139,7 @@ def histories(query: Query) -> st.SearchStrategy[History]:
     return found.map(lambda events: events + events[:1])
 
 
-def shown(variant: Variant, meaning: History, m: int) -> History:
+def shown(variant: Speculate, meaning: History, m: int) -> History:
     """The part of the answer a variant shows when the watermark is ``m``."""
     if variant == "perfect":
         return [e for e in meaning if e.ve <= m]
@@ -147,7 +148,7 @@ def shown(variant: Variant, meaning: History, m: int) -> History:
     return meaning
 
 
-def promised(variant: Variant, meaning: History, t: int) -> int:
+def promised(variant: Speculate, meaning: History, t: int) -> int:
     """Ruling B10: ``perfect`` holds its CTI at the snapshot that reaches up to it."""
     if variant != "perfect" or t == FOREVER:
         return t
@@ -162,7 +163,7 @@ def bound(history: History, t: int, *, grouped: bool) -> int:
     return len(groups) + len(points)
 
 
-def check(data: st.DataObject, query: Query, variant: Variant, *, grouped: bool) -> None:
+def check(data: st.DataObject, query: Query, variant: Speculate, *, grouped: bool) -> None:
     """Drive a random stream through the operator and compare after every batch."""
     drive, m = Driver(lambda: query.operator(variant, grouped=grouped), INPUT), BEGINNING
     expected_cti = BEGINNING
@@ -190,7 +191,7 @@ def check(data: st.DataObject, query: Query, variant: Variant, *, grouped: bool)
 @pytest.mark.parametrize("name", QUERIES)
 @given(data=st.data())
 def test_after_every_batch_the_history_is_the_oracles(
-    name: str, variant: Variant, grouped: bool, data: st.DataObject
+    name: str, variant: Speculate, grouped: bool, data: st.DataObject
 ) -> None:
     check(data, QUERIES[name], variant, grouped=grouped)
 
@@ -198,7 +199,7 @@ def test_after_every_batch_the_history_is_the_oracles(
 @pytest.mark.parametrize("variant", VARIANTS)
 @given(data=st.data())
 def test_where_state_is_cut_and_how_groups_are_numbered_does_not_matter(
-    variant: Variant, data: st.DataObject
+    variant: Speculate, data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", 2)
@@ -211,7 +212,7 @@ def is_ordered(elements: Sequence[Element]) -> bool:
     return all(a <= b for a, b in pairwise(data))
 
 
-def outputs(data: st.DataObject, make: Callable[[], SnapshotAggregate], **shape: bool) -> list[Element]:
+def outputs(data: st.DataObject, make: Callable[[], WindowedOperator], **shape: bool) -> list[Element]:
     drive = Driver(make, INPUT)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(SUMS)), **shape)))):
         drive.feed(batch)
@@ -232,7 +233,7 @@ def test_ordered_turns_ordered_input_into_ordered_output(grouped: bool, data: st
     assert is_ordered(outputs(data, partial(SUMS.operator, "ordered", grouped=grouped), ordered=True))
 
 
-def count(variant: Variant, *steps: Element) -> list[list[str]]:
+def count(variant: Speculate, *steps: Element) -> list[list[str]]:
     """The answers to one element at a time, counting."""
     drive = Driver(lambda: QUERIES["count"].operator(variant, grouped=False), INPUT)
     return [[str(e) for e in drive.feed([step])] for step in steps]
@@ -255,7 +256,7 @@ THREE: list[Element] = [
     Retract(C, 10, 12, 11),
     Cti(25),
 ]
-ANSWERS: dict[Variant, list[list[Element]]] = {
+ANSWERS: dict[Speculate, list[list[Element]]] = {
     "perfect": [
         [],
         [],
@@ -284,7 +285,7 @@ ANSWERS: dict[Variant, list[list[Element]]] = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_three_variants_side_by_side(variant: Variant) -> None:
+def test_the_three_variants_side_by_side(variant: Speculate) -> None:
     """Rulings H, 3-VAR."""
     assert count(variant, *THREE) == [[str(e) for e in answer] for answer in ANSWERS[variant]]
 

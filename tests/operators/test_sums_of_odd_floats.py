@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.operators.snapshot.accumulators import Mean, SumFloats
+from recension.operators.windowed.accumulators import Mean, SumFloats
 
 SOURCE = rc.source("s", {"k": "string", "x": "float64"})
 MANY = 2**21

@@ -12,7 +12,7 @@ import recension as rc
 from recension import denote
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.windows.grid import GAP
+from recension.operators.windowed.grid import GAP
 from recension.testing import assert_equivalent, assert_valid
 
 SOURCE = rc.source("s", {"x": "int64"})

@@ -12,7 +12,6 @@ from recension.core.errors import SchemaError
 from recension.plan.fragments import cut
 from recension.plan.node import Node
 from recension.plan.nodes import Coalesce, CoalesceExtent, Edges, GroupApply, Where
-from recension.plan.partitioning import needs
 from recension.plan.rewrites import optimize
 
 ORDERED = Properties(is_insert_only=True, is_ordered=True)
@@ -74,7 +73,7 @@ def test_mistakes_are_told_where_they_are_made(written: Callable[[rc.Stream], ob
 
 
 def keys(node: Node) -> list[str]:
-    found = needs(node)
+    found = node.needs()
     assert found is not None
     return [name for name, _ in found[0]]
 

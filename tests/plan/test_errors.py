@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import narwhals as nw
 import pyarrow as pa
 import pytest
 
@@ -13,7 +12,9 @@ import recension as rc
 from recension import col
 from recension.core.errors import RecensionError, SchemaError, TimeError
 
+any_column: Any = col("bytes")  # a type checker would refuse what is refused here
 leases = rc.source("leases", {"user": "string", "site": "string", "bytes": "float64"})
+prices = rc.source("prices", {"d": pa.decimal128(10, 2)})
 sites = rc.source("sites", {"site": "string", "bytes": "int64"})
 EXIST = "the columns are user (string), site (string), bytes (float64)"
 
@@ -50,7 +51,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: leases.drop("x"), SchemaError, f"drop: there is no column 'x'; {EXIST}"),
     (lambda: leases.rename({"x": "y"}), SchemaError, f"rename: there is no column 'x'; {EXIST}"),
     (
-        lambda: leases.with_columns(x=col("bytes").sum()),
+        lambda: leases.with_columns(x=any_column.sum()),
         SchemaError,
         "bytes.sum(): sum() looks at other rows, but expressions are computed row by row;"
         " use agg(...) for what several events say together",
@@ -115,6 +116,62 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         SchemaError,
         "sum(site): sum needs numbers, but site is string",
     ),
+    *(
+        (
+            lambda of=of: prices.agg(x=of),
+            SchemaError,
+            f"{said}: {name} does not take decimals, and d is decimal128(10, 2); cast it to float64, or to "
+            "be exact to int64 in units of 0.01 (times 100)",
+        )
+        for name, said, of in (
+            ("sum", "sum(d)", rc.sum("d")),
+            ("mean", "mean(d)", rc.mean("d")),
+            ("stddev", "stddev(d)", rc.stddev("d")),
+            ("quantile", "quantile(d, 0.5)", rc.quantile("d", 0.5)),
+        )
+    ),
+    # Steps made of others speak of themselves
+    (
+        lambda: leases.as_of(sites, on="bytes"),
+        SchemaError,
+        "as_of(on=...): column 'bytes' is float64 here and int64 in the other stream; cast one of them",
+    ),
+    (
+        lambda: leases.as_of(sites, on="user"),
+        SchemaError,
+        "as_of(on=...), in the stream of readings: there is no column 'user'; the columns are site (string), "
+        "bytes (int64)",
+    ),
+    (
+        lambda: leases.as_of(sites, on="site", suffix=""),
+        SchemaError,
+        "as_of(suffix=''): two columns would be named 'bytes'",
+    ),
+    (
+        lambda: leases.as_of(sites, on=3),  # type: ignore[arg-type]
+        SchemaError,
+        "as_of: a key is a column's name, not 3",
+    ),
+    (
+        lambda: leases.alter_lifetime(duration=0),
+        TimeError,
+        "alter_lifetime: a duration must be longer than nothing, not 0 ticks",
+    ),
+    (
+        lambda: leases.consistency(block=-1),
+        TimeError,
+        "consistency: block=-1 ticks; it takes 0 or more, or FOREVER",
+    ),
+    (
+        lambda: leases.consistency(remember=-1),
+        TimeError,
+        "consistency: remember=-1 ticks; it takes 0 or more, or FOREVER",
+    ),
+    (
+        lambda: leases.group_by("site").apply(3),  # type: ignore[arg-type]
+        SchemaError,
+        "apply: a function from a group's stream to a stream is needed, not 3",
+    ),
     (lambda: leases.agg(x=rc.mean("x")), SchemaError, f"mean(x): there is no column 'x'; {EXIST}"),
     (lambda: leases.agg(), SchemaError, "agg: give at least one aggregate, such as n=rc.count()"),
     (lambda: leases.agg(rc.count()), SchemaError, "agg: name each aggregate, as in agg(answer=rc.count())"),
@@ -141,7 +198,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: rc.top_k(0, by="bytes"), SchemaError, "top_k: k is a whole number from 1, not 0"),
     (lambda: rc.quantile("bytes", 2), SchemaError, "quantile: q lies between 0 and 1, not 2"),
     (
-        lambda: leases.select(x=nw.lit([1, 2])).agg(x=rc.max("x")),
+        lambda: leases.select(x=rc.lit([1, 2])).agg(x=rc.max("x")),
         SchemaError,
         "max(x): values of type list<item: int64> have no order",
     ),

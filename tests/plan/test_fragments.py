@@ -33,6 +33,11 @@ def _shape(query: rc.Stream) -> list[str]:
         (A.group_by(k=col("bytes") % 2).agg(n=rc.count()), ["all: a by k"]),
         (A.group_by("site", "user").agg(n=rc.count()).distinct(), ["all: a by site, user"]),
         (A.cleanse(), ["one: a to one shard"]),
+        (A.align(0).group_by("site").agg(n=rc.count()), ["all: a by site"]),
+        (
+            A.group_by("site").apply(lambda g: g.where(col("bytes") > 0).distinct()),
+            ["all: a by site, site', user, bytes"],
+        ),
         (A.union(A.where(col("bytes") > 9)).group_by("user").agg(n=rc.count()), ["all: a by user"]),
     ],
 )

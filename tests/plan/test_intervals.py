@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 from collections.abc import Sequence
 
-import narwhals as nw
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -48,11 +47,11 @@ def table(drawn: list[tuple[Drawn, Drawn]], kind: pa.DataType = TICKS) -> pa.Rec
     return pa.record_batch([pa.array(column, pa.int64()).cast(kind) for column in known], names=COLUMNS)
 
 
-def values(computed: nw.Expr, payload: pa.RecordBatch) -> list[object]:
+def values(computed: rc.Expr, payload: pa.RecordBatch) -> list[object]:
     return columns([computed], payload)[0]
 
 
-def columns(computed: Sequence[nw.Expr], payload: pa.RecordBatch) -> list[list[object]]:
+def columns(computed: Sequence[rc.Expr], payload: pa.RecordBatch) -> list[list[object]]:
     wanted = [expression(each) for each in computed]
     kinds = [result_type(each, payload.schema, "test") for each in wanted]
     return [found.to_pylist() for found in evaluate(wanted, kinds, payload)]
@@ -131,7 +130,7 @@ def test_dates_and_other_words_for_ever() -> None:
 
 def test_pairs_of_columns_will_do_and_nothing_else() -> None:
     payload = table([((1, 4), (2, 5))])
-    assert values(rc.overlaps(COLUMNS[:2], (nw.col(COLUMNS[2]), COLUMNS[3])), payload) == [True]
+    assert values(rc.overlaps(COLUMNS[:2], (rc.col(COLUMNS[2]), COLUMNS[3])), payload) == [True]
     with pytest.raises(rc.SchemaError, match="meets: 'valid_start' is no interval"):
         rc.meets("valid_start", ONE)  # type: ignore[arg-type]
     assert rc.duration("90s") == 90_000_000

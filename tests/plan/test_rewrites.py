@@ -99,11 +99,11 @@ def test_filters_go_down(stream: rc.Stream, plan: str) -> None:
         # A filter that may fail on some rows is not shown rows it was never meant to see.
         (
             s.extend(-5).where(fragile),
-            "where k.cast(Int64) > 0 <- extend by -5 <- source s",
+            "where k.cast('int64') > 0 <- extend by -5 <- source s",
         ),
         (
             s.where(positive).where(fragile).shift(1),
-            "shift by 1 <- where k.cast(Int64) > 0 <- where x > 0 <- source s",
+            "shift by 1 <- where k.cast('int64') > 0 <- where x > 0 <- source s",
         ),
     ],
 )
@@ -152,7 +152,7 @@ def test_filters_on_float_keys_go_to_the_left_only() -> None:
 
 def test_fragile_filters_stay_above_a_join() -> None:
     assert pushed(s.join(t, on="k").where(fragile)) == (
-        "where k.cast(Int64) > 0 <- inner join on k <- (source s | source t)"
+        "where k.cast('int64') > 0 <- inner join on k <- (source s | source t)"
     )
 
 
@@ -273,7 +273,7 @@ def test_every_reader_gets_the_columns_it_needs() -> None:
 @pytest.mark.parametrize(
     ("stream", "plan"),
     [
-        (s.where(positive).where(fragile), "span where x > 0; where k.cast(Int64) > 0 <- source s"),
+        (s.where(positive).where(fragile), "span where x > 0; where k.cast('int64') > 0 <- source s"),
         (s.where(positive).select("k"), "span where x > 0; select k <- source s"),
         (
             s.select("k", a=col("x") + 1).select("k", b=col("a") * 2),

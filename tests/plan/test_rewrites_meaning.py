@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-import narwhals as nw
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +135,7 @@ def histories(draw: st.DrawFn) -> denote.History:
 
 
 @st.composite
-def predicates(draw: st.DrawFn, stream: rc.Stream) -> nw.Expr:
+def predicates(draw: st.DrawFn, stream: rc.Stream) -> rc.Expr:
     columns = st.sampled_from(numbers(stream))
     one, other = col(draw(columns)), col(draw(columns))
     atoms = [one > draw(st.integers(0, 2)), one <= other, one.is_null(), one + other != 3]

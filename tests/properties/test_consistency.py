@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.properties.plans import Plan, plans
 
 import recension as rc
@@ -65,7 +66,7 @@ def test_strong_output_is_ordered(data: st.DataObject, plan: Plan, size: int) ->
 
 @pytest.mark.parametrize("speculate", ["perfect", "ordered"])
 @pytest.mark.parametrize("grouped", [False, True])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data(), st.sampled_from([(4, 4, 0), (5, 2, 1), (2, 3, 0)]), st.sampled_from([1, 3, 100]))
 def test_aligned_windows_turn_perfect_input_into_perfect_output(
     speculate: str, grouped: bool, data: st.DataObject, windows: tuple[int, int, int], size: int

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 
 import recension as rc
 from recension.core.events import Cti, Element, Event, Insert, Retract
@@ -121,7 +122,7 @@ def steps_of(batch: list[Element]) -> list[list[Element]]:
 
 
 @pytest.mark.parametrize("name", LATE)
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_every_group_is_as_if_there_were_no_other(name: str, data: st.DataObject) -> None:
     build = LATE[name]
@@ -140,7 +141,7 @@ def test_every_group_is_as_if_there_were_no_other(name: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("name", LATE)
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_what_comes_out_is_valid_however_it_is_cut(name: str, data: st.DataObject) -> None:
     applied = Played(lambda s: s.group_by("k").apply(LATE[name]))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.properties.plans import STEPS, Plan, plans
 
 import recension as rc
@@ -16,6 +19,8 @@ from recension.runners.local import Session
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
 from recension.testing.walk import Walk
+
+Turns: TypeAlias = list[tuple[str, list[Element]]]
 
 KNOWN = [
     Properties(),
@@ -61,7 +66,7 @@ class Play:
 
 
 @st.composite
-def interleavings(draw: st.DrawFn, known: Properties) -> list[tuple[str, list[Element]]]:
+def interleavings(draw: st.DrawFn, known: Properties) -> Turns:
     """Batches of two sources in some order."""
     shape = {
         "insert_only": known.is_insert_only,
@@ -76,7 +81,7 @@ def interleavings(draw: st.DrawFn, known: Properties) -> list[tuple[str, list[El
     return [(name, streams[name].pop(0)) for name in turns]
 
 
-def _check(plan: Plan, known: Properties, turns: list[tuple[str, list[Element]]], revive_at: int) -> None:
+def _check(plan: Plan, known: Properties, turns: Turns, revive_at: int) -> None:
     play = Play(plan, known)
     for number, (source, elements) in enumerate(turns):
         if number == revive_at:
@@ -108,7 +113,7 @@ def _lengthens(output: list[Element]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(250), suppress_health_check=list(HealthCheck))
 def test_random_plans(data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     plan = data.draw(plans())
@@ -118,7 +123,7 @@ def test_random_plans(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     turns = data.draw(interleavings(known))
@@ -127,7 +132,7 @@ def test_each_operator(step: object, data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_the_streams_are_as_their_sources_declare(data: st.DataObject) -> None:
     """What is inferred above a source is worth nothing if the source does not keep its word."""
     known = data.draw(st.sampled_from(KNOWN))

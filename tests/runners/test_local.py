@@ -76,7 +76,9 @@ def test_queries_of_a_session_share_what_they_have_in_common() -> None:
 
 def test_a_source_nobody_knows() -> None:
     session = rc.session(counted)
-    with pytest.raises(rc.RecensionError, match="no source 'event'; the queries read events"):
+    with pytest.raises(
+        rc.RecensionError, match=r"no source 'event' \(did you mean 'events'\?\); the queries read events"
+    ):
         session.push("event", FEED)
     with pytest.raises(rc.RecensionError, match="no input for source 'events'"):
         rc.run(counted, {})

@@ -9,12 +9,13 @@ from recension.api.base import StreamBase, plan_of
 from recension.api.windows import Answer, WindowedStream, windows_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
-from recension.plan.aggregate import Speculate
+from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
 from recension.plan.group_apply import group_apply
-from recension.plan.span import Outputs, in_words, projected_schema
+from recension.plan.node import Outputs, Speculate
+from recension.plan.span import in_words, projected_schema
 
 S = TypeVar("S", bound=StreamBase)
 
@@ -44,18 +45,23 @@ class AggregateMethods(StreamBase):
         return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
     def tumbling(
-        self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
+        self,
+        size: DurationLike,
+        *,
+        offset: DurationLike = 0,
+        until: TimeLike | None = None,
+        max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[Self]:
         """Windows side by side: each begins where the one before ends.
 
         ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
-        events never end.
+        events never end. An event that would fill more than ``max_windows`` of them is refused.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling("10m").agg(n=rc.count()).schema.names
         ['n']
         """
-        return self.hopping(size, size, offset=offset, until=until)
+        return self.hopping(size, size, offset=offset, until=until, max_windows=max_windows)
 
     def hopping(
         self,
@@ -64,14 +70,17 @@ class AggregateMethods(StreamBase):
         *,
         offset: DurationLike = 0,
         until: TimeLike | None = None,
+        max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[Self]:
         """Windows of one size, one every ``hop``; they may overlap or leave gaps.
+
+        ``offset``, ``until`` and ``max_windows`` as for `tumbling`.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return WindowedStream(self, (), windows_of(size, hop, offset, until))
+        return WindowedStream(self, (), windows_of(size, hop, offset, until, max_windows))
 
     def snapshot(self) -> WindowedStream[Self]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
@@ -138,18 +147,23 @@ class GroupedStream(Generic[S]):
         return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
     def tumbling(
-        self, size: DurationLike, *, offset: DurationLike = 0, until: TimeLike | None = None
+        self,
+        size: DurationLike,
+        *,
+        offset: DurationLike = 0,
+        until: TimeLike | None = None,
+        max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[S]:
         """Windows side by side: each begins where the one before ends.
 
         ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
-        events never end.
+        events never end. An event that would fill more than ``max_windows`` of them is refused.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).group_by("x").tumbling("10m").agg(n=rc.count()).schema.names
         ['x', 'n']
         """
-        return self.hopping(size, size, offset=offset, until=until)
+        return self.hopping(size, size, offset=offset, until=until, max_windows=max_windows)
 
     def hopping(
         self,
@@ -158,14 +172,17 @@ class GroupedStream(Generic[S]):
         *,
         offset: DurationLike = 0,
         until: TimeLike | None = None,
+        max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[S]:
         """Windows of one size, one every ``hop``; they may overlap or leave gaps.
+
+        ``offset``, ``until`` and ``max_windows`` as for `tumbling`.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).group_by("x").hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return WindowedStream(self._stream, self._keys, windows_of(size, hop, offset, until))
+        return WindowedStream(self._stream, self._keys, windows_of(size, hop, offset, until, max_windows))
 
     def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot of a group: ``snapshot().agg(...)`` is ``agg(...)``.
@@ -207,6 +224,8 @@ class GroupedStream(Generic[S]):
         >>> above.schema.names
         ['site', 'x', 'mean']
         """
+        if not callable(query):
+            raise SchemaError(f"apply: a function from a group's stream to a stream is needed, not {query!r}")
         stream = self._stream
         return stream._then(
             group_apply(stream.plan, self._keys, lambda group: plan_of(query(stream._then(group)), "apply"))

@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, IntoExpression, expression, result_name
-from recension.plan.node import Node
-from recension.plan.span import Outputs
+from recension.plan.node import Node, Outputs
 
 
 class StreamBase:
@@ -31,14 +30,13 @@ class StreamBase:
             if isinstance(given, str):
                 found.append((given, expression(given)))
             else:
-                computed = expression(given)
-                found.append((result_name(computed, self.plan.schema, verb), computed))
+                found.append((result_name(given, verb), expression(given)))
         return (*found, *((name, expression(value)) for name, value in named.items()))
 
 
 def key_names(on: str | Iterable[str] | None, verb: str) -> tuple[str, ...]:
     """Key columns given as one name or several."""
-    names = () if on is None else (on,) if isinstance(on, str) else tuple(on)
+    names = () if on is None else tuple(on) if isinstance(on, Iterable) and not isinstance(on, str) else (on,)
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"{verb}: a key is a column's name, not {name!r}")

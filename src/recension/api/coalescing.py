@@ -8,6 +8,7 @@ from typing import Literal, Self
 from recension.api.base import StreamBase, key_names, plan_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, duration
+from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.coalesce import Coalesce
 from recension.plan.edges import Edges
 from recension.plan.equivalences import IntoEquivalence, Within, equivalence_of
@@ -121,18 +122,19 @@ class CoalescingMethods(StreamBase):
         keys = key_names(on, "as_of")
         if how not in ("inner", "left"):
             raise SchemaError(f"as_of: how is 'inner' or 'left', not {how!r}")
-        return self._then(Join(self.plan, Edges(plan_of(other, "as_of"), keys), keys, None, how, suffix))
+        readings = Edges(plan_of(other, "as_of"), keys, verb="as_of")
+        return self._then(Join(self.plan, readings, keys, None, how, suffix, verb="as_of"))
 
 
-def range(span: DurationLike, slide: DurationLike) -> Range:
+def range(span: DurationLike, slide: DurationLike, *, max_windows: int = MAX_WINDOWS) -> Range:
     """A time-based sliding window: at every multiple of ``slide`` the readings of the ``span`` up to it.
 
-    Both ends belong to the window.
+    Both ends belong to the window. If a reading would be in more than ``max_windows`` it is refused.
 
     >>> range("60m", slide="1m")
     Range(span=3600000000, slide=60000000)
     """
-    return Range(duration(span), duration(slide))
+    return Range(duration(span), duration(slide), max_windows)
 
 
 def rows(size: int, slide: int = 1) -> Rows:

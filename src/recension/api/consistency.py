@@ -84,6 +84,9 @@ class ConsistencyMethods(StreamBase):
             )
         waits = level.block if block is None else length_of(block)
         remembers = level.remember if remember is None else length_of(remember)
+        for name, ticks in (("block", waits), ("remember", remembers)):
+            if isinstance(ticks, int) and ticks < 0:
+                raise TimeError(f"consistency: {name}={ticks} ticks; it takes 0 or more, or FOREVER")
         return self._then(at_level(self.plan, replace(level, block=waits, remember=remembers)))
 
     def align(self, block: LengthLike | None = None) -> Self:
@@ -129,7 +132,7 @@ class ConsistencyMethods(StreamBase):
         insert [0, 4) {'x': 1}
         cti 8
         """
-        return self._then(Finalize(self.plan, length_of(remember), instant(since)))
+        return self._then(Finalize(self.plan, length_of(remember), int(instant(since))))
 
     def advance_time(
         self,

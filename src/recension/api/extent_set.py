@@ -9,7 +9,7 @@ from recension.api.stream import Stream
 from recension.core.errors import SchemaError
 from recension.plan.coalesce import Coalescing
 from recension.plan.equivalences import IntoEquivalence, equivalence_of
-from recension.plan.expressions import column, expression
+from recension.plan.expressions import col, column, expression
 from recension.plan.extent_set import CoalesceMany
 from recension.plan.extents import Range, Rows, Scheme, Weights, checked_weights
 from recension.plan.span import Project, Where
@@ -70,7 +70,7 @@ class ExtentSet(Mapping[str, Stream]):
 
     def __getitem__(self, name: str) -> Stream:
         number = self._numbers[name]
-        own = Where(self._node, expression(column(self._node.number).native == number))
+        own = Where(self._node, expression(col(self._node.number) == number))
         names = self._node.answers(number).names
         return Stream(Project(own, tuple((each, column(each)) for each in names)))
 

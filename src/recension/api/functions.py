@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import narwhals as nw
+from typing import Any, overload
 
 from recension.core.errors import SchemaError
 from recension.modules.functions import OVER, Function, Over
-from recension.plan.expression_tree import called
-from recension.plan.expressions import IntoExpression, expression
+from recension.plan.expressions import Expr, IntoExpression, expression
+from recension.plan.expressions.tree import FunctionCall
 from recension.plan.schemas import IntoType, type_of
+
+
+@overload
+def udf(fn: Callable[..., Any], *, result: IntoType, over: Over = "rows") -> Callable[..., Expr]: ...
+@overload
+def udf(
+    fn: None = None, *, result: IntoType, over: Over = "rows"
+) -> Callable[[Callable[..., Any]], Callable[..., Expr]]: ...
 
 
 def udf(fn: Callable[..., Any] | None = None, *, result: IntoType, over: Over = "rows") -> Callable[..., Any]:
@@ -45,10 +51,10 @@ def udf(fn: Callable[..., Any] | None = None, *, result: IntoType, over: Over = 
         raise SchemaError(f"udf: over is one of {', '.join(map(repr, OVER))}, not {over!r}")
     function = Function(fn, type_of(result, "udf(result=...)"), over)
 
-    def call(*columns: IntoExpression) -> nw.Expr:
+    def call(*columns: IntoExpression) -> Expr:
         if not columns:
             raise SchemaError(f"udf {function.name}: give it a column, as in {function.name}('x')")
-        return called(function, [expression(column).native for column in columns])
+        return Expr(FunctionCall(function, tuple(expression(column).tree for column in columns)), None)
 
     call.__name__, call.__doc__ = function.name, fn.__doc__
     return call

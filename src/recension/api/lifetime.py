@@ -41,6 +41,7 @@ class LifetimeMethods(StreamBase):
         if lasting is None:
             raise TimeError("alter_lifetime: give start=, duration= or both")
         if isinstance(lasting, Constant):
+            lifetimes.require_positive(lasting.ticks, "alter_lifetime", "a duration")
             return self.set_duration(lasting.ticks)
         return self._alter(lifetimes.Custom(None, lasting))
 

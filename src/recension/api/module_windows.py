@@ -14,8 +14,7 @@ from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.count_window import CountAggregate, CountWindows
 from recension.plan.module_call import ModuleCall, call_of
 from recension.plan.module_window import ModuleWindow, Policies, WindowKind
-from recension.plan.node import Node
-from recension.plan.span import Outputs
+from recension.plan.node import Node, Outputs
 from recension.plan.window import WindowAggregate, Windows
 
 

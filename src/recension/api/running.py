@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
+from recension.core.errors import RecensionError
 from recension.core.wall_clock import Clock, now
 from recension.plan.rewrites.repeat_calls import repeat_calls
+from recension.runners.answers import HISTORY_LIMIT
 from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.result import Result
@@ -29,7 +31,8 @@ def run(
     query
         A stream built with the API.
     inputs
-        For each source by name: an Arrow table, a pandas or polars frame, or a list of elements.
+        For each source by name: an Arrow table, a pandas or polars frame, a history, a result, or a list of
+        elements. Tables have a column for every one of the source; others are ignored.
     batch_size
         How many elements of an input are taken at a time; inputs are taken in turn.
     close
@@ -56,13 +59,16 @@ def session(
     batch_size: int = BATCH_SIZE,
     clock: Clock = now,
     verify_modules: bool = False,
+    history_limit: int | None = HISTORY_LIMIT,
     **named: StreamBase,
 ) -> Session:
     """A session that runs one query, or several by name, as their sources are fed.
 
     What the queries have in common is computed once. ``clock`` gives microseconds since 1970; queries that
     count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
-    ``verify_modules`` calls every user-defined module twice.
+    ``verify_modules`` calls every user-defined module twice. What is true now by each answer is kept for
+    ``session.history()`` until it has more than ``history_limit`` events; None keeps it whatever its size, 0
+    never.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -72,7 +78,13 @@ def session(
     ["insert [1, 5) {'n': 1}"]
     """
     plans = {f"query {i}" if i else "query": plan_of(q, "session") for i, q in enumerate(queries)}
+    if clash := next((name for name in named if name in plans), None):
+        raise RecensionError(
+            f"session: a query without a name is called {clash!r}, and so is another: name all of them"
+        )
     plans |= {name: plan_of(q, "session") for name, q in named.items()}
+    if not plans:
+        raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(plans, batch_size, clock)
+    return Session(plans, batch_size, clock, history_limit)

@@ -68,7 +68,7 @@ def jump_start(
     """
     both = plan_of(merge(seed, live, **options), "jump start")
     assert isinstance(both, Merge)
-    return query(Stream(replace(both, since=(BEGINNING, instant(from_time)))))
+    return query(Stream(replace(both, since=(BEGINNING, int(instant(from_time))))))
 
 
 class CutOver:

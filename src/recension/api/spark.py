@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
@@ -17,6 +18,7 @@ from recension.plan.schemas import IntoSchema, schema_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
+from recension.runners.spark.pyspark_types import DataFrame, SparkSession, StreamingQuery
 from recension.runners.spark.session import session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.sinks.place import local_path
@@ -45,7 +47,9 @@ __all__ = [
 Place: TypeAlias = str | PathLike[str]
 
 
-def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any], *, verify_modules: bool = False) -> Any:
+def batch(
+    spark: SparkSession, query: StreamBase, inputs: Mapping[str, DataFrame], *, verify_modules: bool = False
+) -> DataFrame:
     """Run a query over history DataFrames as a batch job; the result is a DataFrame like any other.
 
     Parameters
@@ -68,9 +72,9 @@ def batch(spark: Any, query: StreamBase, inputs: Mapping[str, Any], *, verify_mo
 
 
 def stream(
-    spark: Any,
+    spark: SparkSession,
     query: StreamBase,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, DataFrame | str | Path],
     *,
     shards: int | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
@@ -78,7 +82,7 @@ def stream(
     files_per_batch: int | None = None,
     feedback: Place | None = None,
     verify_modules: bool = False,
-) -> Any:
+) -> DataFrame:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
 
     Parameters
@@ -123,8 +127,8 @@ def stream(
 
 
 def merge(
-    spark: Any,
-    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    spark: SparkSession,
+    inputs: Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
     *,
     root: Place | None = None,
     schema: IntoSchema | None = None,
@@ -140,7 +144,7 @@ def merge(
     on_violation: Policy = "raise",
     shards: int | None = None,
     files_per_batch: int | None = None,
-) -> Any:
+) -> DataFrame:
     """One streaming DataFrame out of several that are physically different and logically the same.
 
     What `rc.merge` says of ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader`` and ``quorum`` holds
@@ -189,10 +193,10 @@ def merge(
     )
 
 
-def _named(frames: Any) -> dict[str, Any]:
-    return {f"input {number}": frame for number, frame in enumerate(frames, 1)}
+def _named(frames: Sequence[DataFrame] | None) -> dict[str, DataFrame]:
+    return {f"input {number}": frame for number, frame in enumerate(frames or (), 1)}
 
 
-def metrics(query: Any) -> PipelineMetrics:
+def metrics(query: StreamingQuery) -> PipelineMetrics:
     """What the operators of a running or finished query did, as far back as Spark keeps its progress."""
     return pipeline_metrics(query.recentProgress)

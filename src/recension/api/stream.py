@@ -55,7 +55,8 @@ def source(
         What is known of the feed. It is relied on; of all it says, only that there are no retractions is
         checked.
     on_violation
-        What happens to elements that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
+        What happens to elements that no valid stream may hold: ``raise``, ``drop``, or ``adjust``, which
+        moves late ones to the last CTI, and what corrects them with them.
     external_ctis
         The feed carries external CTIs, and retractions may come before what they retract. Where a step above
         has state, a ``finalize`` is put onto the source, unless the query says one itself.
@@ -66,5 +67,5 @@ def source(
     <Stream source leases: user string, bytes float64>
     """
     declared = NOTHING_KNOWN if properties is None else properties
-    columns, begin = schema_of(schema, "source"), instant(since)
+    columns, begin = schema_of(schema, "source"), int(instant(since))
     return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin))

@@ -9,10 +9,9 @@ from recension.api.base import StreamBase
 from recension.api.module_windows import aggregated, applied
 from recension.core.ticks import DurationLike, TimeLike, duration, instant
 from recension.modules.module import Clipping, Module, Stamping
-from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.module_window import Policies, WindowKind
-from recension.plan.span import Outputs
+from recension.plan.node import Outputs, Speculate
 from recension.plan.window import Windows
 
 S = TypeVar("S", bound=StreamBase)
@@ -119,8 +118,8 @@ class WindowedStream(Generic[S]):
 
 
 def windows_of(
-    size: DurationLike, hop: DurationLike, offset: DurationLike, until: TimeLike | None
+    size: DurationLike, hop: DurationLike, offset: DurationLike, until: TimeLike | None, max_windows: int
 ) -> Windows:
     """The grid, from what a user writes."""
     end = None if until is None else instant(until)
-    return Windows(duration(size), duration(hop), duration(offset), end)
+    return Windows(duration(size), duration(hop), duration(offset), end, max_windows)

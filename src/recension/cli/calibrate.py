@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
+from recension.cli.outputs import check_made_file
+from recension.cli.progress import metered
 from recension.cli.root import app
+from recension.core.formats.place import reading
 from recension.operators.extents import calibration
-from recension.operators.schemes.constants import save_constants
+from recension.operators.schemes.constants import constants_file, save_constants
 
 
 @app.command()
@@ -21,6 +22,7 @@ def calibrate(
         Path | None,
         typer.Option(
             "--output",
+            "-o",
             help="File to write. By default $RECENSION_CONSTANTS, or recension/constants.json in the user's "
             "folder for configuration: there it is found when schemes are chosen.",
         ),
@@ -29,11 +31,13 @@ def calibrate(
 ) -> None:
     """Measure the costs by which coalescing queries are made eager or lazy, and keep them in a file."""
     effort = calibration.Effort(1024, 256, 1) if quick else calibration.Effort()
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("measuring extents", total=1.0)
-        found = calibration.calibrate(effort, lambda done: progress.update(task, completed=done))
+    file = output or constants_file()
+    check_made_file(file)
+    with metered("measuring extents", total=1.0) as meter:
+        found = calibration.calibrate(effort, meter.complete)
     for name, nanoseconds in asdict(found.constants).items():
         print(f"{name:12} {nanoseconds:10.1f} ns")
     print(f"timings are {found.error:.0%} away from what these explain, on average")
-    print(f"saved as {save_constants(found.constants, output)}")
+    with reading(str(file)):
+        save_constants(found.constants, file)
+    print(f"saved as {file}")

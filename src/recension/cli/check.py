@@ -15,13 +15,14 @@ from recension.cli.sources import (
     OnViolation,
     OnViolationOption,
     StartOption,
+    elements_of,
     opened,
-    watched,
 )
 from recension.core.classes import StreamReport, classify
 from recension.core.errors import FormatError, StreamError
 from recension.core.formats import StreamReader
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING
+from recension.core.time_kind import TimeKind, shown
 
 
 @app.command()
@@ -42,14 +43,14 @@ def check(
     """
     reader = opened(path, start, end, on_violation)
     try:
-        report = classify(watched(reader))
+        report = classify(elements_of(reader, path))
     except FormatError:
         raise
     except StreamError as why:
         _show_invalid(why, as_json)
         raise typer.Exit(FAILED) from None
     facts = _facts(path, reader, report)
-    print(json.dumps(facts, indent=2) if as_json else _in_words(facts))
+    print(json.dumps(facts, indent=2) if as_json else _in_words(facts, reader.kind))
 
 
 def _show_invalid(why: StreamError, as_json: bool) -> None:
@@ -80,8 +81,8 @@ def _facts(path: Path, reader: StreamReader, report: StreamReport) -> dict[str, 
     }
 
 
-def _in_words(facts: dict[str, Any]) -> str:
-    last = {None: "none", FOREVER: "∞"}.get(facts["last_cti"], facts["last_cti"])
+def _in_words(facts: dict[str, Any], kind: TimeKind) -> str:
+    last = "none" if facts["last_cti"] is None else shown(facts["last_cti"], kind)
     lines = {
         "valid": "yes",
         "class": facts["class"]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from recension.cli.outputs import check_made_file
 from recension.cli.root import FAILED, app
 from recension.demo.leases import SITES
 from recension.demo.performance import lacks_for_spark, perform
@@ -25,6 +26,7 @@ def demo(
     ),
 ) -> int:
     """Three replicas of one query that disagree, die and are replaced; one answer, compared with truth."""
+    check_made_file(report)
     began = time.perf_counter()
     console = Console(width=min(100, Console().width))
     console.print(

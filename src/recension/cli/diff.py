@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +17,15 @@ from recension.cli.sources import (
     OnViolation,
     OnViolationOption,
     StartOption,
-    tell_what_is_missing,
-    watched,
+    elements_of,
+    tell_counts,
 )
 from recension.core.difference import difference
-from recension.core.errors import FormatError, SchemaError
+from recension.core.errors import FormatError, SchemaError, TimeError
 from recension.core.formats import StreamReader, open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.core.time_kind import merged
 
 
 @app.command()
@@ -43,8 +44,9 @@ def diff(
     sides = [_opened(path, start, end, on_violation) for path in (a, b)]
     left, right = (_history(mine, other) for mine, other in (sides, sides[::-1]))
     try:
+        merged(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
         found = difference(left, right)
-    except SchemaError as why:
+    except (SchemaError, TimeError) as why:
         print(f"different: {why}")
         raise typer.Exit(FAILED) from None
     if not found:
@@ -59,6 +61,7 @@ def diff(
 class _Side:
     """One of the two streams, and how to read it again in other types."""
 
+    path: Path
     reader: StreamReader
     reopen: Callable[[pa.Schema], StreamReader]
 
@@ -74,7 +77,7 @@ def _opened(path: Path, start: str | None, end: str | None, on_violation: OnViol
         with suppress(FormatError):
             read(None, (None, None))
             times = (None, None)
-    return _Side(read(None, times), lambda schema: read(schema, times))
+    return _Side(path, read(None, times), lambda schema: read(schema, times))
 
 
 def _history(mine: _Side, other: _Side) -> History:
@@ -83,14 +86,14 @@ def _history(mine: _Side, other: _Side) -> History:
     if schema is not None and schema != mine.reader.schema:
         # Values that do not fit those types differ; they are then shown in their own.
         with suppress(FormatError):
-            return _reconstituted(mine.reopen(schema))
-    return _reconstituted(mine.reader)
+            return _reconstituted(mine.path, mine.reopen(schema))
+    return _reconstituted(mine.path, mine.reader)
 
 
-def _reconstituted(reader: StreamReader) -> History:
-    result = reconstitute(watched(reader), reader.schema)
-    tell_what_is_missing(reader)
-    return result
+def _reconstituted(path: Path, reader: StreamReader) -> History:
+    result = reconstitute(elements_of(reader, path), reader.schema)
+    tell_counts({str(path): reader.counts})
+    return replace(result, time_type=reader.time_type)
 
 
 def _told(mine: StreamReader, other: StreamReader) -> pa.Schema | None:
@@ -98,12 +101,15 @@ def _told(mine: StreamReader, other: StreamReader) -> pa.Schema | None:
     names, theirs = set(mine.schema.names), set(other.schema.names)
     if mine.is_typed or not (names == theirs or (mine.may_lack_columns and names < theirs)):
         return None
-    return pa.schema([pa.field(f.name, _told_type(mine, other, f)) for f in other.schema])
+    own = dict(zip(mine.schema.names, mine.schema.types, strict=True))
+    return pa.schema([pa.field(f.name, _told_type(mine, other, f, own.get(f.name))) for f in other.schema])
 
 
-def _told_type(mine: StreamReader, other: StreamReader, theirs: pa.Field) -> pa.DataType:
-    if other.is_typed or theirs.name not in mine.schema.names:
+def _told_type(
+    mine: StreamReader, other: StreamReader, theirs: pa.Field, own: pa.DataType | None
+) -> pa.DataType:
+    if other.is_typed or own is None:
         return theirs.type
     # Both are text, but JSON tells a text from a number or a date, which CSV cannot.
     knows_better = other.may_lack_columns and not mine.may_lack_columns and pa.types.is_string(theirs.type)
-    return theirs.type if knows_better else mine.schema.field(theirs.name).type
+    return theirs.type if knows_better else own

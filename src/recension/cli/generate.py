@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
+from recension.cli.outputs import STANDARD, Output, TextFormat, check_folder
+from recension.cli.progress import metered
 from recension.cli.root import app
 from recension.core.batch import EventBatch
-from recension.core.formats import write_stream
+from recension.core.formats.place import reading
+from recension.core.formats.writer import replacing
 from recension.core.ticks import DurationLike, duration
 from recension.testing.generator import (
     Burst,
@@ -39,8 +40,9 @@ _REPLICA_REVISIONS = 0.2
 _STREAM, _ORDER, _COPIES, _WAY = "The stream", "Order and revisions", "Replicas", "On the way"
 
 
-def _option(name: str, text: str, panel: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel=panel, **more)
+def _option(name: str, text: str, panel: str, *, short: str | None = None, **more: Any) -> Any:
+    names = [name, short] if short else [name]
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 @app.command()
@@ -48,7 +50,10 @@ def generate(
     output: Annotated[
         Path,
         _option(
-            "--output", "File to write (its extension says the format); with --replicas, a folder.", _STREAM
+            "--output",
+            "File to write (its name says the format), - for standard output; with --replicas, a folder.",
+            _STREAM,
+            short="-o",
         ),
     ],
     case: Annotated[Case, _option("--case", "The class the stream satisfies.", _STREAM)] = "R3",
@@ -101,9 +106,9 @@ def generate(
         ),
     ] = None,
     format_: Annotated[
-        Literal["parquet", "jsonl", "csv", "arrow"],
-        _option("--format", "What replicas are written as.", _COPIES),
-    ] = "parquet",
+        Literal["parquet", "jsonl", "csv", "arrow"] | None,
+        _option("--format", "What replicas are written as (Parquet), or - (JSON Lines).", _COPIES),
+    ] = None,
     arrival: Annotated[
         Path | None,
         _option(
@@ -168,9 +173,29 @@ def generate(
             strict=True,
         )
     ]
-    paths = [output / f"replica-{n}.{format_}" for n in range(1, count + 1)] if replicas else [output]
     job = _Job(settings, pa.timestamp("us", "UTC") if timestamps else pa.int64(), arrival)
-    _write(job, paths, profiles, is_replica=bool(replicas))
+    outputs = _outputs(output, replicas, format_, arrival)
+    _write(job, outputs, profiles, is_replica=bool(replicas))
+
+
+def _outputs(output: Path, replicas: int | None, form: str | None, arrival: Path | None) -> list[Output]:
+    """Where the streams go: all that can be refused is refused before the first is made."""
+    if arrival is not None:
+        check_folder(arrival)
+    if replicas is None:
+        one = Output(output, form=_text_format(form) if str(output) == STANDARD else TextFormat.JSONL)
+        one.check()
+        return [one]
+    if str(output) == STANDARD:
+        raise SettingsError("--output -: replicas are several streams, and need a folder")
+    check_folder(output)
+    return [Output(output / f"replica-{n}.{form or 'parquet'}") for n in range(1, replicas + 1)]
+
+
+def _text_format(form: str | None) -> TextFormat:
+    if form == "parquet":
+        raise SettingsError("--output -: Parquet is not for standard output; use jsonl, csv or arrow")
+    return TextFormat(form or "jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,32 +207,32 @@ class _Job:
     arrival: Path | None
 
 
-def _write(job: _Job, paths: Sequence[Path], profiles: Sequence[Profile], *, is_replica: bool) -> None:
+def _write(job: _Job, outputs: Sequence[Output], profiles: Sequence[Profile], *, is_replica: bool) -> None:
     """Write every stream, with a progress bar when somebody watches."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        for number, (path, profile) in enumerate(zip(paths, profiles, strict=True), start=1):
-            if is_replica:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            batches = replica(job.settings, number) if is_replica else one_stream(job.settings)
-            stream = timed(batches, profile, seed=job.settings.seed + number)
-            elements = _write_one(job, path, stream, progress)
-            print(f"{path}: {elements:,} elements")
+    for number, (output, profile) in enumerate(zip(outputs, profiles, strict=True), start=1):
+        if is_replica:
+            output.path.parent.mkdir(parents=True, exist_ok=True)
+        batches = replica(job.settings, number) if is_replica else one_stream(job.settings)
+        stream = timed(batches, profile, seed=job.settings.seed + number)
+        elements = _write_one(job, output, stream)
+        if not output.is_standard:
+            print(f"{output.path}: {elements:,} elements")
 
 
-def _write_one(job: _Job, path: Path, stream: Iterable[TimedBatch], progress: Progress) -> int:
+def _write_one(job: _Job, output: Output, stream: Iterable[TimedBatch]) -> int:
     # A revision adds an element and a half to the event it corrects.
     expected = job.settings.size * (1 + 1.6 * job.settings.revisions)
-    task = progress.add_task(path.name, total=expected)
+    name = "stream" if output.is_standard else output.path.stem
+    arrival = job.arrival / f"{name}.parquet" if job.arrival else None
+    with metered(name, expected) as meter:
 
-    def watched(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-        for batch in batches:
-            progress.advance(task, len(batch))
-            yield batch
+        def counted() -> Iterator[EventBatch]:
+            for batch in _noted(stream, arrival):
+                meter.advance(len(batch))
+                yield batch
 
-    arrival = job.arrival / f"{path.stem}.parquet" if job.arrival else None
-    write_stream(path, watched(_noted(stream, arrival)), SCHEMA, job.time_type)
-    return int(progress.tasks[task].completed)
+        output.write_stream(counted(), SCHEMA, job.time_type)
+    return meter.elements
 
 
 def _noted(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBatch]:
@@ -216,7 +241,7 @@ def _noted(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBat
         yield from (batch for batch, _ in stream)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with pq.ParquetWriter(path, _ARRIVAL) as writer:
+    with reading(str(path)), replacing(path) as partial, pq.ParquetWriter(partial, _ARRIVAL) as writer:
         for batch, arrival in stream:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(arrival)], schema=_ARRIVAL))
             yield batch

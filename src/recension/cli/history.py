@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
+from recension.cli.outputs import FormatOption, Results
 from recension.cli.root import app
-from recension.cli.show import in_order, show_history
+from recension.cli.show import in_order
 from recension.cli.sources import (
     EndOption,
     OnViolation,
     OnViolationOption,
     StartOption,
+    elements_of,
     opened,
-    tell_what_is_missing,
-    watched,
+    tell_counts,
 )
-from recension.core.formats import write_history
 from recension.core.reconstitution import reconstitute
 
 
@@ -26,8 +26,12 @@ from recension.core.reconstitution import reconstitute
 def history(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The stream: a file or a directory.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it here instead of showing it.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write it to this file instead of showing it; - is standard output."
+        ),
     ] = None,
+    form: FormatOption = None,
     start: StartOption = None,
     end: EndOption = None,
     on_violation: OnViolationOption = OnViolation.RAISE,
@@ -36,10 +40,10 @@ def history(
 
     On a terminal its first rows are shown; elsewhere it is printed whole, as CSV.
     """
+    results = Results.of(None, output, form)
+    results.check([path])
     reader = opened(path, start, end, on_violation)
-    result = in_order(reconstitute(watched(reader), reader.schema))
-    tell_what_is_missing(reader)
-    if output is None:
-        show_history(result, reader.time_type)
-    else:
-        write_history(output, result, reader.time_type)
+    results.check_columns(reader.schema)
+    result = in_order(reconstitute(elements_of(reader, path), reader.schema))
+    tell_counts({"": reader.counts})
+    results.put_history(result, reader.time_type)

@@ -1,25 +1,12 @@
-"""What a run did, told on standard error: what each operator did, and what was left out."""
+"""What each operator of a run did, told on standard error."""
 
 from __future__ import annotations
-
-import sys
-from collections import Counter
-from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
 
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.validity import STALE_CTI
 from recension.runners.metrics import Metrics
-
-
-def tell_counts(counted: Mapping[str, Counter[str]]) -> None:
-    """Nothing vanishes silently."""
-    for source, counts in counted.items():
-        told = [f"{n} × {reason}" for reason, n in sorted(counts.items()) if n and reason != STALE_CTI]
-        if told:
-            print(f"recension: {source}: left out or moved: {', '.join(told)}", file=sys.stderr)
 
 
 def show_profile(metrics: list[Metrics]) -> None:

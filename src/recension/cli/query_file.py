@@ -3,41 +3,76 @@
 from __future__ import annotations
 
 import runpy
+import sys
 import traceback
+from contextlib import redirect_stdout
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, Final
 
 from recension.api.stream import Stream
 from recension.core.errors import RecensionError
+
+_NAME: Final = "query"
 
 
 def load_query(given: str) -> Stream:
     """The stream that ``QUERY.py`` defines as ``query``, or ``QUERY.py:name`` as ``name``.
 
-    The file is executed: it is code, not data.
+    The file is executed: it is code, not data. What it prints goes to standard error, since standard output
+    is for results.
     """
     file, name = _split(given)
     if not file.is_file():
-        raise RecensionError(f"{file}: no such query file")
+        raise RecensionError(f"{file}: is a directory" if file.is_dir() else f"{file}: no such query file")
+    defined = _executed(file)
+    if name not in defined:
+        raise RecensionError(f"{file}: {name} is not defined{_hint(file, name, defined)}")
+    found = defined[name]
+    if not isinstance(found, Stream):
+        kind = "None" if found is None else f"a {type(found).__name__}"
+        raise RecensionError(f"{file}: {name} is {kind}, not a stream{_hint(file, name, defined)}")
+    return found
+
+
+def _executed(file: Path) -> dict[str, Any]:
     try:
-        found = runpy.run_path(str(file)).get(name)
+        with redirect_stdout(sys.stderr):
+            return runpy.run_path(str(file))
+    except KeyboardInterrupt:
+        raise
     except RecensionError as why:
         raise RecensionError(f"{_place(file, why)}: {why}") from None
-    except Exception as why:
+    except SystemExit as why:
+        raise RecensionError(
+            f"{_place(file, why)}: the query file ended the program (exit {why.code})"
+        ) from None
+    except BaseException as why:
         raise RecensionError(f"{_place(file, why)}: {type(why).__name__}: {why}") from None
-    if not isinstance(found, Stream):
-        what = "is not defined" if found is None else f"is a {type(found).__name__}, not a stream"
-        raise RecensionError(f"{file}: {name} {what}")
-    return found
+
+
+def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
+    """The streams that there are, or the one whose name is nearest."""
+    streams = [other for other, value in defined.items() if isinstance(value, Stream)]
+    if not streams:
+        return "; a query file defines one, as in query = rc.source(...)"
+    if near := get_close_matches(name, streams, n=1):
+        return f" (did you mean {near[0]!r}?)"
+    return f"; the streams in it are {', '.join(streams)}: name one as {file}:{streams[-1]}"
 
 
 def _split(given: str) -> tuple[Path, str]:
     file, colon, name = given.rpartition(":")
-    return (Path(file), name) if colon and name.isidentifier() else (Path(given), "query")
+    if not colon or Path(given).is_file():
+        return Path(given), _NAME
+    if not name.isidentifier() and Path(file).is_file():
+        raise RecensionError(f"{given}: {name!r} is not the name of a stream; write {file}:{_NAME}")
+    return (Path(file), name) if name.isidentifier() else (Path(given), _NAME)
 
 
 def _place(file: Path, why: BaseException) -> str:
     """The line of the query file that led to the error."""
-    if isinstance(why, SyntaxError):
+    if isinstance(why, SyntaxError) and why.filename == str(file):
         return f"{file}, line {why.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(why.__traceback__) if frame.filename == str(file)]
     return f"{file}, line {lines[-1]}" if lines else str(file)

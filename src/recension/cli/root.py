@@ -6,15 +6,21 @@ standard error, without a traceback.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+import pyarrow as pa
 import typer
+import typer.main
 
+from recension.cli.standard_output import StandardOutput
 from recension.core.errors import RecensionError
+from recension.core.formats.place import one_line
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
@@ -28,7 +34,6 @@ app = typer.Typer(
     help="Temporal streams: run queries over them, check them, compare what they mean.",
     epilog="A PATH is a Parquet, JSON Lines, CSV or Arrow file, or a directory of such files. "
     "Exit codes: 0 fine, 1 the check failed, 2 usage or bad input.",
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -36,23 +41,75 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
+    _open_standard_files()
     try:
-        code = app(args=arguments, prog_name="recension", standalone_mode=False)
-        sys.stdout.flush()
+        code = _command()(args=arguments, prog_name="recension", standalone_mode=False)
+        StandardOutput()  # flushes what was printed
     except _UsageError as why:
         return _refused(why.format_message())  # type: ignore[attr-defined]
     except RecensionError as why:
         return _refused(str(why))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, pa.ArrowCancelled):
         return _INTERRUPTED
-    except (BrokenPipeError, SystemExit):
-        # The reader of our output has gone (typer turns that into an exit). Nothing is left to be said,
-        # and the interpreter must not try to flush what nobody reads.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _PIPE_CLOSED
-    except (OSError, MemoryError) as why:
-        return _refused(str(why) or type(why).__name__)
+    except SystemExit as why:
+        # typer ends this way when the reader of our output has gone, and when it has shown a completion.
+        if isinstance(why.__context__, BrokenPipeError):
+            return _unread()
+        return why.code if isinstance(why.code, int) else 0
+    except BrokenPipeError:
+        return _unread()
+    except OSError as why:
+        return _not_done(why)
+    except MemoryError:
+        return _refused("out of memory: give the machine more, or the command smaller pieces (--batch-size)")
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _command() -> Any:
+    """All commands; typer would show ``<bool>`` behind every flag, which takes no value."""
+    command: Any = typer.main.get_command(app)
+    waiting = [command]
+    for one in waiting:
+        for parameter in one.get_params(typer.Context(one)):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        waiting.extend(getattr(one, "commands", {}).values())
+    return command
+
+
+def _open_standard_files() -> None:
+    """Standard files that the caller has closed lead nowhere, and text that a terminal lacks is escaped.
+
+    Otherwise the next file that is opened would take their numbers, and get what is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Never closed: it is in use for as long as the process is.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _unread() -> int:
+    """The reader of our output has gone: nothing is left to be said."""
+    _let_go_of_output()
+    return _PIPE_CLOSED
+
+
+def _not_done(why: OSError) -> int:
+    """What the operating system refused, a full disk for one."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _let_go_of_output()
+    reason = one_line(why)
+    return _refused(f"{why.filename}: {reason}" if why.filename else reason)
+
+
+def _let_go_of_output() -> None:
+    # The interpreter must not try to flush what nobody takes.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refused(reason: str) -> int:

@@ -1,28 +1,33 @@
-"""``recension run``: a query over files."""
+"""``recension run``: a query over files.
+
+All that can be known beforehand is checked before any engine starts and any row is read.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from recension.cli.inputs import readers_of, time_type_of
-from recension.cli.profile import show_profile, tell_counts
+from recension.cli.inputs import paths_of, readers_of, time_type_of, with_policy
+from recension.cli.outputs import FormatOption, Results
+from recension.cli.profile import show_profile
+from recension.cli.progress import metered
 from recension.cli.query_file import load_query
 from recension.cli.root import app
 from recension.cli.run_batch import run_batch
 from recension.cli.run_spark import run_spark
-from recension.cli.show import in_order, show_history
+from recension.cli.show import in_order
+from recension.cli.sources import OnViolation, tell_counts
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, write_history, write_stream
+from recension.core.formats import StreamReader
 from recension.core.reconstitution import HistoryBuilder
+from recension.demo.performance import lacks_for_spark
+from recension.plan.nodes import Node
 from recension.runners.finite import steps
 from recension.runners.local import BATCH_SIZE, Session
 
@@ -45,14 +50,28 @@ def run(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the output stream here.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the output stream to this file; - is standard output."),
     ] = None,
-    history: Annotated[Path | None, typer.Option(help="Write the history of the output here.")] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(help="Write the history of the output to this file; - is standard output."),
+    ] = None,
+    form: FormatOption = None,
     engine: Annotated[
         EngineName, typer.Option(help="In this process, as a Spark stream, or as a Spark batch job.")
     ] = EngineName.LOCAL,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Elements taken at a time.")] = BATCH_SIZE,
+    on_violation: Annotated[
+        OnViolation | None,
+        typer.Option(
+            help="Elements that may not be there: stop, leave them out, or move them to the last cti. "
+            "By default each source does what the query says."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Elements taken at a time; a Spark stream takes whole files.")
+    ] = BATCH_SIZE,
     shards: Annotated[
         int | None, typer.Option(min=1, help="Spark stream: in how many parts it runs.")
     ] = None,
@@ -67,50 +86,75 @@ def run(
     --close, or if it is a plain table: a stream that just stops may have died. With --engine spark the
     query runs as a streaming pipeline, which goes on from --checkpoint if there is one; with --engine batch
     it runs on Spark over the inputs' whole histories, every input closed.
+
+    Without --output and --history the history is shown: on a terminal its first rows, elsewhere all of it
+    as CSV.
     """
+    paths = paths_of(inputs)
+    results = Results.of(output, history, form)
+    results.check(paths.values())
+    _check_engine(engine, shards, checkpoint, profile=profile)
     plan = load_query(query).plan
+    if on_violation is not None:
+        plan = with_policy(plan, on_violation.value)
+    results.check_columns(plan.schema)
+    match engine:
+        case EngineName.SPARK:
+            run_spark(
+                plan, paths, results, close=close, shards=shards, checkpoint=checkpoint, profile=profile
+            )
+        case EngineName.BATCH:
+            run_batch(plan, paths, results, batch_size)
+        case EngineName.LOCAL:
+            _run_local(plan, paths, results, batch_size, close=close, profile=profile)
+
+
+def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:
+    """Refuse options that the engine has no use for, and an engine that is not there."""
     if engine is not EngineName.SPARK and (shards is not None or checkpoint is not None):
         raise RecensionError("--shards and --checkpoint are for --engine spark")
-    if engine is EngineName.SPARK:
-        run_spark(
-            plan, inputs, output, history, close=close, shards=shards, checkpoint=checkpoint, profile=profile
-        )
-        return
-    if engine is EngineName.BATCH:
-        if profile:
-            raise RecensionError(
-                "--profile shows the operators of other engines; a batch job has Spark's own UI"
-            )
-        run_batch(plan, inputs, output, history, batch_size)
-        return
-    session = Session({"query": plan}, batch_size)
-    readers = readers_of(inputs, plan, session.unchecked, batch_size)
+    if engine is EngineName.BATCH and profile:
+        raise RecensionError("--profile shows the operators of other engines; a batch job has Spark's own UI")
+    if engine is not EngineName.LOCAL and (lacking := lacks_for_spark()):
+        raise RecensionError(f"--engine {engine} needs {lacking}, which is not here")
+
+
+def _run_local(
+    plan: Node, paths: Mapping[str, Path], results: Results, size: int, *, close: bool, profile: bool
+) -> None:
+    session = Session({"query": plan}, size, history_limit=0)
+    readers = readers_of(paths, plan, session.unchecked, size)
+    time_type = time_type_of(readers)
     builder = HistoryBuilder(plan.schema)
-    results = _results(session, readers, builder, batch_size, close=close)
-    if output is None:
-        for _ in results:
-            pass
+    elements = _elements(session, readers, size, close=close)
+    kept = _kept(elements, builder) if results.needs_history else elements
+    if results.output is not None:
+        results.output.write_stream(kept, plan.schema, time_type)
     else:
-        write_stream(output, results, plan.schema, time_type_of(readers))
-    if history is not None:
-        write_history(history, in_order(builder.build()), time_type_of(readers))
-    elif output is None:
-        show_history(in_order(builder.build()), time_type_of(readers))
+        for _ in kept:
+            pass
+    if results.needs_history:
+        results.put_history(in_order(builder.build()), time_type)
     tell_counts(session.counts())
     if profile:
         show_profile(session.metrics())
 
 
-def _results(
-    session: Session, readers: dict[str, StreamReader], builder: HistoryBuilder, size: int, *, close: bool
+def _elements(
+    session: Session, readers: Mapping[str, StreamReader], size: int, *, close: bool
 ) -> Iterator[EventBatch]:
     """The output as it comes; on a terminal, with a sign of life."""
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} elements out"), TimeElapsedColumn())
-    shown = sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
-        task = progress.add_task("", total=None)
-        for _ in steps(session, readers, batch_size=size, close=close):
+    taken = given = 0
+    with metered("running") as meter:
+        for taken, _ in enumerate(steps(session, readers, batch_size=size, close=close), start=1):
             for batch in session.read().batches:
-                builder.add(batch)
-                progress.update(task, advance=len(batch))
+                given += len(batch)
                 yield batch
+            meter.say(f"running: {taken:,} batches read, {given:,} elements given")
+
+
+def _kept(batches: Iterator[EventBatch], builder: HistoryBuilder) -> Iterator[EventBatch]:
+    """The batches as they are; their history grows."""
+    for batch in batches:
+        builder.add(batch)
+        yield batch

@@ -6,50 +6,57 @@ them as Parquet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from recension.cli.inputs import readers_of, time_type_of
-from recension.cli.show import in_order, show_history
-from recension.cli.sources import tell_what_is_missing
+from recension.cli.outputs import Results
+from recension.cli.progress import metered, watched
+from recension.cli.show import in_order
+from recension.cli.sources import tell_counts
 from recension.core.batch import EventBatch, cti, inserts
-from recension.core.formats import StreamReader, write_history, write_stream
+from recension.core.formats import StreamReader, write_history
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node
 
 
-def run_batch(
-    plan: Node, given: list[str], output: Path | None, history: Path | None, batch_size: int
-) -> None:
+def run_batch(plan: Node, given: Mapping[str, Path], results: Results, batch_size: int) -> None:
     """Run a query as a batch job; what it gives is inserts and a closing CTI."""
     readers = readers_of(given, plan, set(), batch_size)
+    _require_runnable(plan)
     with TemporaryDirectory() as folder:
         paths = {
-            name: _staged(Path(folder) / f"{i}.parquet", r) for i, (name, r) in enumerate(readers.items())
+            name: _staged(Path(folder) / f"{i}.parquet", name, reader)
+            for i, (name, reader) in enumerate(readers.items())
         }
-        found = in_order(_computed(plan, paths, Path(folder) / "spark.log"))
+        with metered("batch") as meter:
+            meter.say("running on Spark")
+            found = in_order(_computed(plan, paths, Path(folder) / "spark.log"))
     time_type = time_type_of(readers)
-    if output is not None:
-        write_stream(output, _elements(found, batch_size), plan.schema, time_type)
-    if history is not None:
-        write_history(history, found, time_type)
-    elif output is None:
-        show_history(found, time_type)
-    for reader in readers.values():
-        tell_what_is_missing(reader)
+    if results.output is not None:
+        results.output.write_stream(_elements(found, batch_size), plan.schema, time_type)
+    if results.needs_history:
+        results.put_history(found, time_type)
+    tell_counts({name: reader.counts for name, reader in readers.items()})
 
 
-def _staged(path: Path, reader: StreamReader) -> str:
+def _staged(path: Path, name: str, reader: StreamReader) -> str:
     """A file for Spark with the history of a stream."""
-    write_history(path, reconstitute(reader, reader.schema))
+    write_history(path, reconstitute(watched(reader, f"reading {name}"), reader.schema))
     return str(path)
 
 
-def _computed(plan: Node, paths: dict[str, str], log: Path) -> History:
+def _require_runnable(plan: Node) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
+    from recension.runners.spark.batch.lower import require_runnable
+
+    require_runnable(plan)
+
+
+def _computed(plan: Node, paths: dict[str, str], log: Path) -> History:
     from recension.runners.spark.batch.files import history_of_files
 
     return history_of_files(plan, paths, log)

@@ -13,15 +13,16 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from recension.cli.inputs import readers_of, time_type_of
-from recension.cli.profile import show_profile, tell_counts
-from recension.cli.show import in_order, show_history
+from recension.cli.outputs import Results, check_folder, is_within
+from recension.cli.profile import show_profile
+from recension.cli.progress import Meter, metered, watched
+from recension.cli.show import in_order
+from recension.cli.sources import tell_counts
 from recension.core.batch import EventBatch
-from recension.core.formats import StreamReader, open_stream, write_history, write_stream
-from recension.core.history import History
+from recension.core.errors import RecensionError
+from recension.core.formats import StreamReader, open_stream
 from recension.core.reconstitution import reconstitute
 from recension.plan.nodes import Node
 
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 
 def run_spark(
     plan: Node,
-    given: list[str],
-    output: Path | None,
-    history: Path | None,
+    folders: Mapping[str, Path],
+    results: Results,
     *,
     close: bool,
     shards: int | None,
@@ -42,14 +42,21 @@ def run_spark(
 ) -> None:
     """Run a query as a pipeline until all files are taken; with a checkpoint it can be run on later."""
     # Read here only to see that the files fit; the tasks read them for themselves.
-    readers = readers_of(given, plan, set(), 1)
-    folders = {name: Path(path) for name, _, path in (text.partition("=") for text in given)}
+    readers = readers_of(folders, plan, set(), 1)
+    if checkpoint is not None:
+        _check_checkpoint(checkpoint, folders, results)
+    _require_runnable(plan, folders, checkpoint, shards)
     place = checkpoint or Path(mkdtemp(prefix="recension-"))
     try:
-        job = _job(plan, folders, place.absolute(), shards)
-        with _watching() as watched:
-            _run(job, readers, watched, close=close)
-        _write(job, plan, output, history, time_type_of(readers))
+        with metered("spark") as meter:
+            meter.say("starting Spark")
+            job = _job(plan, folders, place.absolute(), shards)
+            with _watching(meter) as watch:
+                is_done = _run(job, readers, watch, close=close)
+        if not is_done:
+            _tell_stopped(checkpoint)
+            raise KeyboardInterrupt
+        _write(job, plan, results, time_type_of(readers))
         metrics = job.metrics()
         tell_counts(metrics.counts)
         if profile:
@@ -59,8 +66,26 @@ def run_spark(
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | None) -> Job:
+def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:
+    """Refuse a folder that cannot be kept, that is something else, or that is read or written as well."""
+    check_folder(checkpoint)
+    for path in (*folders.values(), *(place.path for place in results.places if not place.is_standard)):
+        if is_within(path, checkpoint) or is_within(checkpoint, path):
+            raise RecensionError(
+                f"--checkpoint {checkpoint}: {path} is in it, or it in {path}: use another folder"
+            )
+
+
+def _require_runnable(
+    plan: Node, folders: Mapping[str, Path], checkpoint: Path | None, shards: int | None
+) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
+    from recension.runners.spark.stream.job import require_runnable
+
+    require_runnable(plan, folders.values(), checkpoint, shards)
+
+
+def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | None) -> Job:
     from recension.runners.spark.interrupts import interrupted_after
     from recension.runners.spark.session import quiet_session
     from recension.runners.spark.stream.job import Job
@@ -72,11 +97,10 @@ def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | Non
 
 
 class _Watch:
-    """A progress bar, and whether the user wants to stop."""
+    """What is shown of a run, and whether the user wants to stop it."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._began = progress, time.monotonic()
-        self._task = progress.add_task("starting Spark", total=None)
+    def __init__(self, meter: Meter) -> None:
+        self._meter, self._began = meter, time.monotonic()
         self._events = self._batches = 0
         self.is_stopping = False
 
@@ -87,48 +111,47 @@ class _Watch:
         self._batches += 1
         self._events += events_of(report)
         rate = self._events / (time.monotonic() - self._began)
-        what = f"{self._batches} micro-batches, {self._events:,} elements, {rate:,.0f} a second"
-        self._progress.update(self._task, description=what)
+        self._meter.say(f"{self._batches} micro-batches, {self._events:,} elements, {rate:,.0f} a second")
 
     def stop(self, *_: Any) -> None:
         """The user wants to stop: after this micro-batch."""
         self.is_stopping = True
-        self._progress.update(self._task, description="stopping after this micro-batch")
+        self._meter.say("stopping after this micro-batch")
 
 
 @contextmanager
-def _watching() -> Iterator[_Watch]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    shown = sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
-        watch = _Watch(progress)
-        before = signal.signal(signal.SIGINT, watch.stop)
-        try:
-            yield watch
-        finally:
-            signal.signal(signal.SIGINT, before)
+def _watching(meter: Meter) -> Iterator[_Watch]:
+    watch = _Watch(meter)
+    before = signal.signal(signal.SIGINT, watch.stop)
+    try:
+        yield watch
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _run(job: Job, readers: Mapping[str, StreamReader], watch: _Watch, *, close: bool) -> None:
-    """Once for all files; once more to close the inputs that end here."""
+def _run(job: Job, readers: Mapping[str, StreamReader], watch: _Watch, *, close: bool) -> bool:
+    """Once for all files; once more to close the inputs that end here. False if the user stopped it."""
     is_done = job.run(watch.see, lambda: watch.is_stopping)
     ending = [name for name, reader in readers.items() if close or reader.is_table]
     fresh = [name for name in ending if not job.is_closed(name)]
     if is_done and fresh:
         for name in fresh:
             job.close(name)
-        job.run(watch.see, lambda: watch.is_stopping)
+        is_done = job.run(watch.see, lambda: watch.is_stopping)
+    return is_done
 
 
-def _write(job: Job, plan: Node, output: Path | None, history: Path | None, time_type: pa.DataType) -> None:
+def _tell_stopped(checkpoint: Path | None) -> None:
+    goes_on = f"run it again with --checkpoint {checkpoint} to go on" if checkpoint else "nothing is kept"
+    print(f"recension: stopped before the end, no output is written: {goes_on}", file=sys.stderr)
+
+
+def _write(job: Job, plan: Node, results: Results, time_type: pa.DataType) -> None:
     """The whole output so far, from the changelog in the checkpoint."""
     has_any = any(job.changelog.glob("*.parquet"))
     changelog: Iterable[EventBatch] = open_stream(job.changelog, schema=plan.schema) if has_any else ()
-    if output is not None:
-        write_stream(output, iter(changelog), plan.schema, time_type)
-    if history is not None or output is None:
-        found: History = in_order(reconstitute(iter(changelog), plan.schema))
-        if history is not None:
-            write_history(history, found, time_type)
-        else:
-            show_history(found, time_type)
+    if results.output is not None:
+        results.output.write_stream(watched(changelog, "writing"), plan.schema, time_type)
+    if results.needs_history:
+        found = in_order(reconstitute(watched(changelog, "reading the answer"), plan.schema))
+        results.put_history(found, time_type)

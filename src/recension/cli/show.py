@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +12,15 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from recension.core.formats.text import ticks_to_text
+from recension.cli.standard_output import StandardOutput
+from recension.core.formats.text import is_scalar, ticks_to_text, to_text
+from recension.core.formats.writer import print_history
 from recension.core.history import History
 from recension.core.ticks import to_arrow
+from recension.core.time_kind import shown
+from recension.core.values import values_of
 
 _SHOWN: Final = 40
-_AT_ONCE: Final = 1 << 14
 
 
 def in_order(history: History) -> History:
@@ -32,16 +35,34 @@ def show_history(history: History, time_type: pa.DataType) -> None:
     if sys.stdout.isatty():
         _show_table(history, time_type)
         return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["_vs", "_ve", *history.schema.names])
-    for start in range(0, len(history), _AT_ONCE):
-        writer.writerows(_rows(history, time_type, start, _AT_ONCE))
+    columns = {n: _with_text(c) for n, c in zip(history.schema.names, history.payload.columns, strict=True)}
+    payload = pa.table(columns) if columns else history.payload
+    print_history(StandardOutput(), "csv", replace(history, payload=payload), time_type)
+
+
+def _with_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column itself, or as texts what CSV has no form for: it is for people to read as well."""
+    if is_scalar(column.type) and not _has_odd_time(column):
+        return column
+    cells = (_plain(value) for value in values_of(column))
+    return pa.chunked_array([pa.array([None if v is None else str(v) for v in cells], pa.string())])
+
+
+def _has_odd_time(column: pa.ChunkedArray) -> bool:
+    """Is there an instant outside of the years that a text has?"""
+    try:
+        for chunk in column.chunks if pa.types.is_temporal(column.type) else []:
+            to_text(chunk)
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def _show_table(history: History, time_type: pa.DataType) -> None:
     table = Table("_vs", "_ve", *history.schema.names)
-    for row in _rows(history, time_type, 0, _SHOWN):
-        table.add_row(*("∞" if i == 1 and cell is None else _cell(cell) for i, cell in enumerate(row)))
+    for i, row in enumerate(_rows(history, time_type, 0, _SHOWN)):
+        lifetime = [shown(int(times[i]), time_type) for times in (history.vs, history.ve)]
+        table.add_row(*lifetime, *(_cell(cell) for cell in row[2:]))
     console = Console()
     console.print(table)
     if len(history) > _SHOWN:
@@ -61,7 +82,7 @@ def _rows(history: History, time_type: pa.DataType, start: int, size: int) -> li
         for ticks in (history.vs, history.ve)
     ]
     columns = [
-        [_plain(value) for value in column.slice(start, size).to_pylist()]
+        [_plain(value) for value in values_of(column.slice(start, size))]
         for column in history.payload.columns
     ]
     return [list(row) for row in zip(*times, *columns, strict=True)]

@@ -1,23 +1,19 @@
-"""What the commands that read streams have in common: their options, and a sign of life."""
+"""What the commands that read streams have in common: their options, and what was left out."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from recension.cli.progress import watched
 from recension.core.batch import EventBatch
 from recension.core.formats import StreamReader, open_stream
 from recension.core.validity import STALE_CTI
-
-_PATIENCE: Final = 0.5
 
 
 class OnViolation(StrEnum):
@@ -46,23 +42,15 @@ def opened(path: Path, start: str | None, end: str | None, on_violation: OnViola
     return open_stream(path, start=start, end=end, on_violation=on_violation.value)
 
 
-def watched(reader: StreamReader) -> Iterator[EventBatch]:
+def elements_of(reader: StreamReader, path: Path) -> Iterator[EventBatch]:
     """The batches of a stream; on a terminal, a long reading shows how far it is."""
-    if not sys.stderr.isatty():
-        yield from reader
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} elements"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=False) as progress:
-        task = progress.add_task("", total=None, visible=False)
-        began = time.monotonic()
-        for batch in reader:
-            progress.update(task, advance=len(batch), visible=time.monotonic() - began > _PATIENCE)
-            yield batch
+    return watched(reader, f"reading {path.name}")
 
 
-def tell_what_is_missing(reader: StreamReader) -> None:
-    """Nothing vanishes silently: say on standard error what was left out or moved."""
-    counts = {reason: n for reason, n in reader.counts.items() if n and reason != STALE_CTI}
-    if counts:
-        shown = ", ".join(f"{n} × {reason}" for reason, n in sorted(counts.items()))
-        print(f"recension: left out or moved: {shown}", file=sys.stderr)
+def tell_counts(counted: Mapping[str, Mapping[str, int]]) -> None:
+    """Nothing vanishes silently: say on standard error what was left out or moved, by source and reason."""
+    for source, counts in counted.items():
+        told = [f"{n} × {reason}" for reason, n in sorted(counts.items()) if n and reason != STALE_CTI]
+        if told:
+            place = f"{source}: " if source else ""
+            print(f"recension: {place}left out or moved: {', '.join(told)}", file=sys.stderr)

@@ -15,8 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recension.core.errors import SchemaError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
+from recension.core.exact import exact_array
 from recension.core.ticks import FOREVER, Ticks
+from recension.core.time_kind import TimeKind, of_kind
+from recension.core.values import rows_of
 
 Kinds: TypeAlias = npt.NDArray[np.uint8]
 Index: TypeAlias = npt.NDArray[np.int64]
@@ -89,15 +93,18 @@ class EventBatch:
             self.payload.slice(start, stop - start),
         )
 
-    def to_elements(self) -> list[Element]:
-        """The same elements as Python values, for people and tests."""
-        payloads = self.payload.to_pylist() if self.payload.num_columns else [{} for _ in range(len(self))]
+    def to_elements(self, kind: TimeKind = None) -> list[Element]:
+        """The same elements as Python values, for people and tests; their times of the given kind."""
+        payloads = rows_of(self.payload) if self.payload.num_columns else [{} for _ in range(len(self))]
         control = (self.kind, self.vs, self.ve, self.new_ve, self.count)
         rows = zip(*(column.tolist() for column in control), payloads, strict=True)
-        return [_element(*row) for row in rows]
+        return [_element(kind, *row) for row in rows]
 
 
-def _element(kind: int, vs: int, ve: int, new_ve: int, count: int, payload: Mapping[str, Any]) -> Element:
+def _element(
+    of: TimeKind, kind: int, vs: int, ve: int, new_ve: int, count: int, payload: Mapping[str, Any]
+) -> Element:
+    vs, ve, new_ve = of_kind(vs, of), of_kind(ve, of), of_kind(new_ve, of)
     if kind == INSERT:
         return Insert(payload, vs, ve)
     if kind == RETRACT:
@@ -136,8 +143,15 @@ def _fields(element: Element) -> tuple[int, int, int, int, int, Mapping[str, Any
 
 def payload_of(rows: Sequence[Mapping[str, Any] | None], schema: pa.Schema) -> pa.RecordBatch:
     """Payload columns from Python mappings; ``None`` is a row of nulls."""
-    columns = [pa.array([row.get(f.name) if row else None for row in rows], f.type) for f in schema]
+    columns = [_column([row.get(f.name) if row else None for row in rows], f) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    try:
+        return exact_array(values, field.type)
+    except SchemaError as why:
+        raise SchemaError(f"column {field.name!r} is {field.type}: {why}") from None
 
 
 def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -173,6 +173,8 @@ def _not_descending(earlier: EventBatch, later: EventBatch) -> bool:
 
 
 def _any_greater(left: pa.Array, right: pa.Array) -> bool:
+    if isinstance(left, pa.ExtensionArray):
+        return _any_greater(left.storage, right.storage)
     if pa.types.is_null(left.type):
         return False
     if pa.types.is_nested(left.type) or pa.types.is_interval(left.type):

@@ -6,7 +6,7 @@ taken in another order is the same answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -122,13 +122,21 @@ def unify(left: History, right: History) -> tuple[History, History]:
 
 
 def _cast(history: History, target: pa.Schema) -> History:
-    payload = history.payload.select(target.names)
+    if history.schema.equals(target) or not target.names:
+        return history
+    columns = [_cast_column(history.payload[field.name], field) for field in target]
+    return replace(history, payload=pa.Table.from_arrays(columns, schema=target))
+
+
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    # Arrow cannot even cast to the same type where an item that may not be null is one, as in a null list.
+    if column.type == field.type:
+        return column
     try:
-        payload = payload.cast(target)
+        return column.cast(field.type)
     except pa.ArrowInvalid:
         # Some value has no exact counterpart in the common type; then it equals nothing exact there either.
-        payload = payload.cast(target, safe=False)
-    return History(history.vs, history.ve, payload)
+        return column.cast(field.type, safe=False)
 
 
 def _common(left: pa.Field, right: pa.Field) -> pa.Field:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 
 class RecensionError(Exception):
     """Base of every error this library raises on purpose."""
@@ -30,3 +33,9 @@ class StreamError(RecensionError, ValueError):
 
 class FormatError(StreamError):
     """A file that cannot be read as a stream or a history."""
+
+
+def nearest(name: str, there: Sequence[str]) -> str:
+    """In brackets, the name that was meant, if one is near."""
+    near = get_close_matches(name, there, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,48 +1,70 @@
 """Events as people and tests write them: one small frozen value per stream element.
 
-Engines never build these; they work on :class:`~recension.core.batch.EventBatch`.
+Times may be written as ticks, datetimes, dates, ISO text, or those of pandas and NumPy; what is kept are
+ticks, which know how they were written (`Instant`). Engines never build these; they work on
+:class:`~recension.core.batch.EventBatch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import index
 from typing import Any, TypeAlias
 
-from recension.core.ticks import FOREVER
+import numpy as np
+
+from recension.core.errors import StreamError, TimeError
+from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
+from recension.core.time_kind import Instant, TimeKind, kind_of, merged, shown, shown_here
 
 Payload: TypeAlias = Mapping[str, Any]
 
+_set = object.__setattr__  # elements are frozen, also for the functions that make them
+
 
 def _interval(vs: int, ve: int) -> str:
-    return f"[{vs}, {'∞' if ve == FOREVER else ve})"
+    return f"[{_end(vs)}, {_end(ve)})"
 
 
-@dataclass(frozen=True, slots=True)
+def _end(t: int) -> str:
+    return shown(t, t.kind) if isinstance(t, Instant) else shown_here(t)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Event:
     """A row of a history: a payload that is true during ``[vs, ve)``."""
 
     payload: Payload
     vs: int
-    ve: int = FOREVER
+    ve: int
+
+    def __init__(self, payload: Payload, vs: TimeLike, ve: TimeLike = FOREVER) -> None:
+        _set_payload(self, payload)
+        _set_times(self, vs=vs, ve=ve)
 
     def __str__(self) -> str:
         return f"{_interval(self.vs, self.ve)} {dict(self.payload)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Insert:
     """A new event."""
 
     payload: Payload
     vs: int
-    ve: int = FOREVER
+    ve: int
+
+    def __init__(self, payload: Payload, vs: TimeLike, ve: TimeLike = FOREVER) -> None:
+        _set_payload(self, payload)
+        _set_times(self, vs=vs, ve=ve)
 
     def __str__(self) -> str:
         return f"insert {_interval(self.vs, self.ve)} {dict(self.payload)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Retract:
     """The event ``(payload, vs, ve)`` now ends at ``new_ve``; ``new_ve == vs`` removes it."""
 
@@ -51,22 +73,28 @@ class Retract:
     ve: int
     new_ve: int
 
+    def __init__(self, payload: Payload, vs: TimeLike, ve: TimeLike, new_ve: TimeLike) -> None:
+        _set_payload(self, payload)
+        _set_times(self, vs=vs, ve=ve, new_ve=new_ve)
+
     def __str__(self) -> str:
-        end = "∞" if self.new_ve == FOREVER else self.new_ve
-        return f"retract {_interval(self.vs, self.ve)} -> {end} {dict(self.payload)}"
+        return f"retract {_interval(self.vs, self.ve)} -> {_end(self.new_ve)} {dict(self.payload)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Cti:
     """Nothing before ``t`` changes any more."""
 
     t: int
 
+    def __init__(self, t: TimeLike) -> None:
+        _set_times(self, t=t)
+
     def __str__(self) -> str:
-        return f"cti {'∞' if self.t == FOREVER else self.t}"
+        return f"cti {_end(self.t)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ExternalCti:
     """``count`` elements have their sync time in ``[vs, ve)``; only Finalize reads it."""
 
@@ -74,8 +102,71 @@ class ExternalCti:
     ve: int
     count: int
 
+    def __init__(self, vs: TimeLike, ve: TimeLike, count: int) -> None:
+        _set_times(self, vs=vs, ve=ve)
+        _set_count(self, count)
+
     def __str__(self) -> str:
         return f"external_cti {_interval(self.vs, self.ve)} #{self.count}"
 
 
 Element: TypeAlias = Insert | Retract | Cti | ExternalCti
+
+
+def kind_of_element(element: Element | Event) -> TimeKind:
+    """The kind of the times in an element."""
+    match element:
+        case Cti(t):
+            return kind_of(t)
+        case Retract(_, vs, ve, new_ve):
+            return _kind((vs, ve, new_ve))
+        case _:
+            return _kind((element.vs, element.ve))
+
+
+def _kind(times: Iterable[int]) -> TimeKind:
+    return reduce(merged, map(kind_of, times))
+
+
+def _set_payload(frozen: object, payload: Payload) -> None:
+    # Most are dicts, and asking an abstract class takes longer.
+    if type(payload) is not dict and not isinstance(payload, Mapping):
+        reason = f"{payload!r} is not a mapping of columns to values"
+        raise StreamError(f"{type(frozen).__name__}: payload: {reason}")
+    _set(frozen, "payload", payload)
+
+
+def _set_count(frozen: object, count: int) -> None:
+    """Set a number of elements; that it is not negative is for the checks of the stream, as policies say."""
+    is_number = hasattr(count, "__index__") and not isinstance(count, bool | np.bool_ | np.ndarray)
+    if not is_number or abs(index(count)) > FOREVER:
+        reason = f"{count!r} is not a whole number of elements"
+        raise StreamError(f"{type(frozen).__name__}: count: {reason}")
+    _set(frozen, "count", index(count))
+
+
+def _set_times(frozen: object, **times: TimeLike) -> None:
+    """Set the fields of an element that are times, of one kind."""
+    for value in times.values():
+        if type(value) is not int or not BEGINNING <= value <= FOREVER:
+            break
+    else:  # the usual case, and the quick one
+        for name, value in times.items():
+            _set(frozen, name, value)
+        return
+    given = {name: _time(frozen, name, value) for name, value in times.items()}
+    try:
+        _kind(given.values())
+    except TimeError as why:
+        fields = " and ".join(f"{name}={value!r}" for name, value in times.items())
+        raise TimeError(f"{type(frozen).__name__}: {fields}: {why}") from None
+    for name, value in given.items():
+        _set(frozen, name, value)
+
+
+def _time(frozen: object, name: str, value: TimeLike) -> int:
+    try:
+        return instant(value)
+    except TimeError as why:
+        advice = "; leave it out, or write rc.FOREVER, for no end" if value is None and name == "ve" else ""
+        raise TimeError(f"{type(frozen).__name__}: {name}: {why}{advice}") from None

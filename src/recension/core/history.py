@@ -6,25 +6,39 @@ A history is a bag of ``(vs, ve, payload)``. Two streams are equivalent when the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from recension.core import frames
 from recension.core.batch import Mask, payload_of
-from recension.core.errors import SchemaError
-from recension.core.events import Event
+from recension.core.errors import SchemaError, StreamError, TimeError
+from recension.core.events import Event, kind_of_element
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.ticks import Ticks, from_arrow, to_arrow
+from recension.core.ticks import FOREVER, Ticks, from_arrow, is_time, to_arrow
+from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merged, of_kind, shown
+from recension.core.values import rows_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """Events with their final lifetimes, in no particular order."""
+    """Events with their final lifetimes, in no particular order.
+
+    ``time_type`` says how times are written when the history leaves: int64 ticks or microsecond timestamps.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"_vs": [1, 2], "_ve": [5, None], "user": ["ann", "bob"]})
+    >>> History.from_pandas(History.from_arrow(table).to_pandas()).to_arrow().equals(table)
+    True
+    """
 
     vs: Ticks
     ve: Ticks
     payload: pa.Table
+    time_type: pa.DataType = field(default_factory=pa.int64)
 
     def __len__(self) -> int:
         return len(self.vs)
@@ -37,51 +51,87 @@ class History:
     @staticmethod
     def from_events(events: Sequence[Event], schema: pa.Schema | None = None) -> History:
         """A history written as Python values."""
+        kind: TimeKind = reduce(merged, map(kind_of_element, events), None)
         if schema is None:
             names = list(dict.fromkeys(name for e in events for name in e.payload))
             schema = pa.schema([(n, pa.array([e.payload.get(n) for e in events]).type) for n in names])
         payload = payload_of([e.payload for e in events], schema)
         vs, ve = (np.array([getattr(e, end) for e in events], np.int64) for end in ("vs", "ve"))
-        return History(vs, ve, pa.Table.from_batches([payload]))
+        return History(vs, ve, pa.Table.from_batches([payload]), TICKS if kind is None else kind)
 
     @staticmethod
     def from_arrow(table: pa.Table) -> History:
-        """A history from a table with ``_vs``, ``_ve`` and payload columns."""
+        """A history from a table with ``_vs``, ``_ve`` (null = forever) and payload columns."""
+        table = frames.arrow_table(table, "History.from_arrow")
+        if "_kind" in table.column_names:
+            raise SchemaError(
+                "a table with a column _kind is a stream, no history: Result.from_arrow(table).history()"
+            )
         if missing := {"_vs", "_ve"} - set(table.column_names):
             raise SchemaError(
                 f"a history needs the columns _vs and _ve; missing: {', '.join(sorted(missing))}"
             )
-        forever = pa.scalar(2**63 - 1, pa.int64())
+        if table["_vs"].null_count:
+            raise TimeError("column _vs has nulls: every event of a history has a start")
         vs, ve = (
-            from_arrow(table[name].combine_chunks(), name).fill_null(forever).to_numpy(zero_copy_only=False)
+            from_arrow(table[name].combine_chunks(), name)
+            .fill_null(pa.scalar(FOREVER, pa.int64()))
+            .to_numpy(zero_copy_only=False)
             for name in ("_vs", "_ve")
         )
-        return History(vs, ve, table.drop_columns(["_vs", "_ve"]))
+        kind = _written_type(table)
+        _require_lifetimes(vs, ve, kind)
+        return History(vs, ve, table.drop_columns(["_vs", "_ve"]), kind)
+
+    @staticmethod
+    def from_pandas(frame: Any) -> History:
+        """A history from a pandas frame with the columns ``_vs`` and ``_ve``, as `to_pandas` gives it."""
+        return History.from_arrow(frames.table_of(frame, "history"))
+
+    @staticmethod
+    def from_polars(frame: Any) -> History:
+        """A history from a polars frame with the columns ``_vs`` and ``_ve``, as `to_polars` gives it."""
+        return History.from_arrow(frames.table_of(frame, "history"))
 
     def to_arrow(self, time_type: pa.DataType | None = None) -> pa.Table:
         """A table with ``_vs``, ``_ve`` (null = forever) and the payload."""
-        unit = time_type or pa.int64()
+        unit = self.time_type if time_type is None else time_type
         times = [
             to_arrow(self.vs, unit, null_forever=False),
             to_arrow(self.ve, unit, null_forever=True),
         ]
         return pa.table([*times, *self.payload.columns], names=["_vs", "_ve", *self.payload.column_names])
 
+    def to_pandas(self) -> Any:
+        """A pandas frame: ``_vs``, ``_ve`` (missing = forever) and the payload, in nullable types."""
+        return frames.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """A polars frame: ``_vs``, ``_ve`` (null = forever) and the payload."""
+        return frames.to_polars(self.to_arrow())
+
+    def show(self, rows: int = 20) -> None:
+        """Print the first events by lifetime, as a table."""
+        from recension.core.show import show_history  # which knows histories
+
+        print(show_history(self, rows))
+
     def to_events(self) -> list[Event]:
-        """The events as Python values, by lifetime and then as they stand."""
-        payloads = self.payload.to_pylist() if self.payload.num_columns else [{}] * len(self)
+        """The events as Python values, by lifetime and then as they stand; times are of its kind."""
+        payloads = rows_of(self.payload) if self.payload.num_columns else [{}] * len(self)
         order = np.lexsort((self.ve, self.vs)).tolist()
-        return [Event(payloads[i], int(self.vs[i]), int(self.ve[i])) for i in order]
+        vs, ve = ([of_kind(t, self.time_type) for t in times.tolist()] for times in (self.vs, self.ve))
+        return [Event(payloads[i], vs[i], ve[i]) for i in order]
 
     def filter(self, keep: Mask) -> History:
         """The events where ``keep`` is true."""
         payload = self.payload.filter(pa.array(keep)) if self.payload.num_columns else self.payload
-        return History(self.vs[keep], self.ve[keep], payload)
+        return replace(self, vs=self.vs[keep], ve=self.ve[keep], payload=payload)
 
     def before(self, t: int) -> History:
         """What is true before ``t``: events that start before it, cut off at it."""
         started = self.filter(self.vs < t)
-        return History(started.vs, np.minimum(started.ve, t), started.payload)
+        return replace(started, ve=np.minimum(started.ve, t))
 
     def identity(self) -> Hashes:
         """One hash per event over lifetime and payload: equal events have equal identities."""
@@ -103,4 +153,23 @@ def concat_histories(parts: Iterable[History]) -> History:
         np.concatenate([p.vs for p in parts]),
         np.concatenate([p.ve for p in parts]),
         pa.concat_tables([p.payload for p in parts]),
+        *(p.time_type for p in parts[:1]),
     )
+
+
+def _require_lifetimes(vs: Ticks, ve: Ticks, kind: pa.DataType) -> None:
+    wrong = ve <= vs
+    if bool(wrong.any()):
+        at = int(np.argmax(wrong))
+        start, end = shown(int(vs[at]), kind), shown(int(ve[at]), kind)
+        raise StreamError(f"the lifetime [{start}, {end}) is empty", file="history", row=at + 1)
+
+
+def _written_type(table: pa.Table) -> pa.DataType:
+    """How a table writes times, in the types that histories are written in."""
+    columns = [table.schema.field(name) for name in ("_vs", "_ve")]
+    for column in columns:
+        if not is_time(column.type):
+            raise TimeError(f"column {column.name} is {column.type}; a time is an int64 or a timestamp")
+    kind = merged(*(kind_of_column(column.type) for column in columns))
+    return TICKS if kind is None else kind

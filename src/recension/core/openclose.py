@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -28,7 +28,9 @@ from recension.core.errors import StreamError
 from recension.core.open_events import OpenEvents, Walk, concatenated
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.validity import ADJUSTED, LATE, Policy
+from recension.core.time_kind import TimeKind, shown
+from recension.core.validity import LATE, Policy
+from recension.core.values import rows_of
 
 OPEN: Final = 4
 CLOSE: Final = 5
@@ -42,8 +44,9 @@ class OpenClose:
     """Translates a stream batch by batch.
 
     With another policy than ``raise``, faulty rows are left out, counted by reason and kept in
-    ``rejected`` (a close stands there as a retraction of an event without end). What comes too late for a
-    CTI is then settled here as well: the next close of the same event must know which end still stands.
+    ``rejected`` (a close stands there as a retraction of an event without end). With ``drop`` so is what
+    comes too late for a CTI: the next close of the same event must know which end still stands. With
+    ``adjust`` the `Checker` moves such elements, and follows what it has moved.
     """
 
     def __init__(self, policy: Policy = "raise") -> None:
@@ -58,23 +61,41 @@ class OpenClose:
         return len(self._open)
 
     def state_bytes(self) -> int:
-        """How much memory the open events take: five columns of eight bytes and one of one."""
-        return 41 * len(self._open)
+        """How much memory the open events take."""
+        return self._open.nbytes()
 
-    def translate(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
-        """The batch in inserts and retractions; its first row is ``first_row`` of ``file``."""
+    def translate(
+        self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
+    ) -> EventBatch:
+        """The batch in inserts and retractions; its first row is ``first_row`` of ``file``.
+
+        ``kind`` is that of the times, for messages.
+        """
+        translated = self.judge(batch, first_row=first_row, file=file, kind=kind)
+        self.note(translated)
+        return translated.batch
+
+    def judge(
+        self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
+    ) -> Translated:
+        """What `translate` gives, without remembering anything yet."""
         frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
-        rows = np.flatnonzero(batch.kind >= OPEN)
+        rows, faults, events = np.flatnonzero(batch.kind >= OPEN), _Faults(), None
         if len(rows):
-            faults = _Faults()
             walk = self._standing(_walk(batch, rows, self._frontier, self._open), faults)
-            self._report(faults, batch, first_row, file)
-            self._remember(walk.last_of_each())
-            batch = _written(batch, rows, walk)
-        if frontier > self._frontier:
-            self._frontier = frontier
+            self._report(faults, batch, first_row, file, kind)
+            events, batch = walk.last_of_each(), _written(batch, rows, walk)
+        return Translated(batch, events, frontier, faults.counts, faults.rejected)
+
+    def note(self, translated: Translated) -> None:
+        """Remember what was opened and closed, and count what was left out."""
+        self.counts.update(translated.counts)
+        self.rejected += translated.rejected
+        if translated.events is not None:
+            self._remember(translated.events)
+        if translated.frontier > self._frontier:
+            self._frontier = translated.frontier
             self._forget()
-        return batch
 
     def _remember(self, events: Walk) -> None:
         """Whether changes to these come to nothing is yet to be heard, however long ago they ended."""
@@ -108,45 +129,48 @@ class OpenClose:
 
     def _standing(self, walk: Walk, faults: _Faults) -> Walk:
         """The rows that stand, each close with the start of its event."""
-        if self._policy != "raise":
-            walk = self._late_opens(walk, faults)
+        if self._policy == "drop":
+            walk = faults.without(walk, walk.is_open & (walk.row >= 0) & (walk.start < walk.frontier), LATE)
         walk = faults.without(walk, walk.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
         walk = replace(walk, start=walk.start[walk.opener()])
-        walk = faults.without(walk, ~walk.is_open & (walk.end < walk.start), BEFORE_START)
-        if self._policy != "raise":
-            walk = self._late_closes(walk, faults)
-        return faults.without(walk, walk.is_final(), NOT_OPEN)
-
-    def _late_opens(self, walk: Walk, faults: _Faults) -> Walk:
-        late = walk.is_open & (walk.start < walk.frontier)
-        if self._policy == "drop":
-            return faults.without(walk, late, LATE)
-        self.counts[ADJUSTED] += int(late.sum())
-        return replace(walk, start=np.where(late, walk.frontier, walk.start))
-
-    def _late_closes(self, walk: Walk, faults: _Faults) -> Walk:
-        late = ~walk.is_open & (walk.end < walk.frontier)
-        if self._policy == "drop":
-            return faults.without(walk, late, LATE)
-        walk = replace(walk, end=np.where(late, walk.frontier, walk.end))
-        self.counts[ADJUSTED] += int((late & ~walk.is_final()).sum())
-        return walk
+        is_early = ~walk.is_open & (walk.end < walk.start)
+        is_late = ~walk.is_open & (walk.end < walk.frontier) & (self._policy == "drop")
+        if self._policy == "adjust":
+            walk = replace(walk, shown_end=np.maximum(walk.shown_end, walk.frontier))
+        # That an end is final comes first: in a later batch nothing else would be known of the event.
+        is_final = walk.is_final(is_early | is_late)
+        reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
+        return faults.without_any(walk, reasons | {LATE: is_late & ~is_early & ~is_final})
 
     def take_rejected(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking; forgets them."""
         rejected, self.rejected = self.rejected, []
         return rejected
 
-    def _report(self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None) -> None:
+    def _report(
+        self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind
+    ) -> None:
         faulty = [fault for fault in faults.found if fault[0] != GONE]
         if faulty and self._policy == "raise":
             reason, rows = min(faulty, key=lambda fault: int(fault[1].min()))
             at = int(rows.min())
-            payload = batch.payload.slice(at, 1).to_pylist() or [{}]
-            raise StreamError(f"{reason}: {payload[0]} at {batch.ve[at]}", file=file, row=first_row + at)
+            payload = rows_of(batch.payload.slice(at, 1)) or [{}]
+            at_time = shown(int(batch.ve[at]), kind)
+            raise StreamError(f"{reason}: {payload[0]} at {at_time}", file=file, row=first_row + at)
         for reason, rows in faults.found:
-            self.counts[reason] += len(rows)
-            self.rejected.append((reason, _as_elements(batch.take(rows))))
+            faults.counts[reason] += len(rows)
+            faults.rejected.append((reason, _as_elements(batch.take(rows))))
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A batch without opens and closes, and what is to be remembered of them once all of it is taken in."""
+
+    batch: EventBatch
+    events: Walk | None
+    frontier: int
+    counts: Counter[str]
+    rejected: list[tuple[str, EventBatch]]
 
 
 class _Faults:
@@ -154,12 +178,18 @@ class _Faults:
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Index]] = []
+        self.counts: Counter[str] = Counter()
+        self.rejected: list[tuple[str, EventBatch]] = []
 
     def without(self, walk: Walk, bad: Mask, reason: str) -> Walk:
         if not bool(bad.any()):
             return walk
         self.found.append((reason, walk.row[bad]))
         return walk.take(~bad)
+
+    def without_any(self, walk: Walk, bad: Mapping[str, Mask]) -> Walk:
+        self.found += [(reason, walk.row[rows]) for reason, rows in bad.items() if bool(rows.any())]
+        return walk.take(~np.logical_or.reduce(list(bad.values())))
 
 
 def _walk(batch: EventBatch, rows: Index, frontier: int, known: OpenEvents) -> Walk:
@@ -168,7 +198,7 @@ def _walk(batch: EventBatch, rows: Index, frontier: int, known: OpenEvents) -> W
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
     ctis = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
     before = np.maximum.accumulate(np.append(frontier, ctis))
-    fresh = Walk(keys, rows, kind == OPEN, batch.vs[rows], end, before[rows])
+    fresh = Walk(keys, rows, kind == OPEN, batch.vs[rows], end, end, before[rows])
     walk = concatenated([known.of(np.unique(keys)), fresh])
     return walk.take(np.argsort(walk.key, kind="stable"))
 

@@ -9,7 +9,7 @@ changes. Taking orphans away only ever makes more of them, so the least fixpoint
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class Steps:
         return Steps(self.row[at], self.key[at], self.step[at], self.end[at])
 
 
+_NONE: Final = np.zeros(0, np.int64)
+NO_STEPS: Final = Steps(_NONE, np.zeros(0, np.uint64), _NONE, _NONE)
+
+
 class Known(Protocol):
     """Knows what is there."""
 
@@ -53,8 +57,8 @@ def steps_of(batch: EventBatch, considered: Mask) -> Steps:
     return Steps(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
 
 
-def find_orphans(steps: Steps, live: Known, size: int) -> Mask:
-    """Which of a batch's ``size`` rows retract an event that is not there."""
+def find_orphans(steps: Steps, live: Known, size: int, is_exempt: Mask | None = None) -> Mask:
+    """Which of a batch's ``size`` rows retract an event that is not there; exempt ones are not asked."""
     orphan = np.zeros(size, np.bool_)
     named = steps.key[steps.step < 0]
     if not len(named):
@@ -66,7 +70,9 @@ def find_orphans(steps: Steps, live: Known, size: int) -> Mask:
         # A retraction that is not carried out steps down all the same, in vain; it announces nothing.
         stands = (walk.step < 0) | ~orphan[walk.row]
         fresh = steps_in_vain(walk.take(stands), live)
-        if not len(fresh) or bool(orphan[fresh].all()):
+        if is_exempt is not None:
+            fresh = fresh[~is_exempt[fresh]]
+        if bool(orphan[fresh].all()):
             return orphan
         orphan[fresh] = True
 

@@ -35,11 +35,15 @@ def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
 class HistoryBuilder:
     """Collects elements and cancels them against each other now and then."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, compact_at: int = _COMPACT_AT) -> None:
+        self._schema, self._compact_at = schema, compact_at
         self._pending: list[EventBatch] = []
         self._size = 0
-        self._limit = _COMPACT_AT
+        self._limit = compact_at
+
+    def __len__(self) -> int:
+        """How many elements are held."""
+        return self._size
 
     def add(self, batch: EventBatch) -> None:
         """Take in the next elements of the stream."""
@@ -49,7 +53,7 @@ class HistoryBuilder:
             self._size += len(data)
         if self._size >= self._limit:
             self._compact()
-            self._limit = max(_COMPACT_AT, 2 * self._size)
+            self._limit = max(self._compact_at, 2 * self._size)
 
     def build(self) -> History:
         """The history of everything taken in so far."""

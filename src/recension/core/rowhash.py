@@ -127,9 +127,9 @@ def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     _, offsets_buffer, data = column.buffers()
     if not len(column):
         return np.zeros(0, np.uint64)
-    offsets = np.frombuffer(offsets_buffer, offset_type)[
-        column.offset : column.offset + len(column) + 1
-    ].astype(np.int64)
+    # By count: a buffer may be longer than its offsets, and end in the middle of another.
+    count = column.offset + len(column) + 1
+    offsets = np.frombuffer(offsets_buffer, offset_type, count)[column.offset :].astype(np.int64)
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return _bytes_at(offsets[:-1], np.diff(offsets), raw)
 
@@ -236,18 +236,20 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Without encodings that Arrow cannot compare."""
+    """Without encodings and names of types that Arrow cannot compare."""
+    if isinstance(column, pa.ExtensionArray):
+        return _comparable(column.storage)
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
 
 
 def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
+    left, right = _comparable(left), _comparable(right)
     if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
         # No equality kernel for nested values: their hashes stand for them.
         same: Mask = column_hash(left) == column_hash(right)
         return same
-    left, right = _comparable(left), _comparable(right)
     equal = pc.fill_null(pc.equal(left, right), False)
     if pa.types.is_floating(left.type):
         equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))

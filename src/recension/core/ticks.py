@@ -10,20 +10,20 @@ from __future__ import annotations
 import datetime as dt
 import re
 from fractions import Fraction
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recension.core import numpy_times
 from recension.core.errors import TimeError
+from recension.core.time_kind import NAIVE, Instant, kind_in_zone, of_kind
 
 Ticks: TypeAlias = npt.NDArray[np.int64]
-DurationLike: TypeAlias = int | str | dt.timedelta
-TimeLike: TypeAlias = int | str | dt.datetime | dt.date
-
-T = TypeVar("T", dt.datetime, dt.timedelta)
+DurationLike: TypeAlias = int | str | dt.timedelta | np.integer[Any] | np.timedelta64
+TimeLike: TypeAlias = int | str | dt.datetime | dt.date | np.integer[Any] | np.datetime64
 
 FOREVER: Final = 2**63 - 1
 BEGINNING: Final = -(2**63)
@@ -40,23 +40,36 @@ _UNITS: Final = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
+_WORDS: Final = {
+    "microsecond": "us",
+    "millisecond": "ms",
+    "second": "s",
+    "minute": "m",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
 def duration(value: DurationLike) -> int:
-    """Ticks in a length of time given as ticks, words or a ``timedelta``.
+    """Ticks in a length of time given as ticks, words, or a ``timedelta`` of Python, NumPy or pandas.
 
-    >>> duration("10s"), duration("1.5h"), duration("1h 30m"), duration(7)
+    >>> duration("10s"), duration("1.5h"), duration("1 hour 30 minutes"), duration(7)
     (10000000, 5400000000, 5400000000, 7)
     """
-    if isinstance(value, bool) or not isinstance(value, int | str | dt.timedelta):
-        raise TimeError(f"{value!r} is not a duration; write ticks, '10s', '1.5h' or a timedelta")
+    if hasattr(value, "to_timedelta64"):
+        value = value.to_timedelta64()  # pandas' own timedeltas hold fractions of a microsecond
+    if isinstance(value, np.timedelta64):
+        return _in_range(numpy_times.ticks_of_timedelta(value), value)
     if isinstance(value, dt.timedelta):
-        return _in_range(_whole(value, "nanoseconds") // _MICROSECOND, value)
-    if isinstance(value, int):
-        return _in_range(value, value)
-    return _in_range(_parse_duration(value), value)
+        return _in_range(value // _MICROSECOND, value)
+    if isinstance(value, str):
+        return _in_range(_parse_duration(value), value)
+    if isinstance(value, bool | Instant) or not isinstance(value, int | np.integer):
+        raise TimeError(f"{_named(value)} is not a duration; write ticks, '10s', '1.5 hours' or a timedelta")
+    return _in_range(int(value), value)
 
 
 def _parse_duration(text: str) -> int:
@@ -64,9 +77,7 @@ def _parse_duration(text: str) -> int:
     total, at = Fraction(0), 0
     while match := _DURATION.match(body, at):
         amount, unit = match.groups()
-        if unit not in _UNITS:
-            raise TimeError(f"{text!r}: unknown unit {unit!r}; use one of {', '.join(_UNITS)}")
-        total += Fraction(amount) * _UNITS[unit]
+        total += Fraction(amount) * _unit(unit, text)
         at = match.end()
     if at == 0 or at != len(body):
         raise TimeError(f"{text!r} is not a duration; write for example '10s', '1.5h' or '1h 30m'")
@@ -75,48 +86,77 @@ def _parse_duration(text: str) -> int:
     return sign * int(total)
 
 
-def instant(value: TimeLike) -> int:
-    """Ticks of a point in time; timestamps without a zone are taken as UTC.
+def _unit(written: str, text: str) -> int:
+    """Ticks in a unit that stands in ``text``."""
+    word = written.removesuffix("s")
+    if word in ("month", "year", "mo", "y"):
+        whole = "month" if word.startswith("m") else "year"
+        raise TimeError(f"{text!r}: {whole}s differ in length; write days, hours or a smaller unit")
+    unit = _WORDS.get(word, written)
+    if unit not in _UNITS:
+        known = ", ".join([*_UNITS, *(f"{word}s" for word in _WORDS)])
+        raise TimeError(f"{text!r}: unknown unit {written!r}; use one of {known}")
+    return _UNITS[unit]
 
-    >>> instant("1970-01-01T00:00:01"), instant(5)
-    (1000000, 5)
+
+def instant(value: TimeLike) -> int:
+    """Ticks of a point in time; those of a timestamp remember its kind (`time_kind`).
+
+    An integer is ticks. A date is its midnight; like a timestamp or an ISO 8601 text without a zone it is
+    naive, and reads as UTC only to be kept.
+
+    >>> instant("1970-01-01T00:00:01"), instant("1970-01-01T01:00+01:00"), instant(5)
+    ('1970-01-01 00:00:01', '1970-01-01 00:00:00+00:00', 5)
+    >>> instant("1970-01-01T00:00:01") == 1_000_000
+    True
     """
-    if isinstance(value, bool) or not isinstance(value, int | str | dt.date):
-        raise TimeError(f"{value!r} is not a time; write ticks, a datetime or an ISO 8601 text")
-    if isinstance(value, int):
-        return _in_range(value, value)
     if isinstance(value, str):
-        value = _parse_instant(value)
+        moment = _parse_instant(value)
+        # A text has an offset, which is no zone: the next may have another.
+        return of_kind(_since_1970(moment), kind_in_zone(dt.UTC if moment.tzinfo else None))
+    if isinstance(value, np.datetime64):
+        return of_kind(_in_range(numpy_times.ticks_of_datetime(value), value), NAIVE)
+    if isinstance(value, dt.date):
+        ticks = _in_range(_since_1970(value), value)
+        return of_kind(ticks, kind_in_zone(_zone_of(value)))
+    if isinstance(value, Instant):
+        return value
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    if not is_number:
+        raise TimeError(f"{_named(value)} is not a time; write ticks, a datetime or an ISO 8601 text")
+    return _in_range(int(value), value)
+
+
+def _since_1970(value: dt.date) -> int:
+    if hasattr(value, "to_datetime64"):
+        # pandas' own: they hold fractions of a microsecond, and NaT is one of them.
+        return numpy_times.ticks_of_datetime(value.to_datetime64())
     if not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
-    aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-    return _in_range((_whole(aware, "nanosecond") - _EPOCH) // _MICROSECOND, value)
+    aware = value.replace(tzinfo=dt.UTC) if _zone_of(value) is None else value
+    return (aware - _EPOCH) // _MICROSECOND
+
+
+def _zone_of(value: dt.date) -> dt.tzinfo | None:
+    if not isinstance(value, dt.datetime) or value.utcoffset() is None:
+        return None
+    return value.tzinfo
 
 
 def _parse_instant(text: str) -> dt.datetime:
     if _FINER_THAN_A_TICK.search(text):  # Python would cut the digits off
         raise TimeError(f"{text!r} is not a whole number of microseconds")
     try:
+        if text.isdecimal():  # ISO 8601 allows 20240101, which in a file is a number of ticks
+            raise ValueError
         return dt.datetime.fromisoformat(text)
     except ValueError:
-        raise TimeError(f"{text!r} is not an ISO 8601 timestamp") from None
+        raise TimeError(f"{text!r} is not an ISO 8601 timestamp, such as '2024-01-31T12:00:00'") from None
 
 
-def _whole(value: T, finer: str) -> T:
-    """Refuse the fractions of a microsecond that pandas' own datetimes and timedeltas can hold."""
-    if getattr(value, finer, 0):
-        raise TimeError(f"{value!r} is not a whole number of microseconds")
-    return value
-
-
-def timestamp(ticks: int) -> dt.datetime | None:
-    """The UTC timestamp of a tick, or ``None`` for the end of time."""
-    if ticks == FOREVER:
-        return None
-    try:
-        return _EPOCH + dt.timedelta(microseconds=ticks)
-    except OverflowError:
-        raise TimeError(f"{ticks} ticks lie outside the years a timestamp can hold") from None
+def _named(value: object) -> str:
+    """Whatever was given, in one line."""
+    return " ".join(repr(value).split())[:80]
 
 
 def _in_range(ticks: int, shown: object) -> int:

@@ -2,9 +2,11 @@
 
 Assumes     batches come in arrival order.
 Guarantees  what it returns, concatenated, is a valid physical stream; every element it leaves out or
-            alters is counted by reason, and can be had from `rejected`.
+            alters is counted by reason, and can be had from `rejected`. With the policy `adjust` what
+            corrects an event that was moved follows it, however often.
 State       the events that a later retraction may still name: those that end at or after the last CTI, or
-            after the time before which, as the caller knows, changes count for nothing.
+            after the time before which, as the caller knows, changes count for nothing. Of those moved, how
+            they are shown, until a CTI has passed the end they are shown with.
 Cost        O(n log n) in the batch for retractions, O(n) for the rest.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
 """
@@ -13,16 +15,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.bag import EventBag
-from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Mask
+from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.errors import RecensionError, StreamError
-from recension.core.orphans import Steps, find_orphans, note_changes, steps_of
+from recension.core.late_elements import LateElements, Settled
+from recension.core.orphans import NO_STEPS, Steps, find_orphans, note_changes, steps_of
+from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.time_kind import TimeKind
 
 Policy: TypeAlias = Literal["raise", "drop", "adjust"]
 
@@ -46,28 +52,49 @@ class Checker:
         self.rejected: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._live = EventBag() if orphans else None
+        self._moved = LateElements(adjusts=True)
         self._frontier = self._settled = BEGINNING
 
-    def check(self, batch: EventBatch, *, first_row: int = 1, file: str | None = None) -> EventBatch:
+    def check(
+        self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
+    ) -> EventBatch:
         """The valid part of the next batch; with the policy ``raise``, an error that names the first fault.
 
-        ``first_row`` is the number of the batch's first row in ``file``, counted from 1.
+        ``first_row`` is the number of the batch's first row in ``file``, counted from 1; ``kind`` is that of
+        the times, for messages. A batch that is refused leaves no trace: everything is looked at before
+        anything is remembered or counted.
         """
-        faults = _Faults(batch, first_row, file)
-        for reason, rows in _malformed(batch):
-            faults.note(reason, rows)
-        before = frontier_before(batch, self._frontier)
-        batch = self._late(batch, before, faults)
-        if self._live is not None:
-            steps = self._remembered(steps_of(batch, faults.ok()))
-            faults.note(UNKNOWN, find_orphans(steps, self._live, len(batch)))
-        faults.settle(self)
+        faults, before = _Faults(batch, first_row, file, kind), frontier_before(batch, self._frontier)
+        steps = self._find(batch, before, faults)
+        if self._policy == "raise":
+            faults.refuse()
+        # Nothing has been changed until here.
+        if self._policy == "adjust":
+            settled = self._moved.settle(batch, before, faults.ok())
+            faults.note(LATE, settled.is_lost)
+            self.counts[ADJUSTED] += int(settled.is_moved.sum())
+            steps, batch = _told_as_shown(steps, settled, before), settled.batch
+        faults.report(self)
         if self._live is not None:
             note_changes(steps, self._live, ~faults.ok())
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def _find(self, batch: EventBatch, before: Ticks, faults: _Faults) -> Steps:
+        """Find the faults; gives what the rest takes away and announces, as far as that is checked."""
+        for reason, rows in _malformed(batch):
+            faults.note(reason, rows)
+        if self._policy != "adjust":
+            faults.note(LATE, batch.is_data() & (batch.sync() < before))
+        if self._live is None:
+            return NO_STEPS
+        steps = self._remembered(steps_of(batch, faults.ok()))
+        # Of what ended before the CTI nobody knows any more whether it was there: it is late, no orphan.
+        told = _Told(self._live, self._moved)
+        faults.note(UNKNOWN, find_orphans(steps, told, len(batch), batch.ve < before))
+        return steps
 
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they pass.
@@ -85,17 +112,18 @@ class Checker:
 
     def state_rows(self) -> int:
         """How many events are remembered."""
-        return 0 if self._live is None else len(self._live)
+        return len(self._moved) + (0 if self._live is None else len(self._live))
 
     def state_bytes(self) -> int:
         """How much memory they take."""
-        return 0 if self._live is None else self._live.nbytes()
+        return self._moved.nbytes() + (0 if self._live is None else self._live.nbytes())
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and rejected elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.to_arrow()}
         frontier = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
-        return {"frontier": frontier, **live}
+        moved = self._moved.chunks() if self._policy == "adjust" else {}
+        return {"frontier": frontier, **live, **moved}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Remember what the snapshot remembers."""
@@ -103,19 +131,14 @@ class Checker:
         self._settled = chunks["frontier"]["settled"][0].as_py()
         if self._live is not None:
             self._live.load(chunks["live"], max(self._frontier, self._settled))
+        # Snapshots written before late elements were followed know of none.
+        if self._policy == "adjust" and "altered" in chunks:
+            self._moved.load(chunks, self._frontier)
 
     @property
-    def policy(self) -> Policy:
-        """What happens to elements that may not be there."""
-        return self._policy
-
-    def _late(self, batch: EventBatch, before: Ticks, faults: _Faults) -> EventBatch:
-        late = batch.is_data() & faults.ok() & (batch.sync() < before)
-        if self._policy == "adjust" and bool(late.any()):
-            batch, late, moved = _adjusted(batch, before, late)
-            self.counts[ADJUSTED] += moved
-        faults.note(LATE, late)
-        return batch
+    def is_closed(self) -> bool:
+        """Has a CTI come to the end of time?"""
+        return self._frontier == FOREVER
 
     def _advance(self, batch: EventBatch, before: Ticks) -> None:
         if not len(batch):
@@ -124,6 +147,7 @@ class Checker:
         self._forget()
 
     def _forget(self) -> None:
+        self._moved.forget_before(self._frontier)
         if self._live is not None:
             self._live.forget_before(max(self._frontier, self._settled))
 
@@ -136,8 +160,8 @@ class Checker:
 class _Faults:
     """What is wrong with the rows of one batch; the first reason found for a row stands."""
 
-    def __init__(self, batch: EventBatch, first_row: int, file: str | None) -> None:
-        self._batch, self._first_row, self._file = batch, first_row, file
+    def __init__(self, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind) -> None:
+        self._batch, self._first_row, self._file, self._kind = batch, first_row, file, kind
         self._found: list[tuple[str, Mask]] = []
         self._bad = np.zeros(len(batch), np.bool_)
 
@@ -150,17 +174,36 @@ class _Faults:
             self._found.append((reason, fresh))
             self._bad |= fresh
 
-    def settle(self, checker: Checker) -> None:
-        if not self._found:
-            return
-        if checker.policy == "raise":
+    def refuse(self) -> None:
+        """Raise an error that names the first of them, if there is one."""
+        if self._found:
             reason, rows = min(self._found, key=lambda found: int(np.argmax(found[1])))
             at = int(np.argmax(rows))
-            element = self._batch.slice(at, at + 1).to_elements()[0]
+            element = self._batch.slice(at, at + 1).to_elements(self._kind)[0]
             raise StreamError(f"{reason}: {element}", file=self._file, row=self._first_row + at)
+
+    def report(self, checker: Checker) -> None:
+        """Count them, and keep the elements aside."""
         for reason, rows in self._found:
             checker.counts[reason] += int(rows.sum())
             checker.rejected.append((reason, self._batch.filter(rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the stream has told of and can still change: events shown as it told them, and those moved."""
+
+    live: EventBag
+    moved: LateElements
+
+    def count(self, keys: Hashes) -> Index:
+        return self.live.count(keys) + self.moved.count(keys)
+
+
+def _told_as_shown(steps: Steps, settled: Settled, before: Ticks) -> Steps:
+    """The steps of events that are shown as they were told and have not ended before the CTI."""
+    is_moved = np.where(steps.step < 0, settled.corrects[steps.row], settled.is_altered[steps.row])
+    return steps.take(~is_moved & (steps.end >= before[steps.row]))
 
 
 def _malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
@@ -179,22 +222,3 @@ def frontier_before(batch: EventBatch, start: int) -> Ticks:
     """The largest CTI seen before each row."""
     times = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
     return np.maximum.accumulate(np.concatenate([[np.int64(start)], times]))[:-1]
-
-
-def _adjusted(batch: EventBatch, before: Ticks, late: Mask) -> tuple[EventBatch, Mask, int]:
-    """Late elements with what lies before the CTI cut off; what is late even so stays late.
-
-    An insert starts at the CTI instead, if it has not ended by then. A retraction takes effect at the
-    CTI, if the event still lives there.
-    """
-    insert, retract = late & (batch.kind == INSERT), late & (batch.kind == RETRACT)
-    movable = (insert | retract) & (batch.ve > before)
-    moved = EventBatch(
-        batch.kind,
-        np.where(movable & insert, before, batch.vs),
-        batch.ve,
-        np.where(movable & retract, np.maximum(before, batch.new_ve), batch.new_ve),
-        batch.count,
-        batch.payload,
-    )
-    return moved, late & ~movable, int(movable.sum())

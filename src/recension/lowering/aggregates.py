@@ -5,21 +5,20 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
-from recension.operators.snapshot import accumulators, deviation, selections
-from recension.operators.snapshot.grouped import Asked
-from recension.operators.snapshot.measures import Aggregation
+from recension.operators.windowed import accumulators, selections
+from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
 from recension.plan import aggregates, nodes
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.span import projected_schema
 
 
-def asked(node: nodes.SnapshotAggregate) -> Asked:
+def aggregate_spec(node: nodes.SnapshotAggregate) -> AggregateSpec:
     """What every aggregate operator takes."""
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
     keys = Projection(node.keys, key_schema) if node.keys else None
     aggregations = [aggregation(aggregate, of) for _, aggregate in node.aggregates]
-    return Asked(node.schema, of, aggregations, node.speculate, keys, key_schema, node.breaks_ties)
+    return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties)
 
 
 def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:
@@ -37,7 +36,7 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
         case aggregates.StdDev():
-            return Aggregation(argument, deviation.StdDev())
+            return Aggregation(argument, selections.StdDev())
         case aggregates.Min() | aggregates.Max():
             return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
         case aggregates.First() | aggregates.Last():

@@ -7,33 +7,42 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from recension.core.window_limit import WindowLimit
 from recension.lowering.aggregates import aggregation
 from recension.modules.module import Incremental, Module
-from recension.operators.modules.answering import Answering, NamedValues, OperatorRows, Value
-from recension.operators.modules.answers import Hosted
-from recension.operators.modules.calling import Caller
-from recension.operators.modules.count_index import CountIndex
-from recension.operators.modules.grid_index import GridIndex
+from recension.operators.modules.answers import (
+    Answers,
+    BuiltIn,
+    ModuleValues,
+    NamedValues,
+    OperatorRows,
+    StateValues,
+    Value,
+)
+from recension.operators.modules.hosting import Caller, HostedModule
+from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
 from recension.operators.modules.members import Order
-from recension.operators.modules.operator import GROUP, ModulesAsked, ModuleWindows
 from recension.operators.modules.panes import Panes
-from recension.operators.modules.snapshot_index import SnapshotIndex
 from recension.operators.modules.states import States
-from recension.operators.modules.values import BuiltIn, ModuleValues, StateValues
-from recension.operators.modules.window_index import View, WindowIndex
-from recension.operators.snapshot.measures import Aggregation
-from recension.operators.windows.grid import Grid
+from recension.operators.windowed.aggregates import Aggregation
+from recension.operators.windowed.counts import CountIndex
+from recension.operators.windowed.grid import Grid
+from recension.operators.windowed.index import IndexSpec, View, WindowIndex
+from recension.operators.windowed.numbered import NumberedIndex
+from recension.operators.windowed.operator import WindowedOperator
+from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows
 from recension.plan.evaluation import Projection
 from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_call import ModuleCall
 from recension.plan.module_window import ModuleWindow
+from recension.plan.node import Node
 from recension.plan.span import projected_schema
 from recension.plan.window import Windows
 
 
-def module_windows(node: ModuleWindow) -> ModuleWindows:
+def module_windows(node: ModuleWindow) -> WindowedOperator:
     """The operator."""
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
@@ -41,22 +50,21 @@ def module_windows(node: ModuleWindow) -> ModuleWindows:
     if node.orders_events:  # ties go by whole payloads
         for field_ in node.input.schema:
             stored.add(expression(column(field_.name)), field_.type)
-    answering = _answering(node, index, stored)
+    answers = _answers(node, index, stored)
     insert_only = node.input.properties.is_insert_only
     # Equal events of two groups are told apart where one of them may have to be found again.
     inputs, schema = stored.projection(with_group=bool(node.keys) and not insert_only)
-    asked = ModulesAsked(
-        ", ".join(call.module.name for call in node.calls),
+    spec = ModuleSpec(
         inputs,
         schema,
-        Projection(node.keys, key_schema) if node.keys else None,
         node.policies.stamp,
         waits_for(node),
         node.breaks_ties,
         node.policies.recompute,
         insert_only,
     )
-    return ModuleWindows(asked, index, answering)
+    keys = Projection(node.keys, key_schema) if node.keys else None
+    return WindowedOperator(index, Modules(spec, index, answers), keys)
 
 
 def waits_for(node: ModuleWindow) -> str | None:
@@ -74,18 +82,24 @@ def view_of(node: ModuleWindow) -> View:
 
 
 def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
-    view, ends = view_of(node), "seen" if node.breaks_ties else node.ends
+    spec = IndexSpec(key_schema, view_of(node), "seen" if node.breaks_ties else node.ends)
     match node.windows:
         case Windows():
-            return GridIndex(grid_of(node.windows), key_schema, view, ends)
+            return NumberedIndex(spec, grid_of(node.windows), limit_of(node.windows, node))
         case CountWindows(n, by):
-            return CountIndex(n, by, key_schema, view, ends)
-    return SnapshotIndex(key_schema, view, ends)
+            return CountIndex(spec, n, by)
+    return SnapshotIndex(spec)
 
 
 def grid_of(windows: Windows) -> Grid:
     """The grid as operators know it."""
     return Grid(windows.size, windows.hop, windows.offset, windows.until)
+
+
+def limit_of(windows: Windows, node: Node) -> WindowLimit:
+    """How many windows of a step an event may fill."""
+    in_words = node.label.replace(str(windows), windows.in_words)
+    return WindowLimit(node.label, windows.max_windows, in_words)
 
 
 @dataclass
@@ -114,32 +128,27 @@ class _Stored:
         return project, pa.schema([*fields, *group])
 
 
-def _answering(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answering:
+def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answers:
     if node.operator is not None:
         hosted = _hosted(node, node.operator, stored)
         states = _states(node, hosted, index)
         return OperatorRows(node.schema, len(node.keys), hosted, node.policies.stamp, states)
     values: list[Value] = []
-    kept: list[States] = []
     for name, answer in node.answers:
         if isinstance(answer, Aggregate):
             values.append(BuiltIn(_built_in(answer, node.input.schema, stored)))
             continue
         hosted, kind = _hosted(node, answer, stored), node.schema.field(name).type
         states = _states(node, hosted, index)
-        if states is None:
-            values.append(ModuleValues(hosted, kind))
-        else:
-            values.append(StateValues(hosted, kind, states))
-            kept.append(states)
-    return NamedValues(node.schema, values, kept)
+        values.append(ModuleValues(hosted, kind) if states is None else StateValues(hosted, kind, states))
+    return NamedValues(node.schema, values)
 
 
-def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> Hosted:
+def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
-    return Hosted(call.module, columns, inputs, node.policies.clip, caller, _order(node, call.module))
+    return HostedModule(call.module, columns, inputs, node.policies.clip, caller, _order(node, call.module))
 
 
 def _order(node: ModuleWindow, module: Module) -> Order:
@@ -149,12 +158,12 @@ def _order(node: ModuleWindow, module: Module) -> Order:
     return "start" if shares_panes(node, module) else "any"
 
 
-def _states(node: ModuleWindow, hosted: Hosted, index: WindowIndex) -> States | None:
+def _states(node: ModuleWindow, hosted: HostedModule, index: WindowIndex) -> States | None:
     if not hosted.module.is_incremental:
         return None
     panes = None
     if shares_panes(node, hosted.module) and isinstance(node.windows, Windows):
-        panes = Panes(hosted, grid_of(node.windows), index.group_hash)
+        panes = Panes(hosted, grid_of(node.windows).panes(), index.group_hash)
     return States(hosted, index.place, panes)
 
 

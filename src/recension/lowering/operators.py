@@ -8,10 +8,9 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.aggregates import asked
-from recension.lowering.modules import module_windows
+from recension.lowering.aggregates import aggregate_spec
+from recension.lowering.modules import grid_of, limit_of, module_windows
 from recension.lowering.schemes import coalescing
-from recension.lowering.spans import mapping, span
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
@@ -32,16 +31,19 @@ from recension.operators.lmerge import choice as lmerge
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.operators.pipeline import Pipeline, Stage
 from recension.operators.semijoin import AntiJoin, SemiJoin
-from recension.operators.snapshot.operator import SnapshotAggregate
+from recension.operators.span import Span
 from recension.operators.union import Union
-from recension.operators.windows.count_operator import CountAggregate
-from recension.operators.windows.grid import Grid
-from recension.operators.windows.operator import WindowAggregate
+from recension.operators.windowed.aggregates import aggregate_over
+from recension.operators.windowed.counts import CountIndex
+from recension.operators.windowed.index import View
+from recension.operators.windowed.numbered import NumberedIndex
+from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
-from recension.plan.evaluation import Predicate, Projection
+from recension.plan.evaluation import Predicate
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
+from recension.plan.span import SpanNode
 
 
 @singledispatch
@@ -51,24 +53,8 @@ def operator_of(node: Node) -> Operator:
 
 
 @operator_of.register
-def _where(node: nodes.Where) -> Operator:
-    return span(node.schema, [Predicate(node.predicate)], None)
-
-
-@operator_of.register
-def _project(node: nodes.Project) -> Operator:
-    return span(node.schema, [], Projection(node.outputs, node.schema))
-
-
-@operator_of.register
-def _fused(node: nodes.Span) -> Operator:
-    predicates = [Predicate(predicate) for predicate in node.predicates]
-    return span(node.schema, predicates, Projection(node.outputs, node.schema))
-
-
-@operator_of.register
-def _map(node: nodes.Map) -> Operator:
-    return mapping(node)
+def _span(node: SpanNode) -> Operator:
+    return Span(node.schema, node.kernel())
 
 
 @operator_of.register
@@ -94,7 +80,7 @@ def _distinct(node: nodes.Distinct) -> Operator:
 
 @operator_of.register
 def _edges(node: nodes.Edges) -> Operator:
-    return Edges(node.schema, node.group_by)
+    return Edges(node.schema, node.group_by, node.keyed_by)
 
 
 @operator_of.register
@@ -204,19 +190,27 @@ def _join(node: nodes.Join) -> Operator:
 
 @operator_of.register
 def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
-    return SnapshotAggregate(asked(node))
+    views: dict[nodes.Speculate, View] = {"perfect": "ended", "ordered": "present", "eager": "all"}
+    return aggregate_over(aggregate_spec(node), views[node.speculate], SnapshotIndex)
 
 
 @operator_of.register
 def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
-    return WindowAggregate(
-        asked(node), Grid(node.grid.size, node.grid.hop, node.grid.offset, node.grid.until)
+    grid, limit = grid_of(node.grid), limit_of(node.grid, node)
+    return aggregate_over(
+        aggregate_spec(node), _whole_windows(node), lambda spec: NumberedIndex(spec, grid, limit)
     )
 
 
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
-    return CountAggregate(asked(node), node.counted.n, node.counted.by)
+    n, by = node.counted.n, node.counted.by
+    return aggregate_over(aggregate_spec(node), _whole_windows(node), lambda spec: CountIndex(spec, n, by))
+
+
+def _whole_windows(node: nodes.SnapshotAggregate) -> View:
+    """Windows that are shown with their own ends: all of them, or each once it has ended."""
+    return "all" if node.speculate == "eager" else "ended"
 
 
 @operator_of.register

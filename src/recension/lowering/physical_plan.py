@@ -19,6 +19,7 @@ from recension.operators.orphan_check import OrphanCheck
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
+from recension.plan.structure import to_json
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Vertex:
     """Does no retraction lengthen? Then an event that ends before some time will not outlast it."""
     sends_feedback: bool = False
     """Does it tell its inputs what it no longer wants?"""
+    structure: str = ""
+    """What the step is, as snapshots remember it; the name is for people."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,9 @@ class PhysicalPlan:
         source, checked = self.vertices[number], checks[0] if checks else len(self.vertices)
         if not checks:
             operator, shrinks = OrphanCheck(source.schema), source.is_shrink_only
-            self.vertices.append(Vertex(f"check {source.name}", source.schema, operator, (number,), shrinks))
+            name = f"check {source.name}"
+            vertex = Vertex(name, source.schema, operator, (number,), shrinks, structure=to_json("check"))
+            self.vertices.append(vertex)
         for at in readers:
             inputs = tuple(checked if i == number else i for i in self.vertices[at].inputs)
             self.vertices[at] = replace(self.vertices[at], inputs=inputs)
@@ -145,9 +150,23 @@ def lower(queries: Mapping[str, Node]) -> PhysicalPlan:
 
 def extend(plan: PhysicalPlan, query: Node) -> int:
     """Add what a query needs to a plan that runs already; the number of its vertex."""
-    number = _add(plan, optimize([query])[0])
+    size, sources = len(plan.vertices), dict(plan.sources)
+    try:
+        number = _add(plan, optimize([query])[0])
+    except RecensionError:
+        _forget_since(plan, size, sources)
+        raise
     plan.check_other_readers()
     return number
+
+
+def _forget_since(plan: PhysicalPlan, size: int, sources: Mapping[str, nodes.Source]) -> None:
+    """What was added before it was refused goes again."""
+    del plan.vertices[size:]
+    for node in [node for node, number in plan.numbers.items() if number >= size]:
+        del plan.numbers[node]
+    for name in [name for name in plan.sources if name not in sources]:
+        del plan.sources[name], plan.source_vertices[name]
 
 
 def _add(plan: PhysicalPlan, root: Node) -> int:
@@ -166,13 +185,15 @@ def _takes(vertex: Vertex) -> bool:
 
 
 def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
-    is_shrink_only = node.properties.is_shrink_only
+    is_shrink_only, structure = node.properties.is_shrink_only, to_json(node.structure)
     if isinstance(node, nodes.Source):
-        return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only)
+        return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only, structure=structure)
     sends_feedback = isinstance(node, nodes.Merge) and node.feedback
     if isinstance(node, nodes.Merge) and node.is_open:
         inputs = ()  # whoever joins is read
-    return Vertex(node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback)
+    return Vertex(
+        node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback, structure
+    )
 
 
 def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:

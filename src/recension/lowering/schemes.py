@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from recension.core.window_limit import WindowLimit
 from recension.operators.base import Operator
 from recension.operators.extents import operator as extents
 from recension.operators.extents.many import Asked, CoalesceMany
@@ -32,7 +33,8 @@ _GUESS: Final = (0.5, 0.0)
 def window_of(window: Range | Rows) -> SlidingWindow:
     """The physical window."""
     if isinstance(window, Range):
-        return RangeWindow(window.span, window.slide)
+        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.in_words}")
+        return RangeWindow(window.span, window.slide, limit)
     return RowsWindow(window.size, window.slide)
 
 

@@ -2,50 +2,103 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
+from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
 from recension.lowering import schemes
 from recension.lowering.aggregates import aggregation
 from recension.lowering.modules import shares_panes, view_of, waits_for
 from recension.modules.module import Module
-from recension.operators.snapshot.accumulators import Accumulator
+from recension.operators.windowed.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
 from recension.plan.node import Node
+from recension.plan.source import Leaf
+from recension.plan.span import SpanNode
 
 
+@singledispatch
 def chosen(node: Node) -> str | None:
     """In words, what was chosen for a node and why; None where there was nothing to choose."""
-    match node:
-        case nodes.WindowAggregate():
-            return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
-        case nodes.CountAggregate():
-            return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
-        case nodes.ModuleWindow():
-            return _chosen_modules(node)
-        case nodes.SnapshotAggregate():
-            return _chosen_measures(node, _VARIANTS[node.speculate])
-        case nodes.Join(how="inner"):
-            return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
-        case nodes.Join():
-            return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
-        case nodes.Coalesce():
-            return (
-                "equal facts by their end points"
-                if node.equivalence is None
-                else "neighbours, linked into runs"
-            )
-        case nodes.CoalesceExtent() | nodes.CoalesceMany():
-            return schemes.in_words(node)
-        case nodes.Align(block=block):
-            return _chosen_block(block)
-        case nodes.Finalize(remember=remember):
-            return f"ctis where the past is proven complete{_limit(remember)}"
-        case nodes.GroupApply():
-            return "runs group by group, a pipeline for each: its steps have no form for all groups at once"
-        case nodes.Merge():
-            return "{}: {}".format(*node.chosen())
-        case nodes.AlterLifetime(lifetime=lifetimes.Custom()):
-            return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
+    raise RecensionError(f"explain cannot say how {node.label!r} is done")
+
+
+@chosen.register(Leaf)
+@chosen.register(SpanNode)
+@chosen.register(nodes.Union)
+@chosen.register(nodes.Distinct)
+@chosen.register(nodes.Edges)
+@chosen.register(nodes.Clip)
+@chosen.register(nodes.Cleanse)
+@chosen.register(nodes.AdvanceTime)
+@chosen.register(nodes.ImportTime)
+def _nothing(node: Node) -> None:
+    return None
+
+
+@chosen.register
+def _aggregate(node: nodes.SnapshotAggregate) -> str:
+    return _chosen_measures(node, _VARIANTS[node.speculate])
+
+
+@chosen.register
+def _window_aggregate(node: nodes.WindowAggregate) -> str:
+    return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
+
+
+@chosen.register
+def _count_aggregate(node: nodes.CountAggregate) -> str:
+    return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
+
+
+@chosen.register
+def _module_window(node: nodes.ModuleWindow) -> str:
+    return _chosen_modules(node)
+
+
+@chosen.register
+def _join(node: nodes.Join) -> str:
+    if node.how == "inner":
+        return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
+    return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
+
+
+@chosen.register
+def _coalesce(node: nodes.Coalesce) -> str:
+    return "equal facts by their end points" if node.equivalence is None else "neighbours, linked into runs"
+
+
+@chosen.register(nodes.CoalesceExtent)
+@chosen.register(nodes.CoalesceMany)
+def _extents(node: nodes.CoalesceExtent | nodes.CoalesceMany) -> str:
+    return schemes.in_words(node)
+
+
+@chosen.register
+def _align(node: nodes.Align) -> str:
+    return _chosen_block(node.block)
+
+
+@chosen.register
+def _finalize(node: nodes.Finalize) -> str:
+    return f"ctis where the past is proven complete{_limit(node.remember)}"
+
+
+@chosen.register
+def _group_apply(node: nodes.GroupApply) -> str:
+    return "runs group by group, a pipeline for each: its steps have no form for all groups at once"
+
+
+@chosen.register
+def _merge(node: nodes.Merge) -> str:
+    return "{}: {}".format(*node.chosen())
+
+
+@chosen.register
+def _alter_lifetime(node: nodes.AlterLifetime) -> str | None:
+    if isinstance(node.lifetime, lifetimes.Custom):
+        return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from recension.modules.members import Events, Payloads, Window
@@ -39,8 +39,8 @@ class ArrayFunction(Aggregate):
     def compute(self, payloads: Payloads) -> Any:
         return self._fn(payloads["values"])
 
-    def _identity(self) -> tuple[Hashable, ...]:
-        return (type(self), self._fn, self.result)
+    def structure_parts(self) -> tuple[Any, ...]:
+        return type(self), self._fn, self.result
 
 
 class TimeSensitiveAggregate(Module):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-
 from recension.core.errors import ModuleError
 from recension.core.events import Event
-from recension.core.ticks import FOREVER
+from recension.core.time_kind import shown_here
 from recension.modules.members import Window
 
 SHOWN: Final = 5
 """How many rows of those a module was given are in an error."""
-MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What Arrow raises of values that are not of the type."""
 
 
 def failure(module: str, reason: str, window: Window, given: Sequence[Any]) -> ModuleError:
@@ -27,15 +23,6 @@ def failure(module: str, reason: str, window: Window, given: Sequence[Any]) -> M
     return ModuleError(f"module {module} in the window {interval(window)}: {reason}; {shown(given)}")
 
 
-def fits(value: Any, kind: pa.DataType) -> bool:
-    """Is it a value of the type?"""
-    try:
-        pa.array([value], kind)
-    except MISFITS:
-        return False
-    return True
-
-
 def said(why: Exception) -> str:
     """An exception as one line."""
     return f"{type(why).__name__}: {(str(why).splitlines() or [''])[0]}"
@@ -44,7 +31,7 @@ def said(why: Exception) -> str:
 def interval(window: tuple[int, int]) -> str:
     """A lifetime as people write it."""
     start, end = window
-    return f"[{start}, {'∞' if end == FOREVER else end})"
+    return f"[{shown_here(start)}, {shown_here(end)})"
 
 
 def shown(given: Sequence[Any]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError
+from recension.core.exact import MISFITS, exact_array, misfit
 from recension.modules.failures import SHOWN, said
 from recension.modules.repetition import NotDeterministicError
 
@@ -27,12 +30,16 @@ class Function:
         self.fn, self.result, self.over = fn, result, over
         self.name = str(getattr(fn, "__name__", type(fn).__name__))
 
+    def structure_parts(self) -> tuple[Any, ...]:
+        """What makes two of them the same."""
+        return self.fn, self.result, self.over
+
     def over_columns(self, columns: list[pa.Array]) -> pa.Array:
         """One value a row; a function is never called without rows."""
         if not len(columns[0]):
             return pa.array([], self.result)
         if self.over == "rows":
-            return self._typed([self._of_row(row) for row in zip(*map(_values, columns), strict=True)])
+            return self._of_rows(list(zip(*map(_values, columns), strict=True)))
         try:
             if self.over == "arrow":
                 answer = self.fn(*columns)
@@ -45,6 +52,17 @@ class Function:
         if len(answer) != len(columns[0]):
             raise ModuleError(f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out")
         return answer
+
+    def _of_rows(self, rows: list[tuple[Any, ...]]) -> pa.Array:
+        answers = [self._of_row(row) for row in rows]
+        try:
+            return exact_array(answers, self.result)
+        except MISFITS as why:
+            for row, answer in zip(rows, answers, strict=True):
+                if (reason := misfit(answer, self.result)) is not None:
+                    given = ", ".join(map(repr, row))
+                    raise self._misfit(f"{reason}; it was given ({given})") from None
+            raise self._misfit(str(why).splitlines()[0]) from None
 
     def _of_row(self, row: tuple[Any, ...]) -> Any:
         try:
@@ -63,10 +81,18 @@ class Function:
         try:
             if isinstance(answer, pa.ChunkedArray):
                 answer = answer.combine_chunks()
-            return answer.cast(self.result) if isinstance(answer, pa.Array) else pa.array(answer, self.result)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
-            reason = str(why).splitlines()[0]
-            raise ModuleError(f"udf {self.name} is declared to give {self.result}, but {reason}") from None
+            if isinstance(answer, pa.Array):
+                return answer.cast(self.result)
+            column = pa.array(answer, self.result)
+            # Of arrays of numbers Arrow itself refuses what would be cut.
+            if isinstance(answer, list | tuple) or getattr(answer, "dtype", None) == np.dtype(object):
+                exact_array(list(compress(answer, column.is_valid().to_pylist())), self.result)
+            return column
+        except MISFITS as why:
+            raise self._misfit(str(why).splitlines()[0]) from None
+
+    def _misfit(self, reason: str) -> ModuleError:
+        return ModuleError(f"udf {self.name} is declared to give {self.result}, but {reason}")
 
 
 def _values(column: pa.Array) -> list[Any]:

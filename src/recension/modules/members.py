@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.events import Event, Payload
+from recension.core.exact import exact_array
 from recension.core.ticks import Ticks
 
 
@@ -138,7 +139,7 @@ def events_of(history: Sequence[Event], columns: Mapping[str, Any]) -> Events:
     >>> events_of([Event({"v": 2}, 1, 5)], {"v": pa.int64()})["v"].tolist()
     [2]
     """
-    arrays = [pa.array([e.payload[name] for e in history], kind) for name, kind in columns.items()]
+    arrays = [exact_array([e.payload[name] for e in history], kind) for name, kind in columns.items()]
     table = Table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
     vs, ve = (np.array([getattr(e, name) for e in history], np.int64) for name in ("vs", "ve"))
     return Events(table, 0, len(history), vs, ve)

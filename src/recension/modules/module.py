@@ -77,9 +77,12 @@ class Module(ABC):
         """What people call it."""
         return self._name
 
-    def _identity(self) -> tuple[Hashable, ...]:
-        values = tuple((name, _hashable(value)) for name, value in self.parameters.items())
-        return (type(self), values)
+    def structure_parts(self) -> tuple[Any, ...]:
+        """What makes two of them the same; what is mapped to them is the query's affair."""
+        return type(self), *self.parameters.items()
+
+    def _identity(self) -> Hashable:
+        return _hashable(self.structure_parts())
 
     def __eq__(self, other: object) -> bool:
         """Equal modules with equal parameters are one; what is mapped to them is the query's affair."""
@@ -127,6 +130,8 @@ class Incremental(Module):
 
 
 def _hashable(value: Any) -> Hashable:
+    if type(value) is tuple:
+        return tuple(map(_hashable, value))
     try:
         hash(value)
     except TypeError:

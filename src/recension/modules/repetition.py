@@ -33,6 +33,11 @@ class Repeated:
     def __name__(self) -> str:
         return str(getattr(self.fn, "__name__", type(self.fn).__name__))
 
+    @property
+    def written_as(self) -> Callable[..., Any]:
+        """State kept by the function is state kept by this: a query may be checked from any start on."""
+        return self.fn
+
     def __call__(self, *args: Any) -> Any:
         """The answer, if it is given twice."""
         return twice(lambda: self.fn(*args))

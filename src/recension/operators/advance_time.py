@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from recension.core import ticks
 from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, null_payload
+from recension.core.late_elements import LateElements, Settled
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import ADJUSTED, LATE, frontier_before
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.late_elements import LateElements, Settled
 
 Late: TypeAlias = Literal["drop", "adjust", "aside"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from recension.core import ticks
+from recension.core.bag import LiveEnds
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
 from recension.core.orphans import Steps, find_orphans
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import new_end, old_end
 from recension.operators.state.external_ctis import ExternalCtis
-from recension.operators.state.live_ends import LiveEnds
 from recension.operators.state.proof import Proof
 from recension.operators.state.retraction_chains import RetractionChains
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, empty
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, empty
 from recension.core.counting import counts_of, counts_table
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
@@ -58,6 +58,12 @@ class Operator(ABC):
     @abstractmethod
     def on_cti(self, port: int, t: int) -> Output:
         """Nothing before ``t`` changes any more on this port."""
+
+    def check_end(self) -> None:
+        """Raise what a CTI at the end of time would raise on the state as it is; nothing changes."""
+
+    def check_last(self, batch: EventBatch) -> None:
+        """The same when this batch still comes before the end, where that is certain."""
 
     def on_clock(self, now: int) -> Output:
         """The wall clock shows ``now``, in microseconds; what comes next comes at that time."""
@@ -126,6 +132,10 @@ class Operator(ABC):
         """What it has chosen while it ran, and why, in lines; nothing where there is nothing to choose."""
         return []
 
+    def take_warnings(self) -> list[str]:
+        """What a person should know of the data, said once; forgets it."""
+        return []
+
     def take_rejected(self) -> list[tuple[str, EventBatch]]:
         """Elements left out and kept aside since the last time of asking, with the reason; forgets them."""
         return []
@@ -174,3 +184,9 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
         np.zeros(len(vs), np.int64),
         payload,
     )
+
+
+def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
+    """How `changes` are put in order of time, and at one time what goes before what comes."""
+    is_insert = old == vs
+    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))

@@ -25,6 +25,7 @@ from recension.core.batch import EventBatch, Index, concat, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.key_skew import KeySkew
 from recension.operators.matching import (
     LEFT,
     RIGHT,
@@ -68,6 +69,7 @@ class CoverageJoin(Operator):
         self._matching = Matching((self._left, self._right), joined, where, pairs=self._shows_pairs)
         self._cti = [BEGINNING, BEGINNING]
         self._numbered = 0
+        self._skew = KeySkew(left.keys, right.keys)
 
     def _output_payload(self, left: pa.RecordBatch, size: int) -> pa.RecordBatch:
         """The payload of a part, from the left event's."""
@@ -82,6 +84,7 @@ class CoverageJoin(Operator):
             return empty(self.schema)
         has_keys = self._sides[port].has_keys(batch)
         arriving = self._sides[port].arriving(batch.filter(has_keys))
+        self._skew.note(port, arriving.group, arriving.payload)
         output = self._from_left(arriving) if port == LEFT else self._from_right(arriving)
         if port == LEFT and not self._covered and not bool(has_keys.all()):
             output.append(self._unmatchable(batch.filter(~has_keys)))
@@ -183,6 +186,9 @@ class CoverageJoin(Operator):
         self._right.expire(both)
         self._parts.expire(_before(both))
         return self.promise(both)
+
+    def take_warnings(self) -> list[str]:
+        return self._skew.take_warnings()
 
     def state_chunks(self) -> Chunks:
         progress = pa.table(

@@ -17,13 +17,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, empty
+from recension.core.batch import EventBatch, empty
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes, new_end, old_end
-from recension.operators.snapshot.steps import Contributions, steps_of
-from recension.operators.snapshot.working_set import WorkingSet, merge, state_columns
+from recension.operators.base import Chunks, Operator, Output, changes, new_end, old_end, order_of_changes
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.runs import RunChanges, Runs
+from recension.operators.windowed.steps import NOTHING, steps_of
+from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
 
 
 class Distinct(Operator):
@@ -44,14 +44,9 @@ class Distinct(Operator):
             return empty(self.schema)
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
-        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), Contributions([], []))
-        extract = self._points.extract(*steps.segments())
-        work = merge(extract, steps, 0, 0)
-        keep = work.new.is_point & ~work.is_context
-        born, gone = work.is_new & work.new.is_point, work.old.is_point & ~work.new.is_point
-        self._points.replace(
-            extract.blocks, work.columns(keep), (work.group[born], work.time[born]), work.group[gone]
-        )
+        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
+        work = lay_over(self._points, steps)
+        work.write_back(self._points)
         return self._changes(work)
 
     def _changes(self, work: WorkingSet) -> EventBatch:
@@ -67,9 +62,9 @@ class Distinct(Operator):
 
     def _emitted(self, changed: RunChanges) -> EventBatch:
         """By time, and at one time what goes before what comes."""
-        payload = self._points.keys_of(changed.group)
-        out = changes(changed.start, changed.old, changed.new, payload)
-        return out.take(np.lexsort((out.kind == INSERT, out.sync())))
+        order = order_of_changes(changed.start, changed.old, changed.new)
+        start, old, new = (column[order] for column in (changed.start, changed.old, changed.new))
+        return changes(start, old, new, self._points.keys_of(changed.group[order]))
 
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:

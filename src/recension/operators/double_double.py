@@ -45,10 +45,17 @@ def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tu
         place = starts[rows, None] + np.arange(width)
         inside = np.arange(width) < lengths[rows, None]
         place = np.where(inside, place, 0)
-        sums = _prefix_sums(np.where(inside, high[place], 0.0), np.where(inside, low[place], 0.0))
-        for part, found in zip(total, sums, strict=True):
-            part[place[inside]] = found[inside]
+        found = _prefix_sums(np.where(inside, high[place], 0.0), np.where(inside, low[place], 0.0))
+        for part, sums_of_part in zip(total, found, strict=True):
+            part[place[inside]] = sums_of_part[inside]
     return total
+
+
+def sums(pair: tuple[Floats, Floats], lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The sum of each stretch, none of which is empty."""
+    high, low = running_sum(*pair, lengths)
+    last = np.cumsum(lengths) - 1
+    return high[last], low[last]
 
 
 def _prefix_sums(high: Floats, low: Floats) -> tuple[Floats, Floats]:

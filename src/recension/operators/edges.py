@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, empty
+from recension.core.batch import EventBatch, empty
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.base import Chunks, Operator, Output, changes, order_of_changes
 from recension.operators.state.readings import Axis, Readings
 
 
@@ -27,10 +27,11 @@ class Edges(Operator):
 
     promises_alike = True
 
-    def __init__(self, schema: pa.Schema, group_by: Sequence[str] = ()) -> None:
+    def __init__(self, schema: pa.Schema, group_by: Sequence[str] = (), keyed_by: str = "group_by") -> None:
+        """``keyed_by`` says, in errors, where the groups were named."""
         super().__init__(schema)
         self._group_by = list(group_by)
-        self._readings = Readings(schema, pa.schema([schema.field(name) for name in group_by]))
+        self._readings = Readings(schema, pa.schema([schema.field(name) for name in group_by]), keyed_by)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -46,15 +47,15 @@ class Edges(Operator):
         is_other = (axis.old_row != axis.new_row) & (axis.old_row >= 0) & (axis.new_row >= 0)
         moves = np.flatnonzero((was != now) & ~is_other & ~axis.is_context)
         replaced = np.flatnonzero(is_other)
-        at = np.concatenate([moves, replaced, replaced])
+        at = axis.time[np.concatenate([moves, replaced, replaced])]
         none = axis.time[replaced]
         old = np.concatenate([was[moves], was[replaced], none])
         new = np.concatenate([now[moves], none, now[replaced]])
         row = np.concatenate(
             [np.maximum(axis.old_row, axis.new_row)[moves], axis.old_row[replaced], axis.new_row[replaced]]
         )
-        out = changes(axis.time[at], old, new, self._readings.payload(row))
-        return out.take(np.lexsort((out.kind == INSERT, out.sync())))
+        order = order_of_changes(at, old, new)
+        return changes(at[order], old[order], new[order], self._readings.payload(row[order]))
 
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:

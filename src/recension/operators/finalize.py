@@ -21,15 +21,15 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, concat, cti, empty, take_rows
+from recension.core.bag import LiveEnds
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, concat, cti, empty, take_rows
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, UNKNOWN
 from recension.operators.arrival import Arrival, Past, ends_of
 from recension.operators.base import Chunks, Operator, Orphans, Output, changes
 from recension.operators.state.external_ctis import ExternalCtis
-from recension.operators.state.live_ends import LiveEnds
 from recension.operators.state.passage import Passage
-from recension.operators.state.retraction_chains import RetractionChains
+from recension.operators.state.retraction_chains import Broken, RetractionChains, Waiting
 
 _CAUTIOUS = 256
 
@@ -95,25 +95,47 @@ class Finalize(Operator):
         """The elements of broken chains, one at a time: the rows that give something, and what they give."""
         live = self._live.ends_of(np.unique(arrival.start[rows]))
         given: list[tuple[int, int, int]] = []
-        for row, key in zip(rows.tolist(), arrival.start[rows].tolist(), strict=True):
-            ends, vs = live[key], int(batch.vs[row])
-            self._drop_lost(int(arrival.before[row]), int(arrival.aged_before[row]))
+        lost: list[Broken] = []
+        numbers = self._kept(batch, rows)
+        columns = (
+            arrival.start,
+            arrival.before,
+            arrival.aged_before,
+            batch.kind,
+            batch.vs,
+            batch.ve,
+            batch.new_ve,
+        )
+        for row, number, key, before, aged, kind, vs, ve, vn in zip(
+            rows.tolist(), numbers, *(column[rows].tolist() for column in columns), strict=True
+        ):
+            lost += self._chains.take_lost(before, aged)
             old, new = vs, vs
-            if batch.kind[row] == INSERT:
-                new = self._chains.insert(key, ends, vs, int(batch.ve[row]))
-            elif (moved := self._chains.retract(key, ends, batch.slice(row, row + 1))) is not None:
+            if kind == INSERT:
+                new = self._chains.insert(key, live[key], vs, ve)
+            elif (moved := self._chains.retract(key, live[key], vs, Waiting(ve, vn, number))) is not None:
                 old, new = moved
             if old != new:
                 given.append((row, old, new))
+        self._drop(lost)
+        self._chains.tidy()
         at, old_ends, new_ends = np.array(given, np.int64).reshape(-1, 3).T
         mended = changes(batch.vs[at], old_ends, new_ends, take_rows(batch.payload, at))
         self._live.change(*ends_of(mended, arrival.start[at]))
         return at, mended
 
-    def _drop_lost(self, frontier: int, aged: int) -> None:
+    def _kept(self, batch: EventBatch, rows: Index) -> list[int]:
+        """The payloads of retractions among the rows are kept for as long as they wait; their numbers."""
+        numbers = np.full(len(rows), -1)
+        is_retract = batch.kind[rows] == RETRACT
+        may_wait = rows[is_retract]
+        numbers[is_retract] = self._chains.keep(take_rows(batch.payload, may_wait), len(may_wait))
+        return numbers.tolist()
+
+    def _drop(self, lost: list[Broken]) -> None:
         """Leave out retractions that wait for what cannot come any more."""
-        for broken in self._chains.take_lost(frontier, aged):
-            self._reject(UNKNOWN, broken.elements)
+        if lost:
+            self._reject(UNKNOWN, self._chains.elements_of(lost))
 
     def _reject(self, reason: str, elements: EventBatch) -> None:
         if len(elements):
@@ -123,7 +145,7 @@ class Finalize(Operator):
     def _time(self) -> int:
         """The CTI that can be put out now; forgets what it closes."""
         frontier = self._known.frontier
-        self._drop_lost(frontier, self._aged)
+        self._drop(self._chains.take_lost(frontier, self._aged))
         t = min(frontier, self._chains.first_sync())
         if t > self.out_cti:
             self._live.forget_before(t)

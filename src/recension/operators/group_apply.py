@@ -124,6 +124,10 @@ class GroupApply(Operator):
         out = self._told(lambda pipeline: pipeline.feed(port, Flow(cti=t)))
         return self._after(out)
 
+    def check_end(self) -> None:
+        for group in self._groups:
+            group.check_end()
+
     def on_clock(self, now: int) -> Output:
         return self._after(self._told(lambda pipeline: pipeline.tick(now)))
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
+from recension.operators.key_skew import KeySkew
 from recension.operators.matching import (
     LEFT,
     RIGHT,
@@ -44,12 +45,14 @@ class Join(Operator):
         self._live = [LiveEvents(joined.sources(side)) for side in (LEFT, RIGHT)]
         self._matching = Matching(self._live, joined, where, pairs=True)
         self._cti = [BEGINNING, BEGINNING]
+        self._skew = KeySkew(left.keys, right.keys)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
         side, own, other = self._sides[port], self._live[port], self._live[1 - port]
         arriving = side.arriving(batch.filter(side.has_keys(batch)))
+        self._skew.note(port, arriving.group, arriving.payload)
         meeting = self._matching.meet(port, arriving.group, *arriving.stretch(), arriving.payload)
         output = pair_changes(arriving.change, meeting, other)
         own.apply(arriving.change, arriving.group, arriving.payload)
@@ -67,6 +70,9 @@ class Join(Operator):
             if is_bounded and t < FOREVER:
                 live.expire(max(t - 1, live.frontier))
         return [t, t]
+
+    def take_warnings(self) -> list[str]:
+        return self._skew.take_warnings()
 
     def state_chunks(self) -> Chunks:
         ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})

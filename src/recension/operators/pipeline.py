@@ -61,6 +61,15 @@ class Pipeline:
                     flows[number] = flow
         return flows.get(self._last, Flow())
 
+    def check_end(self) -> None:
+        """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
+        ended = set(range(self._ports))
+        for number, stage in enumerate(self._stages, self._ports):
+            if ended.issuperset(stage.inputs):
+                stage.operator.check_end()
+                if not stage.operator.state_rows():
+                    ended.add(number)
+
     def settled(self, port: int) -> int:
         """A time such that nothing comes of changes, on this port, to events that ended before it."""
         times = {self._last: BEGINNING}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.aggregates import Aggregate, TopK
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import Outputs, in_words, projected_schema
-
-Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
+from recension.plan.span import in_words, projected_schema
 
 
 @dataclass(frozen=True, eq=False)
-class SnapshotAggregate(Node):
+class SnapshotAggregate(TimedNode):
     """Aggregates per snapshot, for every group by itself: the keys' columns first, then the answers.
 
     An aggregate that yields rows stands alone; its rows' columns take the place of its name.
@@ -28,6 +27,13 @@ class SnapshotAggregate(Node):
     keys: Outputs
     aggregates: tuple[tuple[str, Aggregate], ...]
     speculate: Speculate = "perfect"
+
+    ignores_ctis = False
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        """None: snapshots lie where events start and end."""
+        return ()
 
     @property
     def label(self) -> str:
@@ -85,6 +91,40 @@ class SnapshotAggregate(Node):
             and not self.breaks_ties,
             is_shrink_only=of.is_insert_only,
         )
+
+    def needs(self) -> Needs | None:
+        return (self.keys,)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: key.column for name, key in self.keys if key.column}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        kept = [aggregate for _, aggregate in self._kept(needed)]
+        if any(aggregate.is_order_sensitive for aggregate in kept):
+            return self.all_columns()
+        read = [*(key.references for _, key in self.keys), *(aggregate.references for aggregate in kept)]
+        return [frozenset().union(*read)]
+
+    def without_unread(self, needed: Names) -> Node:
+        kept = self._kept(needed)
+        return self if len(kept) == len(self.aggregates) else replace(self, aggregates=kept)
+
+    def _kept(self, needed: Names) -> tuple[tuple[str, Aggregate], ...]:
+        return (
+            tuple(pair for pair in self.aggregates if self.rows or pair[0] in needed) or self.aggregates[:1]
+        )
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def with_speculate(self, speculate: Speculate) -> Node:
+        return replace(self, speculate=speculate)
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))
 
 
 def _perfect(of: Properties, is_grouped: bool, is_single: bool) -> Properties:

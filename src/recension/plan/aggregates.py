@@ -221,6 +221,12 @@ def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return kind
+    if pa.types.is_decimal(kind):
+        unit = f" in units of {10.0**-kind.scale:g} (times {10**kind.scale})" if kind.scale > 0 else ""
+        raise SchemaError(
+            f"{aggregate}: {aggregate.name} does not take decimals, and {aggregate.argument} is "
+            f"{type_name(kind)}; cast it to float64, or to be exact to int64{unit}"
+        )
     raise SchemaError(
         f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}"
     )

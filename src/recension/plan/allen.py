@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import narwhals as nw
-
+from recension.plan.expressions import Expr, lit, when
 from recension.plan.intervals import (
     Interval,
     IntoInterval,
@@ -25,10 +24,10 @@ from recension.plan.intervals import (
     starts_before_end,
 )
 
-Relation: TypeAlias = Callable[[IntoInterval, IntoInterval], nw.Expr]
+Relation: TypeAlias = Callable[[IntoInterval, IntoInterval], Expr]
 
 
-def before(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def before(one: IntoInterval, other: IntoInterval) -> Expr:
     """It ends, and there is a gap.
 
     ::
@@ -40,7 +39,7 @@ def before(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return end_before_start(a.end, b.start) & (a.start < b.start)
 
 
-def meets(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def meets(one: IntoInterval, other: IntoInterval) -> Expr:
     """It ends where the other starts.
 
     ::
@@ -52,7 +51,7 @@ def meets(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return end_at_start(a.end, b.start) & (a.start < b.start)
 
 
-def overlaps(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def overlaps(one: IntoInterval, other: IntoInterval) -> Expr:
     """It starts first and ends inside the other; for a shared instant of any kind see ``intersects``.
 
     ::
@@ -64,7 +63,7 @@ def overlaps(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return (a.start < b.start) & starts_before_end(b.start, a.end) & end_before_end(a.end, b.end)
 
 
-def starts(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def starts(one: IntoInterval, other: IntoInterval) -> Expr:
     """Both start together; it ends first.
 
     ::
@@ -76,7 +75,7 @@ def starts(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return (a.start == b.start) & end_before_end(a.end, b.end)
 
 
-def during(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def during(one: IntoInterval, other: IntoInterval) -> Expr:
     """It starts later and ends earlier.
 
     ::
@@ -88,7 +87,7 @@ def during(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return (b.start < a.start) & starts_before_end(a.start, b.end) & end_before_end(a.end, b.end)
 
 
-def finishes(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def finishes(one: IntoInterval, other: IntoInterval) -> Expr:
     """It starts later; both end together.
 
     ::
@@ -100,38 +99,38 @@ def finishes(one: IntoInterval, other: IntoInterval) -> nw.Expr:
     return (b.start < a.start) & starts_before_end(a.start, b.end) & end_at_end(a.end, b.end)
 
 
-def equals(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def equals(one: IntoInterval, other: IntoInterval) -> Expr:
     """Both start together and end together."""
     a, b = _both(one, other, "equals")
     return (a.start == b.start) & end_at_end(a.end, b.end)
 
 
-def after(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def after(one: IntoInterval, other: IntoInterval) -> Expr:
     """The other is before it."""
     return before(other, one)
 
 
-def met_by(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def met_by(one: IntoInterval, other: IntoInterval) -> Expr:
     """It starts where the other ends."""
     return meets(other, one)
 
 
-def overlapped_by(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def overlapped_by(one: IntoInterval, other: IntoInterval) -> Expr:
     """The other starts first and ends inside it."""
     return overlaps(other, one)
 
 
-def started_by(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def started_by(one: IntoInterval, other: IntoInterval) -> Expr:
     """Both start together; the other ends first."""
     return starts(other, one)
 
 
-def contains(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def contains(one: IntoInterval, other: IntoInterval) -> Expr:
     """The other starts later and ends earlier."""
     return during(other, one)
 
 
-def finished_by(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def finished_by(one: IntoInterval, other: IntoInterval) -> Expr:
     """The other starts later; both end together."""
     return finishes(other, one)
 
@@ -142,13 +141,13 @@ RELATIONS: Final[tuple[Relation, ...]] = (
 )
 
 
-def relation(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def relation(one: IntoInterval, other: IntoInterval) -> Expr:
     """The name of the relation that is true of them, null if one of them is not there."""
     a, b = _both(one, other, "relation")
     last, *others = reversed(RELATIONS)
-    name: nw.Expr = nw.when(last(a, b)).then(nw.lit(last.__name__))
+    name: Expr = when(last(a, b)).then(lit(last.__name__))
     for holds in others:
-        name = nw.when(holds(a, b)).then(nw.lit(holds.__name__)).otherwise(name)
+        name = when(holds(a, b)).then(lit(holds.__name__)).otherwise(name)
     return name
 
 

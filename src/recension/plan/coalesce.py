@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.equivalences import Equivalence
 from recension.plan.expressions import require_columns
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
+from recension.plan.span import equal_alike
 
 
 @dataclass(frozen=True, eq=False)
-class Coalesce(Node):
+class Coalesce(TimedNode):
     """The group and ``on`` columns with maximal lifetimes, each at every instant once.
 
     With an ``equivalence``, one event for each run of events of a group, in the order of their starts, of
@@ -26,6 +28,9 @@ class Coalesce(Node):
     on: tuple[str, ...]
     group_by: tuple[str, ...] = ()
     equivalence: Equivalence | None = None
+
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -45,6 +50,24 @@ class Coalesce(Node):
         Even inserts alone make it lengthen what it has shown.
         """
         return Properties(has_key=True)
+
+    def needs(self) -> Needs:
+        """Equal facts in one place; where they need only be equivalent, a group."""
+        return (columns_named(self.columns if self.equivalence is None else self.group_by),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Of facts that became one, all have the same group."""
+        return {name: name for name in self.group_by}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """Those that keep or drop whole groups."""
+        return (FilterRule(equal_alike(self.schema, self.group_by)),)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))
 
 
 @dataclass(frozen=True)

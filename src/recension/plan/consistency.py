@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
@@ -10,14 +11,46 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 
 Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 
+class Consistency(Node):
+    """A step that says when elements are shown, or which are forgotten, and leaves payloads as they are."""
+
+    input: Node
+
+    passes_external_ctis = False
+    is_before_state = True
+    ignores_ctis = False
+    named_times = ()
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def needs(self) -> Needs | None:
+        """It speaks of, or puts in order, all events: shards do not wait for each other."""
+        return tuple(() for _ in self.inputs)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        """Payloads are compared whole: elements are matched, and put in order, by them."""
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """What is late, or first, is so among all events."""
+        return self.no_filters()
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
+
+
 @dataclass(frozen=True, eq=False)
-class Cleanse(Node):
+class Cleanse(Consistency):
     """Only what is final, by (vs, payload, ve); for each value of the columns ``by``, if any, by itself."""
 
     input: Node
@@ -26,9 +59,6 @@ class Cleanse(Node):
     @property
     def label(self) -> str:
         return f"cleanse by {', '.join(self.by)}" if self.by else "cleanse"
-
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
 
     def derive_properties(self) -> Properties:
         """Perfect, with ties in payload order. Its CTI waits for the first event that may still change."""
@@ -44,9 +74,18 @@ class Cleanse(Node):
             constant_duration=of.constant_duration,
         )
 
+    def needs(self) -> Needs:
+        return (columns_named(self.by),)
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], by=(*keys, *self.by))
+
 
 @dataclass(frozen=True, eq=False)
-class Align(Node):
+class Align(Consistency):
     """Changes wait for their order: for ``block``, FOREVER until a CTI.
 
     ``by``: only those with equal values of these columns need be in order.
@@ -66,9 +105,6 @@ class Align(Node):
         by = f" by {', '.join(self.by)}" if self.by else ""
         return f"align{by}, block {in_ticks(self.block)}"
 
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
-
     def derive_properties(self) -> Properties:
         """An endless block puts changes in order; what is perfect passes as it is.
 
@@ -86,9 +122,21 @@ class Align(Node):
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )
 
+    def needs(self) -> Needs | None:
+        return (columns_named(self.by),) if self.block else None
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed | set(self.by)]
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return not isinstance(self.block, WallClock)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], by=(*keys, *self.by))
+
 
 @dataclass(frozen=True, eq=False)
-class Finalize(Node):
+class Finalize(Consistency):
     """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
     External CTIs are about the time from ``since`` on. ``by_level``: a level put it there, which has said how
@@ -110,9 +158,6 @@ class Finalize(Node):
         since = f", since {self.since}" if self.since else ""
         return f"finalize, remember {in_ticks(self.remember)}{since}"
 
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
-
     def derive_properties(self) -> Properties:
         """Elements are left out or made one, not moved. Disorder may show a twin before the first is gone."""
         of = self.input.properties
@@ -130,7 +175,7 @@ class Finalize(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class AdvanceTime(Node):
+class AdvanceTime(Consistency):
     """CTIs ``delay`` behind the greatest start seen, after every so many events or once an interval."""
 
     input: Node
@@ -156,9 +201,6 @@ class AdvanceTime(Node):
         pace = f"every {self.interval}" if self.interval else f"after every {self.events or 1} events"
         return f"advance time, {self.delay} behind, {pace}, late: {self.late}"
 
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
-
     def derive_properties(self) -> Properties:
         """What is in order is never late. How far CTIs lag is known where every event moves them."""
         of = self.input.properties
@@ -169,7 +211,7 @@ class AdvanceTime(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class ImportTime(Node):
+class ImportTime(Consistency):
     """CTIs of the stream ``clock`` hold for the input too."""
 
     input: Node
@@ -186,11 +228,16 @@ class ImportTime(Node):
     def label(self) -> str:
         return f"advance time with another stream, late: {self.late}"
 
-    def derive_schema(self) -> pa.Schema:
-        return self.input.schema
-
     def derive_properties(self) -> Properties:
         return _with_late(self.input.properties, self.late)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Of the clock only CTIs are read."""
+        return {}
+
+    @property
+    def givers(self) -> tuple[Node, ...]:
+        return (self.input,)
 
 
 def _with_late(of: Properties, late: Late) -> Properties:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
-from recension.plan.node import Node, walk
+from recension.plan.node import FilterRule, Names, Needs, Node, Speculate, TimedNode, columns_named, walk
 from recension.plan.properties import Properties
 from recension.plan.rewrites.sharing import rebuild
+from recension.plan.source import Leaf
 
 
 @dataclass(frozen=True, eq=False)
-class Port(Node):
+class Port(Leaf):
     """What a group's plan reads: the group's part of a stream, or all of another one."""
 
     number: int
@@ -35,7 +36,7 @@ class Port(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupApply(Node):
+class GroupApply(TimedNode):
     """``plan`` for every group by itself, the group's ``keys`` first in its answers.
 
     The first ``split`` streams begin with the keys and are split by them; the others are the same for every
@@ -47,6 +48,9 @@ class GroupApply(Node):
     split: int
     plan: Node
     ports: ClassVar[tuple[str, ...]] = ()
+
+    ignores_ctis = False
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -68,10 +72,6 @@ class GroupApply(Node):
             return self
         return replace(self, streams=tuple(inputs), plan=_read(self.plan, inputs))
 
-    def over(self, plan: Node) -> GroupApply:
-        """Another plan for the same groups."""
-        return replace(self, plan=plan)
-
     def derive_schema(self) -> pa.Schema:
         first = self.streams[0].schema
         return pa.schema([*(first.field(name) for name in self.keys), *self.plan.schema])
@@ -85,6 +85,42 @@ class GroupApply(Node):
             is_shrink_only=of.is_shrink_only,
             constant_duration=of.constant_duration,
         )
+
+    def needs(self) -> Needs:
+        """A group in one place; all of them where they read what is the same for every group."""
+        keys = columns_named(self.keys if self.split == len(self.streams) else ())
+        return (keys,) * len(self.streams)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """What is the same for every group has no keys."""
+        return {name: name for name in self.keys} if self.split == len(self.streams) else {}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def with_speculate(self, speculate: Speculate) -> Node:
+        """Every step of the plan in this variant."""
+        (plan,) = rebuild([self.plan], lambda step: step.with_speculate(speculate))
+        return replace(self, plan=plan)
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return grouped.isdisjoint(self.inputs[self.split :])
+
+    @property
+    def givers(self) -> tuple[Node, ...]:
+        return self.inputs[: self.split]
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self.with_inputs(inputs), keys=(*keys, *self.keys))
+
+
+def each_group(step: Node, keys: tuple[str, ...], grouped: Node) -> GroupApply:
+    """A step of one input, done for each group of a stream that begins with the groups' keys."""
+    (below,) = step.inputs
+    return GroupApply((grouped,), keys, 1, step.with_inputs([Port(0, below.schema, below.properties)]))
 
 
 def _read(plan: Node, streams: Sequence[Node]) -> Node:

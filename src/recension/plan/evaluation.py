@@ -1,24 +1,27 @@
-"""Expressions as functions of payload batches: what lowering hands to physical operators.
+"""Expressions as functions of payload batches, and the kernels of span steps that are made of them.
 
-One narwhals call computes all expressions of a projection; plain columns and literals never go through
-it. Results have exactly the types inferred when the query was built.
+Results have exactly the types inferred when the query was built.
 
 A payload without columns has no length, so callers that may hold one pass ``size``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Mask
-from recension.plan.expression_values import values_of
 from recension.plan.expressions import Expression
+from recension.plan.expressions.values import values_of
+
+Kernel: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
+"""A span step on a batch of payloads: which rows stay (None: all), and their new payload."""
 
 
 def evaluate(
@@ -34,9 +37,9 @@ def evaluate(
     ]
     rest = [i for i, array in enumerate(arrays) if array is None]
     if rest:
-        table = values_of([computed[i].native for i in rest], pa.Table.from_batches([payload]))
-        for place, i in enumerate(rest):
-            arrays[i] = _typed(table.column(place).combine_chunks(), types[i])
+        found = values_of([computed[i].tree for i in rest], payload)
+        for i, array in zip(rest, found, strict=True):
+            arrays[i] = _typed(array, types[i])
     return arrays
 
 
@@ -93,3 +96,20 @@ class Computed:
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One value a row."""
         return evaluate([self.value], [self.kind], payload, size)[0]
+
+
+def span_kernel(predicates: Sequence[Predicate], projection: Projection | None) -> Kernel:
+    """A pass that filters by all predicates, each on what the one before left, and then projects."""
+
+    def kernel(payload: pa.RecordBatch) -> tuple[Mask | None, pa.RecordBatch]:
+        keep: Mask | None = None
+        for predicate in predicates:
+            holds = predicate(payload)
+            payload = payload.filter(pa.array(holds))
+            if keep is None:
+                keep = holds
+            else:
+                keep[keep] = holds
+        return keep, payload if projection is None else projection(payload)
+
+    return kernel

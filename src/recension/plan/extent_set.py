@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.coalesce import Coalescing, facts
+from recension.plan.each_group import each_group
 from recension.plan.extents import Range, Rows, Scheme, Weights
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
 
@@ -18,7 +20,7 @@ _INTERVAL: Final = ("valid_start", "valid_end")
 
 
 @dataclass(frozen=True, eq=False)
-class CoalesceMany(Node):
+class CoalesceMany(TimedNode):
     """The answers of all queries, each row with its query's number; columns that are not its own are null.
 
     ``weights`` say how much memory, updates and scans matter when schemes are chosen.
@@ -29,6 +31,9 @@ class CoalesceMany(Node):
     window: Range | Rows
     scheme: Scheme = "auto"
     weights: Weights = (1.0, 1.0, 1.0)
+
+    ignores_ctis = False
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -71,6 +76,27 @@ class CoalesceMany(Node):
         if isinstance(self.window, Rows):
             return Properties(has_key=True, is_shrink_only=in_order)
         return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
+
+    def needs(self) -> Needs:
+        """What all queries group by in one place."""
+        return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Columns that are not a query's own are null in its rows; those that all group by are everyone's."""
+        return {name: name for name in self.common_groups}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Extents are shared among queries, not among groups: group by group."""
+        return each_group(self, keys, inputs[0])
 
     @property
     def common_groups(self) -> tuple[str, ...]:

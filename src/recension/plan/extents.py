@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER
+from recension.core.time_kind import duration_in_words
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
 from recension.plan.coalesce import Coalescing, fact_columns, facts, in_words
+from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
+from recension.plan.span import equal_alike
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
@@ -25,6 +30,10 @@ class Range:
 
     span: int
     slide: int
+    max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
+    """How many windows a reading may be in. It is not told: with another limit a query has the same
+    checkpoints.
+    """
 
     def __post_init__(self) -> None:
         if not (0 <= self.span < FOREVER and 0 < self.slide < FOREVER):
@@ -32,9 +41,15 @@ class Range:
                 f"range: a span of 0 or more and a slide of 1 tick or more are needed, both finite; not "
                 f"{self.span} and {self.slide}"
             )
+        WindowLimit(str(self), checked_limit(self.max_windows, "range")).check_each(self.span + 1, self.slide)
 
     def __str__(self) -> str:
         return f"range {self.span} slide {self.slide}"
+
+    @property
+    def in_words(self) -> str:
+        """The same in words, for messages beside timestamps."""
+        return f"range {duration_in_words(self.span)} slide {duration_in_words(self.slide)}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class CoalesceExtent(Node):
+class CoalesceExtent(TimedNode):
     """At every slide one row (group, ``on`` columns, valid_start, valid_end) a run of readings that go on.
 
     A reading is an event taken at its start; without an ``equivalence`` equal neighbours of a group go on.
@@ -70,6 +85,9 @@ class CoalesceExtent(Node):
     scheme: Scheme = "auto"
     weights: Weights = (1.0, 1.0, 1.0)
     expected: tuple[float, float] | None = None
+
+    ignores_ctis = False
+    named_times = ()
 
     @property
     def queries(self) -> tuple[Coalescing, ...]:
@@ -112,6 +130,31 @@ class CoalesceExtent(Node):
             is_insert_only=in_order,
             constant_duration=self.window.slide,
         )
+
+    def needs(self) -> Needs:
+        """A group in one place; all of them where the readings of all are counted."""
+        return (columns_named(self.group_by if isinstance(self.window, Range) else ()),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Of readings that became one, all have the same group."""
+        return {name: name for name in self.group_by}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """Those that keep or drop whole groups, unless the readings of all groups are counted."""
+        is_by_time = isinstance(self.window, Range)
+        return (FilterRule(equal_alike(self.schema, self.group_by)) if is_by_time else None,)
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Where it counts the readings of a group, whatever the others have, group by group."""
+        if isinstance(self.window, Rows):
+            return each_group(self, keys, inputs[0])
+        return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))
 
 
 def checked_weights(given: Weights, place: str) -> Weights:

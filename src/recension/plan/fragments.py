@@ -4,6 +4,11 @@ Fragments stand in levels. A fragment of a level runs in every shard (or in one)
 sent there; what it gives goes to fragments of later levels, each event to the shard that its route names.
 A fragment is a query like any other: its sources are the edges over which events reach it.
 
+Where a query is cut follows from what its steps need together (`Node.needs`). A step that looks at each event
+by itself can run anywhere. A grouped step needs the events of a group in one place; which columns tell groups
+apart in its output decides whether the step above it needs them moved. A step that looks at all events, or
+promises an order among all of them, needs them in one place.
+
     level 2    total by country                      one exchange, by country
                      │
     level 1    per-site count ── join on site        both read what was sent by site
@@ -13,15 +18,14 @@ A fragment is a query like any other: its sources are the edges over which event
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from recension.plan.expressions import column
-from recension.plan.node import Node
-from recension.plan.nodes import Outputs, Source
-from recension.plan.partitioning import Needs, carried, is_spread, needs, traced
+from recension.plan.expressions import Expression, column
+from recension.plan.node import Needs, Node, Outputs
 from recension.plan.properties import Properties
 from recension.plan.rewrites.sharing import each_once
+from recension.plan.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def cut(roots: Sequence[Node]) -> list[Fragment]:
 
 
 def _place(node: Node, inputs: list[Place]) -> Place:
-    need = needs(node)
+    need = node.needs()
     if need is None:
         return _anywhere(node, inputs)
     level = max(place.level for place in inputs)
@@ -107,9 +111,9 @@ def _place(node: Node, inputs: list[Place]) -> Place:
 def _anywhere(node: Node, inputs: list[Place]) -> Place:
     placed = [place for place in inputs if place.level]
     if not placed:
-        return Place(1) if is_spread(node) else _LOOSE
+        return Place(1) if node.is_spread else _LOOSE
     if len(inputs) == 1:
-        return replace(placed[0], keys=carried(node, placed[0].keys) or ())
+        return replace(placed[0], keys=_carried(node, placed[0].keys) or ())
     if len({(place.level, place.is_single) for place in placed}) > 1:
         return Place(max(place.level for place in placed) + 1)
     keys = {place.keys for place in inputs}
@@ -182,7 +186,7 @@ class _Cutter:
 
     def _keys(self, node: Node) -> list[Outputs | None]:
         """By what the events of each input have to come, if they come over an edge."""
-        need, place = needs(node), self._places[node]
+        need, place = node.needs(), self._places[node]
         if place.is_single:
             return [()] * len(node.inputs)
         if need is None:
@@ -236,10 +240,33 @@ def _route(path: tuple[Node, ...], keys: Outputs | None) -> Route:
     names = [computed.column for _, computed in keys]
     back: tuple[str, ...] | None = tuple(n for n in names if n) if all(names) else None
     for node in reversed(path):
-        back = None if back is None else traced(node, back)
+        back = None if back is None else _traced(node, back)
     if back is None:
         return Route(path, keys)
-    return Route((), tuple((name, column(name)) for name in back))
+    return Route((), tuple(_named_apart(back)))
+
+
+def _named_apart(names: tuple[str, ...]) -> Iterator[tuple[str, Expression]]:
+    """Columns as keys. One may be there twice, as a group's key and by itself: both are hashed."""
+    taken: set[str] = set()
+    for name in names:
+        fresh = name
+        while fresh in taken:
+            fresh += "'"
+        taken.add(fresh)
+        yield fresh, column(name)
+
+
+def _carried(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The output columns that hold these input columns as they are; None if one is lost."""
+    new = {old: name for name, old in reversed(list(node.kept_columns().items()))}
+    return tuple(new[name] for name in names) if all(name in new for name in names) else None
+
+
+def _traced(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The input columns that these output columns are, if they are passed on as they are."""
+    old = node.kept_columns()
+    return tuple(old[name] for name in names) if all(name in old for name in names) else None
 
 
 def _scattered(known: Properties) -> Properties:

@@ -1,13 +1,16 @@
-"""Functions of payloads: are they written for one row or for a whole batch?"""
+"""Users' functions of payloads: for one row or for a whole batch, and what they give, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from recension.core.errors import SchemaError
+from recension.core.batch import payload_of
+from recension.core.errors import RecensionError, SchemaError, nearest
+from recension.core.exact import MISFITS, misfit
+from recension.plan.evaluation import Kernel
 
 
 def takes_rows(fn: Callable[[Any], Any], schema: pa.Schema, columns: pa.Schema) -> bool:
@@ -33,3 +36,75 @@ def takes_rows(fn: Callable[[Any], Any], schema: pa.Schema, columns: pa.Schema) 
             f"map: the function gives the columns {answer.schema.names}, the schema says {columns.names}"
         )
     return False
+
+
+def map_kernel(fn: Callable[[Any], Any], schema: pa.Schema, label: str, *, per_row: bool) -> Kernel:
+    """A pass that maps payloads by a user's function; errors begin with the step's label."""
+
+    def call(given: object) -> Any:
+        try:
+            return fn(given)
+        except Exception as why:
+            raise RecensionError(f"{label}: {type(why).__name__}: {why}") from why
+
+    def kernel(payload: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
+        mapped = [call(row) for row in payload.to_pylist()] if per_row else call(payload)
+        if isinstance(mapped, list):
+            return None, _rows(mapped, schema, label, payload)
+        return None, _conforming(mapped, schema, label, payload.num_rows)
+
+    return kernel
+
+
+def _rows(mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBatch) -> pa.RecordBatch:
+    """What the function gave of each row, which names every declared column; or an error that names it."""
+
+    def refusal(reason: str, at: int) -> SchemaError:
+        (given,) = payload.slice(at, 1).to_pylist()
+        return SchemaError(f"{label}: {reason}; it was given {given!r}")
+
+    if len(mapped) != payload.num_rows:
+        raise _other_size(label, payload.num_rows, len(mapped))
+    names = set(schema.names)
+    for at, answer in enumerate(mapped):
+        if not isinstance(answer, Mapping):
+            raise refusal(f"it gave {answer!r}, not a dict of columns", at)
+        if not answer.keys() >= names:
+            raise refusal(_missing(answer, schema.names), at)
+    try:
+        return payload_of(mapped, schema)
+    except MISFITS as why:
+        for at, answer in enumerate(mapped):
+            if (reason := _misfit(answer, schema)) is not None:
+                raise refusal(reason, at) from None
+        raise SchemaError(f"{label}: {str(why).splitlines()[0]}") from None
+
+
+def _missing(answer: Mapping[Any, Any], names: list[str]) -> str:
+    missing = next(name for name in names if name not in answer)
+    hint = nearest(missing, [str(name) for name in answer if name not in names])
+    return f"it gave {dict(answer)!r} without the column {missing!r}{hint}: write None if it has no value"
+
+
+def _misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    for field in schema:
+        if (reason := misfit(answer[field.name], field.type)) is not None:
+            return f"column {field.name!r} is {field.type}, not {answer[field.name]!r}: {reason}"
+    return None
+
+
+def _conforming(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.RecordBatch:
+    """What a user's function gave, as columns of the declared types; or an error that names it."""
+    try:
+        if isinstance(mapped, Mapping):
+            mapped = pa.table(dict(mapped))
+        table = pa.table(mapped).select(schema.names).cast(schema).combine_chunks()
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as why:
+        raise SchemaError(f"{label}: {str(why).splitlines()[0]}") from None
+    if table.num_rows != rows:
+        raise _other_size(label, rows, table.num_rows)
+    return table.to_batches()[0] if rows else pa.RecordBatch.from_pylist([], schema)
+
+
+def _other_size(label: str, rows: int, found: int) -> SchemaError:
+    return SchemaError(f"{label}: {rows} rows went in and {found} came out")

@@ -7,24 +7,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.wall_clock import WallClock
-from recension.plan.coalesce import Coalesce
-from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
-from recension.plan.each_group import GroupApply
-from recension.plan.edges import Edges
-from recension.plan.join import Join
-from recension.plan.lifetime import AlterLifetime, Clip
-from recension.plan.merge import Merge
+from recension.plan.consistency import Cleanse
 from recension.plan.node import Node, walk
 from recension.plan.properties import Properties
-from recension.plan.span import Distinct, Map, Project, Span, Union, Where
-
-PLAIN = (Where, Project, Span, Map, Union, Distinct, AlterLifetime, Join, Clip, Edges, Coalesce)
-"""Steps whose answers are the same for a group whether others are there or not, and whenever CTIs come."""
+from recension.plan.source import Leaf
 
 
 @dataclass(frozen=True, eq=False)
-class Group(Node):
+class Group(Leaf):
     """Any one group of a stream, while a query over it is written.
 
     ``number`` tells it from the groups of other queries, whose keys may be others.
@@ -53,7 +43,7 @@ def readers_of(group: Group, applied: Node) -> list[Node]:
     for node in walk(applied):
         if any(child in grouped for child in node.inputs):
             grouped[node] = None
-            for child in _givers(node):
+            for child in node.givers:
                 if child not in grouped:
                     raise SchemaError(
                         f"apply: {node.label} would show {child.label}, which is not of the group, in every "
@@ -64,35 +54,6 @@ def readers_of(group: Group, applied: Node) -> list[Node]:
     return [node for node in grouped if node is not group]
 
 
-def _givers(node: Node) -> tuple[Node, ...]:
-    """The inputs whose events can be seen in the output even if the others have none."""
-    match node:
-        case Join(how="inner"):
-            return ()
-        case Join() | Clip() | ImportTime():
-            return node.inputs[:1]
-        case GroupApply():
-            return node.inputs[: node.split]
-    return node.inputs
-
-
-def is_keyed(node: Node, grouped: set[Node]) -> bool:
-    """Can the step be done for all groups at once, by keys that travel beside the payload?
-
-    Not where it counts elements, measures time or decides what is late in each group by itself.
-    """
-    match node:
-        case AdvanceTime() | ImportTime() | Finalize():
-            return False
-        case Align(block=block):
-            return not isinstance(block, WallClock)
-        case Merge(case=case):  # the user speaks of each group's order, not of that of all
-            return case not in ("R0", "R1", "R2")
-        case GroupApply():
-            return grouped.isdisjoint(node.inputs[node.split :])
-    return True
-
-
 def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     """The steps that must run group by group: none if all are keyed, and none stands above a `Cleanse`, whose
     CTIs in a group are not held back by other groups.
@@ -101,11 +62,11 @@ def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     and what lies between such steps. There is one step among them that the others end in.
     """
     grouped = set(readers)
-    core = {node for node in readers if not isinstance(node, PLAIN)}
+    core = {node for node in readers if not node.ignores_ctis}
     waits = [
         node for node in readers if isinstance(node, Cleanse) and _closed(readers, {node}) & core != {node}
     ]
-    if not waits and all(is_keyed(node, grouped) for node in readers):
+    if not waits and all(node.is_keyed(grouped) for node in readers):
         return []
     above, below = _closed(readers, core), _closed_down(readers, core)
     chosen = [node for node in readers if node in above and node in below]

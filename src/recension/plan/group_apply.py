@@ -19,18 +19,50 @@ even for groups without events, means nothing and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.expressions import column
 from recension.plan.group import Group, readers_of, run_by_group
-from recension.plan.node import Node, walk
+from recension.plan.node import Node, Outputs, all_of, walk
 from recension.plan.rewrites.sharing import rebuild
-from recension.plan.span import Outputs, Project
-from recension.plan.threading import Threading, all_of
+from recension.plan.span import Project
 
 _numbers = count()
+
+
+class Threading:
+    """Rewrites the nodes above a group so that their first columns are the group's keys, ``hidden``.
+
+    ``done`` has the nodes that are so already, each with what it stands for in the query on one group.
+    """
+
+    def __init__(self, hidden: tuple[str, ...], done: Mapping[Node, Node]) -> None:
+        self._hidden = hidden
+        self._done = dict(done)
+
+    def of(self, readers: Iterable[Node]) -> None:
+        """Rewrite these nodes, inputs before their readers."""
+        for node in readers:
+            inputs = [self._done.get(child, child) for child in node.inputs]
+            self._done[node] = node.with_group_keys(self._hidden, inputs)
+
+    def __getitem__(self, node: Node) -> Node:
+        """The node for all groups at once."""
+        return self._done[node]
+
+    def get(self, node: Node, otherwise: Node) -> Node:
+        """The node for all groups at once, if it reads the group."""
+        return self._done.get(node, otherwise)
+
+    def __contains__(self, node: object) -> bool:
+        """Does the node read the group, and is it rewritten?"""
+        return node in self._done
+
+    def put(self, node: Node, keyed: Node) -> None:
+        """Someone else has rewritten a node."""
+        self._done[node] = keyed
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:

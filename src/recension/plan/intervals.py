@@ -11,12 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, overload
 
-import narwhals as nw
-
 from recension.core import ticks
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER, DurationLike
-from recension.plan.expressions import IntoExpression, expression
+from recension.core.ticks import BEGINNING, FOREVER, DurationLike
+from recension.plan.expressions import Expr, IntoExpression, col, expression, lit, when
 
 VALID_START: Final = "valid_start"
 VALID_END: Final = "valid_end"
@@ -29,20 +27,20 @@ class Interval:
     ``is_ticks`` if both are known to be int64.
     """
 
-    low: nw.Expr
-    high: nw.Expr
+    low: Expr
+    high: Expr
     is_ticks: bool = False
-    there: nw.Expr | None = None
+    there: Expr | None = None
 
     @property
-    def start(self) -> nw.Expr:
+    def start(self) -> Expr:
         """Null where it is not there."""
-        return self.low if self.there is None else nw.when(self.there).then(self.low)
+        return self.low if self.there is None else when(self.there).then(self.low)
 
     @property
-    def end(self) -> nw.Expr:
+    def end(self) -> Expr:
         """Null where it never ends, or is not there."""
-        return self.high if self.there is None else nw.when(self.there).then(self.high)
+        return self.high if self.there is None else when(self.there).then(self.high)
 
     def __str__(self) -> str:
         return f"[{expression(self.start)}, {expression(self.end)})"
@@ -64,10 +62,14 @@ def interval(start: IntoExpression, end: IntoExpression, forever: Any = None) ->
     >>> print(interval("hired", "left"))
     [hired, left)
     """
-    until = expression(end).native
+    until = _expr(end)
     if forever is not None:
-        until = nw.when(until != forever).then(until)
-    return Interval(expression(start).native, until)
+        until = when(until != forever).then(until)
+    return Interval(_expr(start), until)
+
+
+def _expr(given: IntoExpression) -> Expr:
+    return given if isinstance(given, Expr) else Expr(expression(given).tree, None)
 
 
 def valid(suffix: str = "") -> Interval:
@@ -78,7 +80,7 @@ def valid(suffix: str = "") -> Interval:
     >>> print(valid("_right"))
     [valid_start_right, valid_end_right)
     """
-    return Interval(nw.col(VALID_START + suffix), nw.col(VALID_END + suffix), is_ticks=True)
+    return Interval(col(VALID_START + suffix), col(VALID_END + suffix), is_ticks=True)
 
 
 def into_interval(given: IntoInterval, verb: str) -> Interval:
@@ -92,7 +94,7 @@ def into_interval(given: IntoInterval, verb: str) -> Interval:
     )
 
 
-def intersects(one: IntoInterval, other: IntoInterval) -> nw.Expr:
+def intersects(one: IntoInterval, other: IntoInterval) -> Expr:
     """Does each start before the other ends? (What TSQL2 and the paper call OVERLAPS.)"""
     a, b = into_interval(one, "intersects"), into_interval(other, "intersects")
     return starts_before_end(a.start, b.end) & starts_before_end(b.start, a.end)
@@ -101,18 +103,18 @@ def intersects(one: IntoInterval, other: IntoInterval) -> nw.Expr:
 def intersect(one: IntoInterval, other: IntoInterval) -> Interval:
     """From the later start to the earlier end; not there (its start is null) if they do not intersect."""
     a, b = into_interval(one, "intersect"), into_interval(other, "intersect")
-    start = nw.when(a.start >= b.start).then(a.start).otherwise(b.start)
-    end = nw.when(end_before_end(a.end, b.end)).then(a.end).otherwise(b.end)
+    start = when(a.start >= b.start).then(a.start).otherwise(b.start)
+    end = when(end_before_end(a.end, b.end)).then(a.end).otherwise(b.end)
     return Interval(start, end, a.is_ticks and b.is_ticks, there=intersects(a, b))
 
 
 @overload
-def duration(of: IntoInterval) -> nw.Expr: ...
+def duration(of: IntoInterval) -> Expr: ...
 @overload
 def duration(of: DurationLike) -> int: ...
 
 
-def duration(of: IntoInterval | DurationLike) -> nw.Expr | int:
+def duration(of: IntoInterval | DurationLike) -> Expr | int:
     """How long an interval lasts, in ticks; ``rc.FOREVER`` if it never ends, null if it is not there.
 
     Of a length in words it is the number of ticks, to compare with.
@@ -124,34 +126,38 @@ def duration(of: IntoInterval | DurationLike) -> nw.Expr | int:
     if not isinstance(of, Interval | tuple):
         return ticks.duration(of)
     given = into_interval(of, "duration")
-    low, high = (x if given.is_ticks else x.cast(nw.Datetime("us")) for x in (given.low, given.high))
-    length = high - low if given.is_ticks else (high - low).cast(nw.Int64)
-    # A length beyond int64 comes out negative although the end comes after the start.
-    is_endless = high.is_null() | ((length < 0) & (low <= high))
-    known = nw.when(is_endless).then(nw.lit(FOREVER)).otherwise(length)
-    return nw.when(~low.is_null() if given.there is None else given.there).then(known)
+    low, high = (x if given.is_ticks else _ticks(x) for x in (given.low, given.high))
+    # A length beyond int64 is endless too; one that is as far below 0 (an interval written backwards) is cut.
+    is_endless = high.is_null() | (high > when(low < 0).then(low + FOREVER))
+    is_backwards = high < when(low > 0).then(low + BEGINNING)
+    known = when(is_endless).then(lit(FOREVER)).when(is_backwards).then(lit(BEGINNING)).otherwise(high - low)
+    return when(~low.is_null() if given.there is None else given.there).then(known)
 
 
-def starts_before_end(start: nw.Expr, end: nw.Expr) -> nw.Expr:
+def _ticks(time: Expr) -> Expr:
+    return time.cast("timestamp[us]").cast("int64")
+
+
+def starts_before_end(start: Expr, end: Expr) -> Expr:
     """``start < end``, where a null end is for ever."""
     return (start < end) | (end.is_null() & ~start.is_null())
 
 
-def end_before_start(end: nw.Expr, start: nw.Expr) -> nw.Expr:
+def end_before_start(end: Expr, start: Expr) -> Expr:
     """``end < start``, where a null end is for ever."""
     return ~end.is_null() & (end < start)
 
 
-def end_at_start(end: nw.Expr, start: nw.Expr) -> nw.Expr:
+def end_at_start(end: Expr, start: Expr) -> Expr:
     """``end == start``, where a null end is for ever."""
     return ~end.is_null() & (end == start)
 
 
-def end_before_end(one: nw.Expr, other: nw.Expr) -> nw.Expr:
+def end_before_end(one: Expr, other: Expr) -> Expr:
     """``one < other``, where null is for ever."""
     return ~one.is_null() & (other.is_null() | (one < other))
 
 
-def end_at_end(one: nw.Expr, other: nw.Expr) -> nw.Expr:
+def end_at_end(one: Expr, other: Expr) -> Expr:
     """``one == other``, where null is for ever."""
     return (one.is_null() & other.is_null()) | (~one.is_null() & ~other.is_null() & (one == other))

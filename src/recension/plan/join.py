@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions import Expression, require_boolean, require_columns
-from recension.plan.node import Node
+from recension.plan.expressions import Expression, column, require_boolean, require_columns
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
+from recension.plan.span import Project, equal_alike
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Node):
+class Join(TimedNode):
     """Pairs of events with equal keys that satisfy ``where``, alive while both are.
 
     ``inner`` gives the pairs; ``semi`` and ``anti`` the left events on the parts of their lifetimes that
@@ -32,8 +34,14 @@ class Join(Node):
     suffix: str = "_right"
     null_matches: tuple[str, ...] = ()
     """Of the keys, those where null equals null: a group's."""
+    verb: Literal["join", "as_of"] = "join"
+    """How it was asked for: errors speak of that."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
+
+    narrows_inputs = True
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -56,21 +64,77 @@ class Join(Node):
 
     def derive_schema(self) -> pa.Schema:
         if self.how not in get_args(How):
-            raise SchemaError(f"join: how is 'inner', 'left', 'semi' or 'anti', not {self.how!r}")
-        require_columns(self.on, self.left.schema, "join(on=...)")
-        require_columns(self.on, self.right.schema, "join(on=...), in the right stream")
+            raise SchemaError(f"{self.verb}: how is 'inner', 'left', 'semi' or 'anti', not {self.how!r}")
+        require_columns(self.on, self.left.schema, f"{self.verb}(on=...)")
+        require_columns(self.on, self.right.schema, f"{self.verb}(on=...), in the right stream")
         for key in self.on:
-            require_same_type(key, self.left.schema, self.right.schema, "join(on=...)")
+            require_same_type(key, self.left.schema, self.right.schema, f"{self.verb}(on=...)")
         require_names(
             [*self.left.schema.names, *(new for _, new in self.right_outputs)],
-            f"join(suffix={self.suffix!r})",
+            f"{self.verb}(suffix={self.suffix!r})",
         )
         if self.where is not None:
-            require_boolean(self.where, self.pair_schema, f"join(where={self.where})")
+            require_boolean(self.where, self.pair_schema, f"{self.verb}(where={self.where})")
         return self.pair_schema if self.how in ("inner", "left") else self.left.schema
 
     def derive_properties(self) -> Properties:
         return _RULES[self.how](self.left.properties, self.right.properties)
+
+    def needs(self) -> Needs:
+        keys = columns_named(self.on)
+        return (keys, keys)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Only the keys are in both inputs."""
+        return {name: name for name in self.on}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        """Where names clash, the left column stays as long as the right one is read: it gives it its name."""
+        read = (needed | self.where.references) if self.where else needed
+        right = {old: new for old, new in self.right_outputs if new in read}
+        clashing = {old for old, new in right.items() if old != new}
+        left = (read & set(self.left.schema.names)) | clashing | set(self.on)
+        return [frozenset(left), frozenset(right) | set(self.on)]
+
+    @property
+    def left_columns(self) -> dict[str, Expression]:
+        """The columns of a pair that the left input has."""
+        return dict(all_of(self.left.schema))
+
+    @property
+    def right_columns(self) -> dict[str, Expression]:
+        """The columns of a pair that the right input has, as they are called there.
+
+        Keys are the same on both sides, but for floats: there 0.0 matches -0.0, and a condition can tell.
+        """
+        return self._right_keys | {new: column(old) for old, new in self.right_outputs}
+
+    @property
+    def _right_keys(self) -> dict[str, Expression]:
+        return equal_alike(self.right.schema, self.on)
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """To the left what reads left columns; to the right what reads right columns, in an inner join only.
+
+        A condition on the keys goes to both sides of any join: a right event that fails it matches nothing
+        that remains on the left.
+        """
+        right = self.right_columns if self.how == "inner" else self._right_keys
+        return (FilterRule(self.left_columns), FilterRule(right))
+
+    @property
+    def givers(self) -> tuple[Node, ...]:
+        return () if self.how == "inner" else (self.left,)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """A stream that is not of the group meets all groups."""
+        left, right = inputs
+        if left is self.left:
+            return Project(self.with_inputs(inputs), (*columns_named(keys), *all_of(self.schema)), "apply")
+        if right is self.right:
+            return self.with_inputs(inputs)
+        null_matches = (*keys, *self.null_matches)
+        return replace(self, left=left, right=right, on=(*keys, *self.on), null_matches=null_matches)
 
 
 def _inner(left: Properties, right: Properties) -> Properties:

@@ -15,15 +15,11 @@ from dataclasses import dataclass, replace
 
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
-from recension.plan.aggregate import SnapshotAggregate, Speculate
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
 from recension.plan.each_group import GroupApply
 from recension.plan.group import Group
-from recension.plan.module_window import ModuleWindow
-from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
+from recension.plan.node import Node, Speculate
 from recension.plan.source import Source
-from recension.plan.span import Map, Project, Span, Where
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class _Placing:
             case GroupApply():
                 below = _not_given(node.steps, missing)
                 inputs = [self.of(child, below) for child in node.inputs]
-                return _speculating_in_groups(node.with_inputs(inputs), missing)
+                return _speculating(node.with_inputs(inputs), missing)
         return _speculating(node.with_inputs([self.of(child, missing) for child in node.inputs]), missing)
 
 
@@ -97,10 +93,8 @@ def _steps_of_input(node: Node) -> list[Node]:
     None if there is anything else.
     """
     steps = [node]
-    while isinstance(
-        node, Where | Project | Span | Map | AdvanceTime | ImportTime | Align | Cleanse | Finalize
-    ):
-        node = node.input
+    while node.is_before_state:
+        node = node.inputs[0]
         steps.append(node)
     return steps if isinstance(node, Source | Group) else []
 
@@ -133,13 +127,4 @@ def _in_order(root: Node, level: Level) -> Node:
 
 
 def _speculating(node: Node, missing: _Missing) -> Node:
-    if isinstance(node, SnapshotAggregate) and missing.speculate is not None:
-        return replace(node, speculate=missing.speculate)
-    if isinstance(node, ModuleWindow) and missing.speculate is not None:
-        return replace(node, policies=replace(node.policies, speculate=missing.speculate))
-    return node
-
-
-def _speculating_in_groups(node: GroupApply, missing: _Missing) -> Node:
-    (plan,) = rebuild([node.plan], lambda step: _speculating(step, missing))
-    return node.over(plan)
+    return node if missing.speculate is None else node.with_speculate(missing.speculate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,17 +10,20 @@ import pyarrow as pa
 
 from recension.plan.expressions import require_columns
 from recension.plan.lifetimes import Lifetime
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named, same_names
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_type
 
 
 @dataclass(frozen=True, eq=False)
-class AlterLifetime(Node):
+class AlterLifetime(TimedNode):
     """Each event gets a lifetime computed from its own; an empty one drops it."""
 
     input: Node
     lifetime: Lifetime
+
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -31,9 +35,24 @@ class AlterLifetime(Node):
     def derive_properties(self) -> Properties:
         return self.lifetime.derive(self.input.properties)
 
+    def needs(self) -> None:
+        return None
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return (FilterRule(dict(all_of(self.schema))),)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
+
 
 @dataclass(frozen=True, eq=False)
-class Clip(Node):
+class Clip(TimedNode):
     """Each event until the first matching event of ``by`` starts after it, if that is before its end."""
 
     input: Node
@@ -43,6 +62,10 @@ class Clip(Node):
     """Of the keys, those where null equals null: a group's."""
 
     ports: ClassVar[tuple[str, ...]] = ("input", "by")
+
+    narrows_inputs = True
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -64,3 +87,28 @@ class Clip(Node):
         return Properties(
             has_key=clipped.has_key, is_shrink_only=clipped.is_shrink_only and by.is_insert_only
         )
+
+    def needs(self) -> Needs:
+        keys = columns_named(self.on)
+        return (keys, keys)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Only the keys are in both inputs."""
+        return {name: name for name in self.on}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed | set(self.on), frozenset(self.on)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return (FilterRule(dict(all_of(self.schema))), None)
+
+    @property
+    def givers(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """A stream that is not of the group clips all groups."""
+        clipped, by = inputs
+        if by is self.by:
+            return self.with_inputs(inputs)
+        return Clip(clipped, by, (*keys, *self.on), (*keys, *self.null_matches))

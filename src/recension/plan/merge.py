@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.ticks import BEGINNING
 from recension.plan.lmerge_case import CaseChoice, lmerge_case
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
 from recension.plan.properties import Properties, meet
 from recension.plan.schemas import require_same_columns
 from recension.plan.source import Source
@@ -23,7 +23,7 @@ OnMismatch: TypeAlias = Literal["raise", "fallback"]
 
 
 @dataclass(frozen=True, eq=False)
-class Merge(Node):
+class Merge(TimedNode):
     """One stream out of several that are physically different and logically the same."""
 
     streams: tuple[Node, ...]
@@ -39,6 +39,9 @@ class Merge(Node):
     since: tuple[int, ...] = ()
     """Where it is given: from what time on each stream is complete, and counts once the others are there."""
     ports: ClassVar[tuple[str, ...]] = ()
+
+    ignores_ctis = False
+    named_times = ()
 
     def __post_init__(self) -> None:
         kinds = {"case": MergeCase, "policy": MergePolicy, "on_mismatch": OnMismatch, "leader": Leader}
@@ -115,6 +118,34 @@ class Merge(Node):
         if case in ("R0", "R1", "R2"):
             return _in_order(case, known)
         return Properties(is_insert_only=self.policy == "ff", has_key=True, constant_duration=duration)
+
+    def needs(self) -> Needs:
+        """What R3 and R4 decide of an event they decide from its payload and the inputs' stables, which all
+        know.
+
+        The other cases promise an order, to follow a leader is to look at all that the inputs have sent, and
+        a merge that falls falls as a whole.
+        """
+        is_by_payload = self.chosen().case in ("R3", "R3-", "R4") and self.policy != "lead"
+        names = self.schema.names if is_by_payload and self.on_mismatch == "raise" else []
+        return (columns_named(names),) * len(self.streams)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        """Payloads are compared whole."""
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        """In these cases the user speaks of each group's order, not of that of all."""
+        return self.case not in ("R0", "R1", "R2")
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
 
 
 def _form(node: Node) -> tuple[object, ...]:

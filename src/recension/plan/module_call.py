@@ -11,8 +11,9 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.modules.module import Module
 from recension.plan.expressions import column, expression, result_type
+from recension.plan.node import Outputs
 from recension.plan.schemas import schema_of, type_of
-from recension.plan.span import Outputs, in_words
+from recension.plan.span import in_words
 from recension.plan.type_names import type_name
 
 

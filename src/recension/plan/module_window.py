@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.modules.module import Clipping, Stamping
-from recension.plan.aggregate import Speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.count_window import CountWindows
 from recension.plan.expressions import Expression
 from recension.plan.module_call import ModuleCall, checked_types
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import Outputs, in_words, projected_schema
+from recension.plan.span import in_words, projected_schema
+from recension.plan.structure import NOT_STRUCTURE
 from recension.plan.window import Windows
 
 WindowKind: TypeAlias = Windows | CountWindows | None
@@ -38,7 +39,7 @@ class Policies:
     stamp: Stamping = "align"
     speculate: Speculate = "perfect"
     recompute: bool = False
-    verify: bool = False
+    verify: bool = field(default=False, metadata=NOT_STRUCTURE)
 
     def __post_init__(self) -> None:
         for verb, value, known in (
@@ -56,7 +57,7 @@ class Policies:
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleWindow(Node):
+class ModuleWindow(TimedNode):
     """Answers per window, for every group by itself: the keys' columns first.
 
     Either named values, one row a window; or one operator, whose rows' columns take the place of its name.
@@ -67,6 +68,12 @@ class ModuleWindow(Node):
     answers: tuple[tuple[str, Answer], ...]
     windows: WindowKind
     policies: Policies = Policies()
+
+    ignores_ctis = False
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        return self.windows.named_times if isinstance(self.windows, Windows) else ()
 
     @property
     def label(self) -> str:
@@ -205,3 +212,24 @@ class ModuleWindow(Node):
             is_shrink_only=policies.stamp != "time_bound",
             constant_duration=duration,
         )
+
+    def needs(self) -> Needs:
+        return (self.keys,)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: key.column for name, key in self.keys if key.column}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [self.references]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return (FilterRule(self.passed_on),)
+
+    def with_speculate(self, speculate: Speculate) -> Node:
+        return replace(self, policies=replace(self.policies, speculate=speculate))
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))

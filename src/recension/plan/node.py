@@ -2,20 +2,45 @@
 
 A query is a graph of nodes. Because equal nodes are the same object, a stream that is used twice, or by
 two queries that were written apart, is one node: runners compute it once by remembering nodes.
+
+A node says itself what rewrites, the partitioning and group-and-apply have to know of it. What has no safe
+answer is abstract: a class that leaves such a question open cannot be built. Where there is an answer that
+is right for every step, if slower, the base class gives it and says so.
 """
 
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
+from recension.plan.structure import Shared, Structure, in_memory, is_structure, written
+
+Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
+"""Columns by name, each with what it is computed from."""
+Names: TypeAlias = frozenset[str]
+# For each input, the values by which events are brought together; no values at all mean one place.
+Needs: TypeAlias = tuple[Outputs, ...]
+Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
+
+
+@dataclass(frozen=True)
+class FilterRule:
+    """Which filters above a step may go below it, into one of its inputs: those that read these columns.
+
+    ``columns`` says what each of them is over the input's columns. Below a step that drops events a filter
+    meets rows that it never met before: there it needs a value for every row (``needs_total``).
+    """
+
+    columns: Mapping[str, Expression]
+    needs_total: bool = True
 
 
 class _Key:
@@ -41,10 +66,11 @@ class _Interned(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
-        return _known.setdefault(_Key(node.identity()), node)
+        kind, *values = node.identity()
+        return _known.setdefault(_Key((kind, *map(in_memory, values))), node)
 
 
-class Node(metaclass=_Interned):
+class Node(Shared, metaclass=_Interned):
     """One step of a query. Its fields say what it does; everything else is derived from them."""
 
     ports: ClassVar[tuple[str, ...]] = ("input",)
@@ -65,8 +91,24 @@ class Node(metaclass=_Interned):
         return replace(self, **dict(zip(self.ports, inputs, strict=True)))  # type: ignore[type-var]
 
     def identity(self) -> tuple[Any, ...]:
-        """What makes two nodes equal; inputs are equal when they are the same object."""
-        return (type(self), *(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
+        """What makes two nodes equal, by structure; inputs are equal when they are the same object."""
+        return (type(self), *(getattr(self, name) for name in self._structural()))
+
+    @cached_property
+    def structure(self) -> Structure:
+        """What this step is, apart from what it reads, as it is written down: inputs are numbers of ports."""
+        named = ((name, written(getattr(self, name), self._reference)) for name in self._structural())
+        return (type(self).__name__, *named)
+
+    def _structural(self) -> list[str]:
+        every = fields(self)  # type: ignore[arg-type]
+        return [field.name for field in every if is_structure(field)]
+
+    def _reference(self, node: Shared) -> Structure:
+        """A node in a field: an input, or a plan of its own."""
+        assert isinstance(node, Node)
+        ports = [port for port, child in enumerate(self.inputs) if child is node]
+        return ("input", *ports) if ports else ("plan", *written_plan([node]))
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         kind, *values = self.identity()
@@ -93,7 +135,142 @@ class Node(metaclass=_Interned):
 
     @abstractmethod
     def derive_properties(self) -> Properties:
-        """The property rule of this node, from the properties of its inputs."""
+        """The property rule of this node, from the properties of its inputs: order, keys, durations."""
+
+    # Where it can run.
+
+    @abstractmethod
+    def needs(self) -> Needs | None:
+        """The events that it must see together, for each input; None if it can run anywhere."""
+
+    is_spread: ClassVar[bool] = False
+    """Does it run in every shard, on whatever events are there? The safe answer is no: a step that can run
+    anywhere then moves with its reader."""
+
+    # Its columns.
+
+    @abstractmethod
+    def kept_columns(self) -> Mapping[str, str]:
+        """The output columns that are, in every event, a column of each input as it is: which one.
+
+        What is not named is not known to be so.
+        """
+
+    @abstractmethod
+    def columns_read(self, needed: Names) -> list[Names]:
+        """The columns it reads of each input, when ``needed`` is what is read of its output."""
+
+    narrows_inputs: ClassVar[bool] = False
+    """Are columns that it does not read dropped right before it? The safe answer is no: it gets them and does
+    not look at them. A step that keeps its input's payloads, or needs equal columns, says yes."""
+
+    def without_unread(self, needed: Names) -> Node:
+        """The same step without the outputs that are not ``needed``. The safe answer is to give them all."""
+        return self
+
+    # What may pass it.
+
+    @abstractmethod
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """For each input, which filters may go below this step; None for none at all."""
+
+    @property
+    @abstractmethod
+    def passes_external_ctis(self) -> bool:
+        """Do external CTIs, which count the elements of a source, still count right above this step?"""
+
+    def as_span(self) -> tuple[tuple[Expression, ...], Outputs] | None:
+        """Predicates, each on what the one before left, then outputs, if that is all it does to its input.
+
+        Neighbours of this form become one pass. The safe answer is None: it stays a pass of its own.
+        """
+        return None
+
+    # Consistency.
+
+    @property
+    @abstractmethod
+    def is_before_state(self) -> bool:
+        """Does a level of consistency go above it? So it does above steps of one input that look at one event
+        at a time, advance time or give a level; and below all others."""
+
+    def with_speculate(self, speculate: Speculate) -> Node:
+        """The same step in another variant. The safe answer is the step itself: there is only one."""
+        return self
+
+    @property
+    @abstractmethod
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        """The times (not durations) that the query names here, each with where it stands."""
+
+    @property
+    def own_plans(self) -> list[Node]:
+        """The plans that it holds and runs by itself: nodes in its fields that are not its inputs."""
+        held = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return [value for value in held if isinstance(value, Node) and value not in self.inputs]
+
+    # Group and apply.
+
+    @property
+    @abstractmethod
+    def ignores_ctis(self) -> bool:
+        """Are its answers for a group the same whether other groups are there, and whenever CTIs come?"""
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        """Can it be done for all groups at once, by keys that travel beside the payload?
+
+        Not where it counts elements, measures time or decides what is late in each group by itself.
+        ``grouped`` are the steps that read the group. The safe answer is no, unless it does not matter when
+        anything comes: it then runs group by group.
+        """
+        return self.ignores_ctis
+
+    @property
+    def givers(self) -> tuple[Node, ...]:
+        """The inputs whose events can be seen in the output even if the others have none.
+
+        The safe answer is all of them: in a query on a group they must then be of the group.
+        """
+        return self.inputs
+
+    @abstractmethod
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """The step on all groups at once: its first columns are ``keys``, and events meet if those are equal.
+
+        ``inputs`` are what it then reads. Those of the group have the keys; the others are as before.
+        """
+
+    # Answers that several nodes share.
+
+    def all_columns(self) -> list[Names]:
+        """All columns of all inputs are read."""
+        return [frozenset(child.schema.names) for child in self.inputs]
+
+    def no_filters(self) -> tuple[None, ...]:
+        """No filter goes below."""
+        return tuple(None for _ in self.inputs)
+
+
+class TimedNode(Node):
+    """A step whose answers depend on lifetimes: it needs retractions in order, and CTIs to forget by.
+
+    So external CTIs are taken in below it, and so is a level of consistency (CEDR operators, §3).
+    """
+
+    passes_external_ctis = False
+    is_before_state = False
+
+
+def written_plan(roots: Sequence[Node]) -> list[Structure]:
+    """The steps of some queries as they are written down, each with the numbers of the steps it reads.
+
+    What two queries share is there once; inputs come before their readers.
+    """
+    numbers: dict[Node, int] = {}
+    for root in roots:
+        for node in walk(root):
+            numbers.setdefault(node, len(numbers))
+    return [(node.structure, tuple(numbers[child] for child in node.inputs)) for node in numbers]
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -108,3 +285,18 @@ def walk(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs))
+
+
+def all_of(schema: pa.Schema) -> Outputs:
+    """All columns as they are."""
+    return columns_named(schema.names)
+
+
+def columns_named(names: Iterable[str]) -> Outputs:
+    """Columns as they are."""
+    return tuple((name, column(name)) for name in names)
+
+
+def same_names(schema: pa.Schema) -> dict[str, str]:
+    """All columns are kept under their names."""
+    return {name: name for name in schema.names}

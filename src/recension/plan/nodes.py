@@ -1,6 +1,6 @@
 """All logical nodes."""
 
-from recension.plan.aggregate import SnapshotAggregate, Speculate
+from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.coalesce import Coalesce
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
 from recension.plan.count_window import CountAggregate
@@ -12,9 +12,9 @@ from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
 from recension.plan.module_window import ModuleWindow
-from recension.plan.node import Node, walk
+from recension.plan.node import Node, Outputs, Speculate, walk
 from recension.plan.source import Source
-from recension.plan.span import Distinct, Map, Outputs, Project, Span, Union, Where
+from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 from recension.plan.window import WindowAggregate
 
 __all__ = [

@@ -29,18 +29,28 @@ from recension.plan.window import WindowAggregate
 class PartialAggregate(SnapshotAggregate):
     """A snapshot aggregate of whatever events a shard has."""
 
+    is_spread = True
+
     @property
     def label(self) -> str:
         return f"partial {super().label}"
+
+    def needs(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, eq=False)
 class PartialWindowAggregate(WindowAggregate):
     """A window aggregate of whatever events a shard has."""
 
+    is_spread = True
+
     @property
     def label(self) -> str:
         return f"partial {super().label}"
+
+    def needs(self) -> None:
+        return None
 
 
 def preaggregate(roots: Sequence[Node]) -> list[Node]:

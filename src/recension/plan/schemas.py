@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions import listed
-from recension.plan.type_names import type_name
+from recension.plan.type_names import listed, type_name, type_named
 
 IntoType: TypeAlias = pa.DataType | str | type
 IntoSchema: TypeAlias = pa.Schema | Mapping[str, Any]
@@ -49,8 +48,8 @@ def type_of(kind: IntoType, verb: str) -> pa.DataType:
     if isinstance(kind, type) and kind in _PYTHON_TYPES:
         return _PYTHON_TYPES[kind]
     try:
-        return pa.type_for_alias(kind)
-    except (ValueError, TypeError):
+        return type_named(str(kind))
+    except (ValueError, KeyError):
         usual = "'string', 'int64', 'float64', 'bool', 'timestamp[us]'"
         raise SchemaError(
             f"{verb}: {kind!r} is not a type; write an Arrow type or its name: {usual} ..."
@@ -85,3 +84,8 @@ def require_same_type(name: str, first: pa.Schema, other: pa.Schema, verb: str) 
     if here != there:
         types = f"{type_name(here)} here and {type_name(there)} in the other stream"
         raise SchemaError(f"{verb}: column {name!r} is {types}; cast one of them")
+
+
+def holds_floats(kind: pa.DataType) -> bool:
+    """Can two values of this type be equal and yet different, as 0.0 and -0.0 are?"""
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))

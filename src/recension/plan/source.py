@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, SchemaError
 from recension.core.validity import Policy
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Names, Needs, Node
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
 
+class Leaf(Node):
+    """What stands for a stream, and is no step: nothing goes below it."""
+
+    passes_external_ctis = False
+    is_before_state = False
+    ignores_ctis = False
+    named_times = ()
+
+    def needs(self) -> Needs | None:
+        raise RecensionError(f"{self.label!r} cannot be spread over shards")
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        raise SchemaError(f"apply: {self.label} cannot be done for every group by itself")
+
+
 @dataclass(frozen=True, eq=False)
-class Source(Node):
+class Source(Leaf):
     """A named input. ``start`` and ``end`` name the time columns of a plain table.
 
     ``external_ctis`` says that it carries such, and may hold retractions before what they retract. They are
@@ -61,3 +86,7 @@ class Source(Node):
     def derive_properties(self) -> Properties:
         """What its owner declares; nothing is known of data that has not come yet."""
         return self.declared
+
+    def needs(self) -> None:
+        """Its events come wherever they are sent."""
+        return

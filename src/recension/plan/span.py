@@ -1,28 +1,61 @@
 """Span nodes: each event is treated by itself, whatever its lifetime; union; and distinct.
 
 A span step keeps the order in which elements arrive, drops all elements of an event or none, and leaves
-their times alone. That is why most properties pass through it.
+their times alone. That is why most properties pass through it, and why it runs on every engine by its kernel
+alone: a function of a batch of payloads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
+from recension.plan.beside import Beside
+from recension.plan.evaluation import Kernel, Predicate, Projection, span_kernel
 from recension.plan.expressions import Expression, require_boolean, result_type
-from recension.plan.node import Node
+from recension.plan.functions import map_kernel
+from recension.plan.node import (
+    FilterRule,
+    Names,
+    Needs,
+    Node,
+    Outputs,
+    TimedNode,
+    all_of,
+    columns_named,
+    same_names,
+)
 from recension.plan.properties import Properties
-from recension.plan.schemas import require_names, require_same_columns
+from recension.plan.schemas import holds_floats, require_names, require_same_columns
+from recension.plan.structure import NOT_STRUCTURE
 
-Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
+
+class SpanNode(Node):
+    """A step that keeps or drops each event by itself and gives it a payload; lifetimes and order stay."""
+
+    input: Node
+
+    passes_external_ctis = True
+    is_before_state = True
+    ignores_ctis = True
+    named_times = ()
+
+    def needs(self) -> None:
+        """It can run anywhere."""
+        return
+
+    @abstractmethod
+    def kernel(self) -> Kernel:
+        """What it does to a batch of payloads: which rows stay (None: all), and their new payload."""
 
 
 @dataclass(frozen=True, eq=False)
-class Where(Node):
+class Where(SpanNode):
     """The events whose payload satisfies a predicate; null is not true."""
 
     input: Node
@@ -40,22 +73,38 @@ class Where(Node):
         """Everything passes: fewer events, in the same order, with the same times."""
         return self.input.properties
 
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed | self.predicate.references]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """Below it other filters would meet rows that it drops."""
+        return (FilterRule(dict(all_of(self.schema))),)
+
+    def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
+        return (self.predicate,), all_of(self.schema)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
+
+    def kernel(self) -> Kernel:
+        return span_kernel([Predicate(self.predicate)], None)
+
 
 @dataclass(frozen=True, eq=False)
-class Project(Node):
+class Project(SpanNode):
     """Other columns, computed from the payload; events that become equal stay separate events."""
 
     input: Node
     outputs: Outputs
-    verb: str = "select"
+    verb: str = field(default="select", metadata=NOT_STRUCTURE)
+    """Only says, in errors, how the projection was written."""
 
     @property
     def label(self) -> str:
         return selection_in_words(self.outputs, self.input.schema)
-
-    def identity(self) -> tuple[Any, ...]:
-        """``verb`` only says, in errors, how the projection was written."""
-        return (type(self), self.input, self.outputs)
 
     def derive_schema(self) -> pa.Schema:
         return projected_schema(self.outputs, self.input.schema, self.verb)
@@ -63,12 +112,35 @@ class Project(Node):
     def derive_properties(self) -> Properties:
         return projected(self.input.properties, self.outputs, self.input.schema)
 
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: computed.column for name, computed in self.outputs if computed.column}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset().union(*(e.references for name, e in self.outputs if name in needed))]
+
+    def without_unread(self, needed: Names) -> Node:
+        kept = tuple(output for output in self.outputs if output[0] in needed)
+        return self if len(kept) == len(self.outputs) else replace(self, outputs=kept)
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return (FilterRule(dict(self.outputs), needs_total=False),)
+
+    def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
+        return (), self.outputs
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))
+
+    def kernel(self) -> Kernel:
+        return span_kernel([], Projection(self.outputs, self.schema))
+
 
 @dataclass(frozen=True, eq=False)
-class Span(Node):
+class Span(SpanNode):
     """Several span steps in one pass: the predicates, each on what the one before left, then the outputs.
 
-    The turn matters: a predicate may protect a later one from rows it cannot be computed for.
+    The turn matters: a predicate may protect a later one from rows it cannot be computed for. It is made when
+    filters and columns have gone as far as they can: none goes below it.
     """
 
     input: Node
@@ -89,6 +161,25 @@ class Span(Node):
 
     def derive_properties(self) -> Properties:
         return projected(self.input.properties, self.outputs, self.input.schema)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: computed.column for name, computed in self.outputs if computed.column}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
+        return self.predicates, self.outputs
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))
+
+    def kernel(self) -> Kernel:
+        predicates = [Predicate(predicate) for predicate in self.predicates]
+        return span_kernel(predicates, Projection(self.outputs, self.schema))
 
 
 def projected_schema(outputs: Outputs, schema: pa.Schema, verb: str) -> pa.Schema:
@@ -126,7 +217,7 @@ def in_words(outputs: Sequence[tuple[str, Any]]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Map(Node):
+class Map(SpanNode):
     """A function of the payload: of a whole Arrow batch, or of one row as a mapping.
 
     The same payload must always give the same answer, or a retraction would miss its event.
@@ -151,6 +242,25 @@ class Map(Node):
         """As a projection that may forget: two payloads can become one."""
         return replace(self.input.properties, has_key=False)
 
+    def kept_columns(self) -> Mapping[str, str]:
+        """What a user's function does to columns is not known, nor which it reads."""
+        return {}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """The function does not see the keys."""
+        (below,) = inputs
+        columns = pa.schema([*projected_schema(columns_named(keys), below.schema, "apply"), *self.columns])
+        return replace(self, input=below, fn=Beside(self.fn, keys), columns=columns)
+
+    def kernel(self) -> Kernel:
+        return map_kernel(self.fn, self.schema, self.label, per_row=self.per_row)
+
 
 @dataclass(frozen=True, eq=False)
 class Union(Node):
@@ -158,6 +268,12 @@ class Union(Node):
 
     streams: tuple[Node, ...]
     ports: ClassVar[tuple[str, ...]] = ()
+
+    narrows_inputs = True
+    passes_external_ctis = True
+    is_before_state = False
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -188,12 +304,30 @@ class Union(Node):
             constant_duration=durations.pop() if len(durations) == 1 else None,
         )
 
+    def needs(self) -> None:
+        return None
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed for _ in self.streams]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return tuple(FilterRule(dict(all_of(self.schema)), needs_total=False) for _ in self.streams)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
+
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Node):
+class Distinct(TimedNode):
     """At every instant each payload once, on maximal lifetimes."""
 
     input: Node
+
+    ignores_ctis = True
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -208,3 +342,26 @@ class Distinct(Node):
         Nothing else: even inserts alone make it lengthen what it has shown.
         """
         return Properties(has_key=True)
+
+    def needs(self) -> Needs:
+        """Equal payloads together."""
+        return (all_of(self.schema),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        """Payloads are compared whole."""
+        return self.all_columns()
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """Not those that tell apart what is equal: 0.0 and -0.0 are one payload."""
+        return (FilterRule(equal_alike(self.schema, self.schema.names), needs_total=False),)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return self.with_inputs(inputs)
+
+
+def equal_alike(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
+    """Those of these columns whose equal values no filter can tell apart."""
+    return dict(columns_named(name for name in names if not holds_floats(schema.field(name).type)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from recension.core.errors import TimeError
+from recension.core.time_kind import Instant, duration_in_words
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.lifetimes import require_positive
 from recension.plan.properties import Properties
@@ -18,18 +21,35 @@ class Windows:
     hop: int
     offset: int = 0
     until: int | None = None
+    max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
+    """How many an event may fill. It is not told: a query with another limit has the same checkpoints."""
 
     def __post_init__(self) -> None:
         require_positive(self.size, "windows", "a size")
         require_positive(self.hop, "windows", "a hop")
         if self.until is not None and abs(self.until) >= 2**62:
             raise TimeError("windows: until= names the end of the grid, a time before the end of time")
+        WindowLimit(str(self), checked_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        """Where the grid ends, if it does."""
+        return () if self.until is None else (("windows, until", self.until),)
 
     def __str__(self) -> str:
-        kind = "tumbling windows" if self.hop == self.size else f"windows every {self.hop}"
-        offset = f" from {self.offset}" if self.offset else ""
+        return self._described(str)
+
+    @property
+    def in_words(self) -> str:
+        """The same with durations in words, for messages beside timestamps."""
+        return self._described(duration_in_words)
+
+    def _described(self, show: Callable[[int], str]) -> str:
+        kind = "tumbling windows" if self.hop == self.size else f"windows every {show(self.hop)}"
+        shift = str(self.offset) if isinstance(self.offset, Instant) else show(self.offset)
+        offset = f" from {shift}" if self.offset else ""
         until = "" if self.until is None else f" until {self.until}"
-        return f"{kind} of {self.size}{offset}{until}"
+        return f"{kind} of {show(self.size)}{offset}{until}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +67,10 @@ class WindowAggregate(SnapshotAggregate):
     @property
     def label(self) -> str:
         return f"{super().label}, {self.windows}"
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        return self.grid.named_times
 
     def derive_properties(self) -> Properties:
         """Windows are shown and taken back whole: once they have ended by the watermark, eager ones at once.

@@ -7,11 +7,14 @@ therefore computed once, and all its readers see the same state of it.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -20,14 +23,18 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator
+from recension.operators.base import Chunks, Operator, new_end, old_end
 from recension.operators.flow import Flow, drive
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.span import Span
+from recension.plan.structure import difference
 from recension.runners.feedback import Feedback
 from recension.runners.metrics import Metrics
 
+_log: Final = logging.getLogger("recension")
+
 # Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 
 
 class Engine:
@@ -74,6 +81,39 @@ class Engine:
                     flows[number] = flow
         self._feedback.send()
         return flows
+
+    def check_end(self, sources: Collection[int]) -> None:
+        """Raise what an operator would raise if these sources ended, where that is certain; nothing changes.
+
+        It is where nothing but the end can still come: above an operator that holds rows it is not known.
+        """
+        ended = set(sources)
+        for number in self._order:
+            vertex = self._vertices[number]
+            if vertex.operator is not None and ended.issuperset(i for i in vertex.inputs if i >= 0):
+                vertex.operator.check_end()
+                if not vertex.operator.state_rows():
+                    ended.add(number)
+
+    def check_last(self, source: int, batch: EventBatch, t: int | None) -> None:
+        """The same of a source that gets this batch, and then a CTI at ``t``.
+
+        It is certain of operators that read the source itself, or what filters and maps leave of it.
+        """
+        if t != FOREVER:
+            return
+        is_endless = (old_end(batch) == FOREVER) | (new_end(batch) == FOREVER)
+        coming = {source: batch.filter(batch.is_data() & is_endless)}
+        for number in self._order:
+            vertex = self._vertices[number]
+            if vertex.operator is None or len(vertex.inputs) != 1 or vertex.inputs[0] not in coming:
+                continue
+            given = coming[vertex.inputs[0]]
+            if not isinstance(vertex.operator, Span):
+                vertex.operator.check_last(given)
+                continue
+            with suppress(Exception):  # of a user's function: the step itself will tell
+                coming[number] = vertex.operator.on_batch(0, given)
 
     def hear(self, output: int, t: int) -> None:
         """Those who read an answer do not want what finally ends before ``t``."""
@@ -129,8 +169,29 @@ class Engine:
         read = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
         out = drive(operator, [(port, self._wanted(number, port, flow)) for port, flow in read], now)
         self._metrics[number].seconds += time.perf_counter() - started
+        for warning in operator.take_warnings():
+            self.warn(number, f"{vertex.name}: {warning}")
         self._note(number, out)
         return out
+
+    def warn(self, number: int, warning: str) -> None:
+        """Say something of a vertex in its metrics and in the log."""
+        self._metrics[number].warnings.append(warning)
+        _log.warning(warning)
+
+    def taken_in(self, source: int) -> Metrics:
+        """What a source has given so far."""
+        return self._metrics[source]
+
+    def held_above(self, source: int) -> int:
+        """How many rows of state the operators above a source hold."""
+        above, held = {source}, 0
+        for number in self._order:
+            vertex = self._vertices[number]
+            if vertex.operator is not None and above.intersection(vertex.inputs):
+                above.add(number)
+                held += vertex.operator.state_rows()
+        return held
 
     def _wanted(self, number: int, port: int, flow: Flow) -> Flow:
         """What comes in at a port, less what feedback says nobody wants."""
@@ -184,23 +245,23 @@ class Engine:
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
         running = [self._vertices[number] for number in self._order]
-        names = [vertex.name for vertex in running]
-        plan = pa.table({"operator": names, "format": [STATE_FORMAT] * len(names)})
-        return {"plan": plan} | {
+        return {"plan": self._written_plan()} | {
             f"{place}/{name}": table
             for place, vertex in enumerate(running)
             if vertex.operator is not None
             for name, table in vertex.operator.snapshot().items()
         }
 
-    def restore(self, chunks: Chunks) -> None:
-        """Become the engine whose snapshot this is; the query must be the same."""
-        running = [self._vertices[number] for number in self._order]
+    def require_same(self, chunks: Chunks) -> None:
+        """Refuse a snapshot of another query; nothing changes."""
+        if "plan" not in chunks:
+            raise RecensionError("the snapshot does not say of which query it is")
         _require_format(chunks["plan"])
-        theirs, ours = chunks["plan"]["operator"].to_pylist(), [vertex.name for vertex in running]
-        if theirs != ours:
-            other = next((a for a, b in zip_longest(theirs, ours) if a != b), None)
-            raise RecensionError(f"the snapshot is of another query, which has {other!r}")
+        _require_same(chunks["plan"], self._written_plan())
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become the engine whose snapshot this is; `require_same` has looked at it."""
+        running = [self._vertices[number] for number in self._order]
         by_place: dict[int, dict[str, pa.Table]] = {}
         for name, table in chunks.items():
             place, slash, rest = name.partition("/")
@@ -210,6 +271,39 @@ class Engine:
             operator = running[number].operator
             assert operator is not None
             operator.restore(own)
+
+    def _written_plan(self) -> pa.Table:
+        """What runs: every step by its structure, and the places of the steps it reads; names for people."""
+        places = {number: place for place, number in enumerate(self._order)} | {-1: -1}
+        running = [self._vertices[number] for number in self._order]
+        columns = {
+            "operator": pa.array([vertex.name for vertex in running], pa.string()),
+            "structure": pa.array([vertex.structure for vertex in running], pa.string()),
+            "inputs": pa.array([[places[i] for i in v.inputs] for v in running], pa.list_(pa.int64())),
+            "format": pa.array([STATE_FORMAT] * len(running), pa.int64()),
+        }
+        return pa.table(columns)
+
+
+def _require_same(theirs: pa.Table, ours: pa.Table) -> None:
+    """Raise unless both are the same steps; the first that differs is named."""
+    for a, b in zip_longest(theirs.to_pylist(), ours.to_pylist()):
+        if a is None or b is None or a["structure"] != b["structure"]:
+            raise RecensionError(f"the snapshot is of another query, {_difference(a, b)}")
+        if a["inputs"] != b["inputs"]:
+            raise RecensionError(
+                f"the snapshot is of another query, in which {a['operator']!r} reads other steps"
+            )
+
+
+def _difference(theirs: dict[str, Any] | None, ours: dict[str, Any] | None) -> str:
+    if theirs is None or ours is None:
+        which = "which has" if ours is None else "which does not have"
+        return f"{which} {(theirs or ours or {})['operator']!r}"
+    if theirs["operator"] != ours["operator"]:
+        return f"which has {theirs['operator']!r} where this one has {ours['operator']!r}"
+    parts = (json.loads(plan["structure"]) for plan in (theirs, ours))
+    return f"whose {ours['operator']!r} is another one: {difference(*parts)}"
 
 
 def _require_format(plan: pa.Table) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from recension.core import wall_clock
-from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
 from recension.plan.node import Node
-from recension.runners.intake import Data, parts
+from recension.runners.intake import Data, parts, require_inputs
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.result import Result
 
@@ -24,7 +23,7 @@ def run(
     clock: Clock = wall_clock.now,
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": query}, batch_size, clock)
+    session = Session({"query": query}, batch_size, clock, history_limit=0)
     for _ in steps(session, inputs, batch_size=batch_size, close=close):
         pass
     return session.read()
@@ -37,11 +36,8 @@ def steps(
 
     An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
     """
-    if missing := [name for name in session.sources if name not in inputs]:
-        named = ", ".join(session.sources)
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
-    if unknown := [name for name in inputs if name not in session.sources]:
-        raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(session.sources)}")
+    require_inputs(inputs, session.sources)
+    session.closes_inputs = close
     pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
     while pieces:
         for name in list(pieces):
@@ -55,11 +51,12 @@ def steps(
 def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
     """Pushes one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
+        session.adopt(name, data)  # a table without rows is a table all the same
         with session.advising(name):
             for batch in data:
                 session.push_checked(name, batch, data)
                 yield True
         return
-    for part in parts(data, size):
+    for part in parts(data, size, name):
         session.push(name, part)
         yield True

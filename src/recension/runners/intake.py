@@ -7,33 +7,69 @@ the first one ever pushed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import narwhals as nw
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, from_elements
+from recension.core import frames
+from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, null_payload
 from recension.core.counting import counts_of, counts_table
-from recension.core.errors import RecensionError, StreamError
-from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
-from recension.core.formats.columns import BATCH, SEQ, TimeColumns, layout_of
-from recension.core.formats.decode import Decoder
+from recension.core.errors import FormatError, RecensionError, StreamError, nearest
+from recension.core.formats.columns import (
+    KIND,
+    VE,
+    VS,
+    Layout,
+    TimeColumns,
+    lacking,
+    layout_of,
+)
+from recension.core.formats.decode import Decoded, Decoder
+from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
-from recension.core.openclose import OpenClose
+from recension.core.history import History
+from recension.core.one_kind import OneKind
+from recension.core.openclose import OpenClose, Translated
+from recension.core.time_kind import TimeKind
 from recension.core.validity import Checker
 from recension.operators.base import Chunks
 from recension.plan.source import Source
+from recension.runners.elements import batch_of
+from recension.runners.result import Result
 
-# An Arrow table or batch, a pandas or polars frame, an EventBatch, or elements such as Insert(...).
+# An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
 Data: TypeAlias = Any
 
 
-class Intake:
-    """Turns what is pushed to one source into valid elements."""
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Data that was looked at and could be taken in; nothing has changed yet."""
 
-    def __init__(self, source: Source, batch_size: int, *, check_orphans: bool = True) -> None:
-        self._source, self._batch_size = source, batch_size
+    translated: Translated
+    rows: int
+    first_row: int
+    decoded: list[Decoded] = field(default_factory=list)
+    layout: Layout | None = None
+    kind: TimeKind = None
+
+    @property
+    def batch(self) -> EventBatch:
+        """The elements, without opens and closes."""
+        return self.translated.batch
+
+    @property
+    def is_promise(self) -> bool:
+        """Are there CTIs and nothing else?"""
+        return bool(len(self.batch)) and bool((self.batch.kind == CTI).all())
+
+
+class Intake:
+    """Turns what is pushed to one source into valid elements, all of a push or nothing of it."""
+
+    def __init__(self, source: Source, *, check_orphans: bool = True, times: OneKind | None = None) -> None:
+        self._source, self._times_seen = source, times or OneKind()
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation)
         # A source declared free of retractions needs no memory of what could be retracted.
@@ -42,7 +78,6 @@ class Intake:
         self.rows = 0
         self._counted_before: Counter[str] = Counter()
         self._reader: StreamReader | None = None
-        self.time_type: pa.DataType | None = None
         self.is_table = False
 
     @property
@@ -56,6 +91,16 @@ class Intake:
         self._decoder.rejected.clear()  # rows of which no element could be made: counted only
         read = [] if self._reader is None else self._reader.take_dropped()
         return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
+
+    @property
+    def takes_all(self) -> bool:
+        """Is a push taken in as it is, or else refused?"""
+        return self._source.on_violation == "raise"
+
+    @property
+    def is_closed(self) -> bool:
+        """Is nothing to come any more?"""
+        return self._checker.is_closed
 
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
@@ -76,63 +121,90 @@ class Intake:
 
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""
-        self.time_type, self.is_table = reader.time_type, reader.is_table
+        self._times_seen.note(reader.kind, self._source.name)
+        self.is_table = reader.is_table
         if self._reader is not None and self._reader is not reader:
             self._counted_before += self._reader.counts
         self._reader = reader
 
-    def take(self, data: Data) -> Iterator[EventBatch]:
-        """The valid elements of the next data."""
-        for batch in self._batches(data):
-            yield self._checked(batch)
-
-    def _batches(self, data: Data) -> Iterator[EventBatch]:
-        if isinstance(data, EventBatch):
-            yield from self._slices(data)
-        elif isinstance(data, Sequence) and not isinstance(data, str):
-            yield from self._slices(self._from_elements(data))
-        else:
-            for rows in self._ordered(_as_table(data)).to_batches(max_chunksize=self._batch_size):
-                layout = layout_of(rows.schema, self._times(rows.schema), self._source.name)
-                self.time_type, self.is_table = layout.time_type, layout.is_table
-                yield self._decoder.decode(rows, layout, self._source.name, self.rows + 1).batch
-
-    def _slices(self, batch: EventBatch) -> Iterator[EventBatch]:
-        if not batch.schema.equals(self._source.columns):
+    def judge(self, data: Data) -> Push:
+        """Look at the whole of the next data; what cannot be taken in is an error. Nothing changes."""
+        data = readable(data, self._source.name)
+        if isinstance(data, pa.Table):
+            return self._judge_table(data)
+        if not isinstance(data, EventBatch):
+            first, times = self.rows + 1, self._times_seen.copy()
+            data = batch_of(data, self._source.columns, self._source.name, first, times)
+            return self._judged(data, [], len(data), kind=times.seen)
+        if not data.schema.equals(self._source.columns):
             raise RecensionError(
-                f"{self._source.name}: the elements' columns are {batch.schema.names}, "
+                f"{self._source.name}: the elements' columns are {data.schema.names}, "
                 f"the source's are {self._source.columns.names}"
             )
-        for start in range(0, len(batch), self._batch_size):
-            yield batch.slice(start, min(start + self._batch_size, len(batch)))
+        return self._judged(data, [], len(data))
 
-    def _from_elements(self, elements: Sequence[Element]) -> EventBatch:
-        names = set(self._source.columns.names)
-        for row, element in enumerate(elements, self.rows + 1):
-            if not isinstance(element, Insert | Retract | Cti | ExternalCti):
-                raise StreamError(f"{element!r} is not a stream element", file=self._source.name, row=row)
-            if isinstance(element, Insert | Retract) and (unknown := set(element.payload) - names):
-                reason = f"no column {sorted(unknown)[0]!r}; the source has {sorted(names)}"
-                raise StreamError(reason, file=self._source.name, row=row)
+    def promise(self, t: int) -> Push:
+        """A CTI, as if it had been pushed; it is no row of anybody's data."""
+        return self._judged(cti(t, self._source.columns), [], 0)
+
+    def take(self, push: Push) -> EventBatch:
+        """The valid elements of what was judged last, which is taken in; or an error, and nothing is."""
+        name = self._source.name
+        # Looks before it changes anything, and is the last that may refuse.
+        batch = self._checker.check(
+            push.batch, first_row=push.first_row, file=name, kind=self._kind(push.kind)
+        )
+        self._openclose.note(push.translated)
+        for decoded in push.decoded:
+            self._decoder.note(decoded)
+        self._times_seen.note(push.kind, name)
+        if not push.is_promise:
+            self.is_table = push.layout is not None and push.layout.is_table
+        self.rows += push.rows
+        return batch
+
+    def _judge_table(self, table: pa.Table) -> Push:
+        name = self._source.name
+        layout = layout_of(table.schema, self._times(table.schema), name)
+        self._times_seen.require(layout.kind, name)
+        if (reason := lacking(self._source.columns, layout.payload)) is not None:
+            raise FormatError(reason, file=name)
+        first, decoded = self.rows + 1, list[Decoded]()
+        for rows in _whole(in_order(table)):
+            decoded.append(self._decoder.judge(rows, layout, name, first))
+            first += len(rows)
+        batch = self._one([part.batch for part in decoded])
+        return self._judged(batch, decoded, table.num_rows, layout, layout.kind)
+
+    def _judged(
+        self,
+        batch: EventBatch,
+        decoded: list[Decoded],
+        rows: int,
+        layout: Layout | None = None,
+        kind: TimeKind = None,
+    ) -> Push:
+        first, name = self.rows + 1, self._source.name
+        translated = self._openclose.judge(batch, first_row=first, file=name, kind=self._kind(kind))
+        self._refuse_undeclared(translated.batch, first)
+        return Push(translated, rows, first, decoded, layout, kind)
+
+    def _one(self, batches: list[EventBatch]) -> EventBatch:
         try:
-            return from_elements(elements, self._source.columns)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as why:
-            raise StreamError(str(why).splitlines()[0], file=self._source.name) from None
+            return concat(batches)
+        except pa.ArrowInvalid as why:  # texts of more than 2 GiB in all
+            reason = f"too much for one push ({str(why).splitlines()[0]}): push it in parts"
+            raise RecensionError(f"{self._source.name}: {reason}") from None
 
     def _times(self, schema: pa.Schema) -> TimeColumns:
-        is_stream = "_kind" in schema.names
-        return TimeColumns() if is_stream else TimeColumns(self._source.start, self._source.end)
+        """A stream or a history has control columns; another table those that the source names."""
+        named = TimeColumns(self._source.start, self._source.end)
+        is_history = named.vs not in schema.names and {VS, VE} <= set(schema.names)
+        return TimeColumns() if KIND in schema.names or is_history else named
 
-    def _ordered(self, table: pa.Table) -> pa.Table:
-        if BATCH in table.column_names and SEQ in table.column_names:
-            return table.sort_by([(BATCH, "ascending"), (SEQ, "ascending")])
-        return table
-
-    def _checked(self, batch: EventBatch) -> EventBatch:
-        first, self.rows = self.rows + 1, self.rows + len(batch)
-        batch = self._openclose.translate(batch, first_row=first, file=self._source.name)
-        self._refuse_undeclared(batch, first)
-        return self._checker.check(batch, first_row=first, file=self._source.name)
+    def _kind(self, kind: TimeKind) -> TimeKind:
+        """The kind of times to write in messages: that of the data, or what is known so far."""
+        return self._times_seen.kind if kind is None else kind
 
     def _refuse_undeclared(self, batch: EventBatch, first_row: int) -> None:
         if self._source.declared.is_insert_only and bool((batch.kind == RETRACT).any()):
@@ -153,28 +225,44 @@ class Intake:
         self._counted_before = counts_of(chunks["left_out"])
         for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
             counts.clear()
+        self.take_dropped()
         self._reader = None
 
 
-def parts(data: Data, size: int) -> Iterator[Data]:
-    """Data that can be cut, in parts of so many rows; other data as it is."""
-    if hasattr(data, "slice") and hasattr(data, "num_rows"):
-        yield from (data.slice(start, size) for start in range(0, max(data.num_rows, 1), size))
-    elif isinstance(data, EventBatch | list | tuple):
-        for start in range(0, max(len(data), 1), size):
-            end = min(start + size, len(data))
-            yield data.slice(start, end) if isinstance(data, EventBatch) else data[start:end]
-    else:
-        yield data
+def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
+    """Every source has an input, and every input a source."""
+    named = ", ".join(sources)
+    for name in given:
+        if name not in sources:
+            hint = nearest(name, list(sources))
+            raise RecensionError(f"no source {name!r}{hint}; the query reads {named}")
+    for name in sources:
+        if name not in given:
+            raise RecensionError(f"no input for source {name!r}; the query reads {named}")
 
 
-def _as_table(data: Data) -> pa.Table:
-    if isinstance(data, pa.Table):
+def readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Sequence[Any]:
+    """What data can be had from: a table, a batch, or elements."""
+    if isinstance(data, EventBatch) or (isinstance(data, Sequence) and not isinstance(data, str)):
         return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    try:
-        return nw.from_native(data, eager_only=True).to_arrow()
-    except TypeError:
-        kinds = "an Arrow table, a pandas or polars frame, or a list of elements such as rc.Insert(...)"
-        raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
+    return data.to_arrow() if isinstance(data, History | Result) else frames.table_of(data, name)
+
+
+def parts(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
+    """Data in parts of so many rows; one empty part of data that has none."""
+    data = readable(data, name)
+    data = in_order(data) if isinstance(data, pa.Table) else data
+    for start in range(0, max(len(data), 1), size):
+        end = min(start + size, len(data))
+        yield (
+            data.slice(start, size)
+            if isinstance(data, pa.Table)
+            else (data.slice(start, end) if isinstance(data, EventBatch) else data[start:end])
+        )
+
+
+def _whole(table: pa.Table) -> list[pa.RecordBatch]:
+    """The rows in as few batches as can be, one at the least."""
+    is_one = all(column.num_chunks == 1 for column in table.columns)
+    batches = (table if is_one else table.combine_chunks()).to_batches()
+    return batches or [null_payload(0, table.schema)]

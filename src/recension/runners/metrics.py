@@ -27,5 +27,7 @@ class Metrics:
     """Of a merge: whether each input is joining, joined, leaving or has left."""
     anomalies: int = 0
     """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
+    warnings: list[str] = field(default_factory=list)
+    """What a person should know of it, each said once; the logger ``recension`` has them too."""
     is_halted: bool = False
     """Of a merge: has every input left that could move the output, while others wait for it to move?"""

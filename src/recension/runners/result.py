@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from importlib import import_module
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from recension.core import frames
 from recension.core.batch import EventBatch, concat, empty
+from recension.core.errors import RecensionError, StreamError, TimeError
 from recension.core.events import Element
+from recension.core.formats.columns import KIND, TimeColumns, layout_of
+from recension.core.formats.decode import Decoder
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.core.formats.order import in_order
 from recension.core.history import History
+from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
-from recension.core.show import show_history
-from recension.plan.properties import Properties
+from recension.core.show import show_changes, show_history
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.time_kind import TICKS, merged
+from recension.core.validity import Checker
+from recension.plan.properties import NOTHING_KNOWN, Properties
 
 if TYPE_CHECKING:
     from recension.runners.metrics import Metrics
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """The output of a run."""
+    """The output of a run, or of a session since it was last read. Results of one query add up."""
 
     batches: list[EventBatch]
     schema: pa.Schema
@@ -30,10 +40,12 @@ class Result:
     time_type: pa.DataType = field(default_factory=pa.int64)
     metrics: list[Metrics] = field(default_factory=list)
     dropped: dict[str, list[tuple[str, EventBatch]]] = field(default_factory=dict)
+    is_whole: bool = True
+    """Does it begin with the stream's first element? A later reading of a session does not."""
 
     def elements(self) -> list[Element]:
         """The physical stream as Python values."""
-        return [element for batch in self.batches for element in batch.to_elements()]
+        return [element for batch in self.batches for element in batch.to_elements(self.time_type)]
 
     def batch(self) -> EventBatch:
         """The physical stream as one batch."""
@@ -41,7 +53,51 @@ class Result:
 
     def history(self) -> History:
         """The canonical history: what is left when every retraction is applied."""
-        return reconstitute(self.batches, self.schema)
+        try:
+            found = reconstitute(self.batches, self.schema)
+        except StreamError as why:
+            if self.is_whole:
+                raise
+            raise StreamError(
+                f"{why.reason}: this result begins after an earlier reading, which has that event; ask "
+                "session.history(), or add the results up: (first + second).history()"
+            ) from None
+        return replace(found, time_type=self.time_type)
+
+    def __add__(self, later: Result) -> Result:
+        """This and what the same query gave after it, as one result.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"x": "int64"})
+        >>> live = rc.session(s)
+        >>> live.push("s", [rc.Insert({"x": 1}, 0, 9)])
+        >>> first = live.read()
+        >>> live.push("s", [rc.Retract({"x": 1}, 0, 9, 5)])
+        >>> (first + live.read()).show()
+        _vs  _ve  x
+        0    5    1
+        """
+        if not isinstance(later, Result):
+            return NotImplemented
+        if not self.schema.equals(later.schema):
+            raise RecensionError(
+                f"results of one query add up: one has the columns {self.schema.names}, the other "
+                f"{later.schema.names}"
+            )
+        dropped = {where: [*elements] for where, elements in self.dropped.items()}
+        for where, elements in later.dropped.items():
+            dropped.setdefault(where, []).extend(elements)
+        time_type = _merged_times(self, later)
+        batches = [*self.batches, *later.batches]
+        return replace(later, batches=batches, time_type=time_type, dropped=dropped, is_whole=self.is_whole)
+
+    @staticmethod
+    def concat(results: Iterable[Result]) -> Result:
+        """Several results of one query, in the order they were read, as one."""
+        several = list(results)
+        if not several:
+            raise RecensionError("concat needs at least one result")
+        return reduce(Result.__add__, several)
 
     def to_arrow(self) -> pa.Table:
         """The physical stream as a table with control columns."""
@@ -49,13 +105,66 @@ class Result:
         return pa.Table.from_batches([stream_rows(batch, columns) for batch in self.batches], columns)
 
     def to_pandas(self) -> Any:
-        """The physical stream as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        """The physical stream as a pandas frame, in nullable types."""
+        return frames.to_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """The physical stream as a polars frame."""
-        return import_module("polars").from_arrow(self.to_arrow())
+        return frames.to_polars(self.to_arrow())
+
+    @staticmethod
+    def from_arrow(table: pa.Table) -> Result:
+        """A result from a table with control columns, as `to_arrow` gives it; it must be a valid stream."""
+        table = frames.arrow_table(table, "Result.from_arrow")
+        if KIND not in table.column_names:
+            raise RecensionError("a result needs a column _kind; a table without one is a history")
+        layout = layout_of(table.schema, TimeColumns(), "result")
+        decoder, openclose = Decoder(layout.payload, "raise"), OpenClose("raise")
+        # A later reading of a session retracts events that an earlier one has.
+        checker = Checker("raise", orphans=False)
+        batches, row, kind = list[EventBatch](), 1, layout.kind
+        for rows in in_order(table).to_batches():
+            batch = decoder.decode(rows, layout, "result", row).batch
+            batch = openclose.translate(batch, first_row=row, file="result", kind=kind)
+            batches.append(checker.check(batch, first_row=row, file="result", kind=kind))
+            row += len(rows)
+        return Result(batches, layout.payload, NOTHING_KNOWN, layout.time_type)
+
+    @staticmethod
+    def from_pandas(frame: Any) -> Result:
+        """A result from a pandas frame with control columns, as `to_pandas` gives it."""
+        return Result.from_arrow(frames.table_of(frame, "result"))
+
+    @staticmethod
+    def from_polars(frame: Any) -> Result:
+        """A result from a polars frame with control columns, as `to_polars` gives it."""
+        return Result.from_arrow(frames.table_of(frame, "result"))
 
     def show(self, rows: int = 20) -> None:
-        """Print the history as a table."""
-        print(show_history(self.history(), rows, self.time_type))
+        """Print the history as a table; of a later reading of a session, the changes."""
+        if self.is_whole:
+            print(show_history(self.history(), rows))
+        else:
+            print(show_changes(self.batch(), rows, self.time_type))
+
+
+def _merged_times(one: Result, other: Result) -> pa.DataType:
+    """How both write times; one without times, read before anything was pushed, does not know."""
+    kinds = [None if _is_timeless(result) else result.time_type for result in (one, other)]
+    try:
+        kind = merged(*kinds)
+    except TimeError as why:
+        raise TimeError(f"results of one query add up: {why}") from None
+    return TICKS if kind is None else kind
+
+
+def _is_timeless(result: Result) -> bool:
+    """Ticks is also what a result says before a session has seen a time."""
+    return pa.types.is_int64(result.time_type) and not any(map(_has_times, result.batches))
+
+
+def _has_times(batch: EventBatch) -> bool:
+    """Is there a time that is not an end of time?"""
+    return any(
+        bool(((times > BEGINNING) & (times < FOREVER)).any()) for times in (batch.vs, batch.ve, batch.new_ve)
+    )

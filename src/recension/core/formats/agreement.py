@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from recension.core.errors import FormatError
-from recension.core.formats.columns import CONTROL, Layout
+from recension.core.errors import FormatError, TimeError
+from recension.core.formats.columns import CONTROL, Layout, lacking, no_column
 from recension.core.formats.json_parse import unified
 from recension.core.formats.rows import Rows
+from recension.core.one_kind import OneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +25,29 @@ class StreamFile:
     def wanted(self, payload: pa.Schema) -> pa.Schema:
         """The columns to read: the control columns there are, and the payload."""
         control = {*CONTROL, self.layout.times.vs, self.layout.times.ve}
-        there = self.rows.schema
-        fields = [f for f in there if f.name in control]
-        return pa.schema([*fields, *(f for f in payload if f.name in there.names or not self.rows.is_typed)])
+        fields = [f for f in self.rows.schema if f.name in control]
+        there = set(self.rows.schema.names)
+        return pa.schema([*fields, *(f for f in payload if f.name in there or not self.rows.is_typed)])
 
 
 def agreed_payload(files: Sequence[StreamFile], declared: pa.Schema | None) -> pa.Schema:
     """The payload of all files: what the user declared, or what they have in common."""
     files = [file for file in files if file.rows.schema.names]
-    for file in files[1:]:
+    times = OneKind()
+    for file in files:
         _refuse_mixture(files[0], file)
+        _note_kind(times, file)
     names = list(dict.fromkeys(name for file in files for name in file.layout.payload.names))
     if declared is not None:
         names = declared.names
     for file in files:
-        missing = [name for name in names if name not in file.layout.payload.names]
-        if missing and not file.rows.may_lack_columns:
-            raise FormatError(f"no column {missing[0]}", file=file.name)
+        there = set(file.layout.payload.names)
+        if file.rows.may_lack_columns:
+            continue
+        if missing := [name for name in names if name not in there]:
+            raise FormatError(no_column(missing[0], file.layout.payload.names), file=file.name)
+        if declared is not None and (reason := lacking(declared, file.layout.payload)) is not None:
+            raise FormatError(reason, file=file.name)
     if declared is not None:
         return pa.schema([pa.field(f.name, f.type) for f in declared])
     return pa.schema([pa.field(name, _agreed_type(name, files)) for name in names])
@@ -51,13 +58,17 @@ def _refuse_mixture(first: StreamFile, other: StreamFile) -> None:
         raise FormatError(f"one of this and {first.name} has a column _kind", file=other.name)
     if other.layout.has_order != first.layout.has_order:
         raise FormatError(f"one of this and {first.name} has the columns _batch and _seq", file=other.name)
-    kinds = [file.layout.time_type for file in (first, other)]
-    if pa.types.is_integer(kinds[0]) != pa.types.is_integer(kinds[1]):
-        raise FormatError(f"times are {kinds[1]} here and {kinds[0]} in {first.name}", file=other.name)
+
+
+def _note_kind(times: OneKind, file: StreamFile) -> None:
+    try:
+        times.note(file.layout.kind, file.name)
+    except TimeError as why:
+        raise FormatError(str(why).removeprefix(f"{file.name}: "), file=file.name) from None
 
 
 def _agreed_type(name: str, files: Sequence[StreamFile]) -> pa.DataType:
-    having = [file for file in files if name in file.layout.payload.names]
+    having = [file for file in files if file.layout.payload.get_field_index(name) >= 0]
     first, kind = having[0], having[0].layout.payload.field(name).type
     for file in having[1:]:
         other = file.layout.payload.field(name).type

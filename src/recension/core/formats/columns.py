@@ -5,14 +5,17 @@ A row's number counts data rows from 1 (a CSV header and blank lines are not dat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
 
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, TimeError, nearest
 from recension.core.ticks import is_time
+from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merged
 
 KIND: Final = "_kind"
 VS: Final = "_vs"
@@ -21,6 +24,8 @@ NEW_VE: Final = "_new_ve"
 COUNT: Final = "_count"
 BATCH: Final = "_batch"
 SEQ: Final = "_seq"
+_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
+MOST_COLUMNS: Final = 10_000
 CONTROL: Final = (KIND, VS, VE, NEW_VE, COUNT, BATCH, SEQ)
 TIMES: Final = (VS, VE, NEW_VE)
 
@@ -54,9 +59,14 @@ class Layout:
 
     payload: pa.Schema
     times: TimeColumns
-    time_type: pa.DataType
+    kind: TimeKind
     is_table: bool
     has_order: bool
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """The type in which times are given back: int64, or a microsecond timestamp."""
+        return TICKS if self.kind is None else self.kind
 
     @property
     def is_points(self) -> bool:
@@ -66,7 +76,7 @@ class Layout:
 
 def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     """The meaning of a file's columns, or an error that names the one that is wrong."""
-    refuse_twins(schema.names, file)
+    check_names(schema.names, file)
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
     is_table = bool(schema.names) and KIND not in schema.names
     control = {*CONTROL, times.vs, times.ve}
@@ -78,8 +88,18 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
             raise FormatError(f"column {field.name}: names that start with _ are reserved", file=file)
         if is_exotic(field.type):
             raise FormatError(f"column {field.name}: type {field.type} is not supported", file=file)
+        for part in parts_of(field.type):
+            _check_part(part, field.name, file)
     payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema if f.name not in control])
-    return Layout(payload, times, _time_type(schema, times, file), is_table, BATCH in schema.names)
+    return Layout(payload, times, _kind_of_times(schema, times, file), is_table, BATCH in schema.names)
+
+
+def readable(schema: pa.Schema) -> pa.Schema:
+    """A schema from a file, or an error if one of its names, those of inner fields included, is not UTF-8."""
+    for part in (part for kind in schema.types for part in parts_of(kind)):
+        _ = [part.field(i).name for i in range(part.num_fields)], getattr(part, "tz", None)
+    _ = schema.names
+    return schema.remove_metadata()
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -92,14 +112,55 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_exotic(kind: pa.DataType) -> bool:
-    """Layouts that Arrow itself can hardly compute with."""
+    """Is there something in the type that Arrow itself can hardly compute with, however deep?"""
     unusual = (
         pa.types.is_union,
         pa.types.is_run_end_encoded,
         pa.types.is_list_view,
         pa.types.is_large_list_view,
+        pa.types.is_interval,
     )
-    return any(check(kind) for check in unusual)
+    if any(check(part) for part in parts_of(kind) for check in (*unusual, _is_beyond)):
+        return True
+    # A column of views is unpacked when it is read; Arrow cannot take rows of lists of them.
+    views = (pa.types.is_string_view, pa.types.is_binary_view)
+    return any(check(part) for part in parts_of(kind) if part is not kind for check in views)
+
+
+def _is_beyond(kind: pa.DataType) -> bool:
+    """A decimal with a scale that Arrow prints a remark for instead of a number."""
+    return bool(pa.types.is_decimal(kind)) and abs(kind.scale) > _DIGITS[kind.bit_width]
+
+
+def parts_of(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and all types inside it."""
+    waiting = [kind]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, pa.BaseExtensionType):
+            waiting.append(part.storage_type)
+        elif pa.types.is_dictionary(part):
+            waiting.append(part.value_type)
+        else:
+            waiting += [part.field(i).type for i in range(part.num_fields)]
+
+
+def _check_part(kind: pa.DataType, column: str, file: str) -> None:
+    """A type, or one inside another, that Arrow takes and nobody can work with."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not _is_zone(kind.tz):
+        raise FormatError(f"column {column}: the time zone {kind.tz!r} is not known", file=file)
+    if pa.types.is_struct(kind) and len({field.name for field in kind}) < kind.num_fields:
+        raise FormatError(f"column {column}: {kind} has a field twice", file=file)
+
+
+@cache
+def _is_zone(name: str) -> bool:
+    try:
+        pa.lib.string_to_tzinfo(name)
+    except (pa.ArrowException, ValueError, KeyError, OSError):
+        return False
+    return True
 
 
 def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
@@ -107,12 +168,47 @@ def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
     for name in schema.names:
         if name.startswith("_") or name in (times.start, times.end):
             raise FormatError(f"payload column {name}: the name is reserved")
-    refuse_twins(schema.names, None)
+    check_names(schema.names, None)
 
 
-def refuse_twins(names: Sequence[str], file: str | None) -> None:
-    """Columns are told apart by their names."""
-    if twin := next((name for i, name in enumerate(names) if name in names[:i]), None):
+def no_column(name: str, there: Sequence[str]) -> str:
+    """What to say of a column that is missing: the nearest name, and what there is."""
+    return f"no column {name}{nearest(name, there)}; there are {', '.join(there) or 'none'}"
+
+
+def lacking(wanted: pa.Schema, there: pa.Schema) -> str | None:
+    """What to say of the first column, or field of a struct, that is wanted and not there."""
+    for field in wanted:
+        at = there.get_field_index(field.name)
+        if at < 0:
+            return no_column(field.name, there.names)
+        if (reason := _lacking_field(field.type, there.field(at).type)) is not None:
+            return f"column {field.name}: {reason}"
+    return None
+
+
+def _lacking_field(wanted: pa.DataType, there: pa.DataType) -> str | None:
+    """The same inside a type; Arrow's cast would make nulls of it. Other differences are for the cast."""
+    if pa.types.is_struct(wanted) and pa.types.is_struct(there):
+        names = [field.name for field in there]
+        for name in (field.name for field in wanted):
+            if name not in names:
+                return f"no field {name}{nearest(name, names)}; there are {', '.join(names) or 'none'}"
+        inner = [(field.type, there.field(field.name).type) for field in wanted]
+    elif pa.types.is_map(wanted) and pa.types.is_map(there):
+        inner = [(wanted.key_type, there.key_type), (wanted.item_type, there.item_type)]
+    elif all(hasattr(kind, "value_field") for kind in (wanted, there)):
+        inner = [(wanted.value_type, there.value_type)]
+    else:
+        inner = []
+    return next((reason for pair in inner if (reason := _lacking_field(*pair)) is not None), None)
+
+
+def check_names(names: Sequence[str], file: str | None) -> None:
+    """Columns are told apart by their names, and there may be only so many."""
+    if len(names) > MOST_COLUMNS:
+        raise FormatError(f"{len(names):,} columns; at most {MOST_COLUMNS:,} can be read", file=file)
+    for twin in (name for name, times in Counter(names).items() if times > 1):
         raise FormatError(f"column {twin} is there twice", file=file)
 
 
@@ -151,18 +247,20 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _time_type(schema: pa.Schema, times: TimeColumns, file: str) -> pa.DataType:
-    """The type in which times are given back: int64 or a microsecond timestamp."""
+def _kind_of_times(schema: pa.Schema, times: TimeColumns, file: str) -> TimeKind:
+    """The kind that all columns of times share."""
     fields = [schema.field(name) for name in times.all if name in schema.names]
+    found: TimeKind = None
     for field in fields:
         if not is_time(field.type):
             raise FormatError(
                 f"column {field.name} is {field.type}; a time is an int64 or a timestamp", file=file
             )
-    shown = [f for f in fields if not pa.types.is_null(f.type)]
-    if len({pa.types.is_integer(f.type) for f in shown}) > 1:
-        mix = ", ".join(f"{f.name} is {f.type}" for f in shown)
-        raise FormatError(f"times are all integers or all timestamps, but {mix}", file=file)
-    if not shown or pa.types.is_integer(shown[0].type):
-        return pa.int64()
-    return pa.timestamp("us", getattr(shown[0].type, "tz", None))
+        try:
+            found = merged(found, kind_of_column(field.type))
+        except TimeError as why:
+            mix = ", ".join(f"{f.name} is {f.type}" for f in fields if not pa.types.is_null(f.type))
+            raise FormatError(
+                f"times are all integers or all timestamps of one kind, but {mix}: {why}", file=file
+            ) from None
+    return found

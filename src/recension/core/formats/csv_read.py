@@ -6,7 +6,9 @@ timestamp, and gives errors a row.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +18,13 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from recension.core.errors import FormatError
-from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns, refuse_twins
-from recension.core.formats.place import converted, reading
+from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns, check_names
+from recension.core.formats.compressed import is_packed, opened
+from recension.core.formats.place import converted, one_line, reading
 from recension.core.formats.text import (
     from_text,
     guess_type,
+    has_long_integers,
     is_scalar,
     time_type_of,
     wider_time,
@@ -30,6 +34,9 @@ from recension.core.formats.text import (
 
 _BLOCK: Final = 4 << 20
 _ROW: Final = re.compile(r"^(?:In CSV column #\d+: )?Row #(\d+): (?:CSV conversion error to string: )?(.*)")
+_RAGGED: Final = re.compile(r"^CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
+# Text, quotes inside of cells that do not begin with one, and cells in quotes.
+_CLOSED: Final = re.compile(rb'(?:[^"]++|(?<![,\r\n])"|"(?:[^"]++|"")*+")*+')
 _FIXED: Final = {KIND: pa.string(), COUNT: pa.int64(), BATCH: pa.int64(), SEQ: pa.int64()}
 
 
@@ -45,6 +52,7 @@ class CsvRows:
 
     def __init__(self, path: Path, times: TimeColumns, declared: pa.Schema | None) -> None:
         self._path, self._file, self._times = path, str(path), times
+        self._is_known_closed = False
         for field in declared or ():
             if not is_scalar(field.type):
                 raise FormatError(
@@ -52,7 +60,7 @@ class CsvRows:
                 )
         with reading(self._file):
             self._names = _header(path)
-        refuse_twins(self._names, self._file)
+        check_names(self._names, self._file)
         self.schema = self._look(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
@@ -70,59 +78,72 @@ class CsvRows:
             return cells
         return converted(
             cells,
-            lambda part: from_text(part, field.type),
+            lambda part: from_text(part, self._guess(field)).cast(field.type),
             name=field.name,
             file=self._file,
             first_row=first_row,
         )
+
+    def _guess(self, field: pa.Field) -> pa.DataType:
+        """Integers that other files of the stream have among floats must be exact as such."""
+        at = self.schema.get_field_index(field.name)
+        is_integer = at >= 0 and pa.types.is_integer(self.schema.field(at).type)
+        return pa.int64() if is_integer and pa.types.is_floating(field.type) else field.type
 
     def _look(self, declared: pa.Schema | None) -> pa.Schema:
         """The types of the columns; with a declared payload the first block tells the rest."""
         types: dict[str, pa.DataType] = {name: _FIXED.get(name, pa.null()) for name in self._names}
         types |= {f.name: f.type for f in declared or () if f.name in types}
         open_names = [n for n in types if n not in _FIXED and (declared is None or n not in declared.names)]
+        long_integers: set[str] = set()
         for cells in self._cells():
             for name in open_names:
                 if name in self._times.all:
                     types[name] = wider_time(types[name], time_type_of(cells.column(name)))
                 elif types[name] != pa.string():  # nothing is wider than text
-                    types[name] = wider_type(types[name], guess_type(cells.column(name)))
+                    guess = guess_type(cells.column(name))
+                    types[name] = wider_type(types[name], guess)
+                    if pa.types.is_integer(guess) and has_long_integers(cells.column(name)):
+                        long_integers.add(name)
             if declared is not None:
                 break
+        # Blocks of integers and of floats in one column: text, where a float would round.
+        types |= {name: pa.string() for name in long_integers if pa.types.is_floating(types[name])}
         return with_one_time_type(types, self._times)
 
     def _cells(self) -> Iterator[pa.RecordBatch]:
-        ragged: list[Any] = []
-        rows, last = 0, None
+        rows = 0
         try:
-            with reading(self._file), self._reader(ragged) as reader:
-                for last in reader:
-                    rows += len(last)
-                    yield last
+            with reading(self._file), self._reader() as reader:
+                if reader.schema.names != self._names:
+                    raise FormatError("the header has a quote where none can be", file=self._file)
+                for cells in reader:
+                    rows += len(cells)
+                    yield cells
         except FormatError as why:
-            raise self._placed(why, ragged) from None
-        if last is not None and len(last) and self._is_cut_off(last):
+            raise _placed(why, self._file) from None
+        if not self._is_known_closed and self._is_cut_off():
             raise FormatError("a quoted cell is not closed", file=self._file, row=rows)
+        self._is_known_closed = True
 
-    def _is_cut_off(self, last: pa.RecordBatch) -> bool:
-        """Does the file end inside quotes? Arrow takes all that is left for one cell."""
-        cells = (column[-1].as_py() for column in last.columns)
-        if not any(cell is not None and "\n" in cell for cell in cells):
-            return False
-        with reading(self._file), self._path.open("rb") as file:
-            return sum(chunk.count(b'"') for chunk in iter(lambda: file.read(_BLOCK), b"")) % 2 == 1
+    def _is_cut_off(self) -> bool:
+        """Does the file end inside quotes? Arrow takes all that is left for one cell, of the last row."""
+        before = b"\n"
+        with reading(self._file), opened(self._path) as file:
+            chunk = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
+            while chunk:
+                while chunk.endswith(b'"') and (more := file.read(1)):
+                    chunk += more  # two quotes stand for one letter: they are not parted
+                before = _unfinished(before + chunk)
+                chunk = file.read(_BLOCK)
+        return len(before) > 1
 
-    def _reader(self, ragged: list[Any]) -> Any:
-        """Arrow's streaming parser; rows of a wrong length are put into ``ragged`` as they stop it."""
-
-        def refuse(row: Any) -> str:
-            ragged.append(row)
-            return "error"
-
+    def _reader(self) -> Any:
+        """Arrow's streaming parser."""
         return pcsv.open_csv(
-            str(self._path),
+            opened(self._path) if is_packed(self._path) else str(self._path),
             pcsv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
+            pcsv.ParseOptions(newlines_in_values=True),
             pcsv.ConvertOptions(
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -131,20 +152,35 @@ class CsvRows:
             ),
         )
 
-    def _placed(self, why: FormatError, ragged: list[Any]) -> FormatError:
-        """The same error with its row; Arrow counts the header as row 1."""
-        if ragged:
-            reason = f"{ragged[0].actual_columns} columns where the header has {ragged[0].expected_columns}"
-            return FormatError(reason, file=self._file, row=ragged[0].number - 1)
-        if found := _ROW.match(why.reason):
-            return FormatError(found[2], file=self._file, row=int(found[1]) - 1)
-        return why
+
+def _unfinished(text: bytes) -> bytes:
+    """The last letter of a text that starts outside of quotes, or all from before the quote left open."""
+    if b'"' not in text:
+        return text[-1:]
+    found = _CLOSED.match(text)
+    return text[found.end() - 1 :] if found else text
+
+
+def _placed(why: FormatError, file: str) -> FormatError:
+    """The same error with its row; Arrow counts the header as row 1."""
+    if why.reason.startswith("straddling object"):
+        return FormatError(f"a row of more than {_BLOCK >> 20} MiB", file=file)
+    if found := _RAGGED.match(why.reason):
+        reason = f"{found[3]} columns where the header has {found[2]}"
+        return FormatError(reason, file=file, row=int(found[1]) - 1)
+    if found := _ROW.match(why.reason):
+        return FormatError(found[2], file=file, row=int(found[1]) - 1)
+    return why
 
 
 def _header(path: Path) -> list[str]:
-    # The header alone must be sound here; the file is read on in chunks that hold more than that.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        names = next(csv.reader(file), [])
+    # Arrow wants a row to fit into a block, the header too; what follows it there need not be sound here.
+    with opened(path) as file:
+        text = file.read(_BLOCK).decode("utf-8-sig", errors="surrogateescape")
+    try:
+        names = next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
+    except csv.Error as why:
+        raise FormatError(f"the header: {one_line(why)}", file=str(path)) from None
     if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
         raise FormatError("the header is not UTF-8", file=str(path))
     return names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -26,10 +26,11 @@ NO_COUNT: Final = "an external_cti without a count"
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Elements, and which of the rows they were made of."""
+    """Elements, which of the rows they were made of, and the rows left out, by reason."""
 
     batch: EventBatch
     kept: Mask
+    left_out: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
 
 
 class Decoder:
@@ -46,6 +47,18 @@ class Decoder:
 
     def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
         """The elements of a run of rows whose first is number ``first_row`` of ``file``."""
+        decoded = self.judge(rows, layout, file, first_row)
+        self.note(decoded)
+        return decoded
+
+    def note(self, decoded: Decoded) -> None:
+        """Count and keep what was left out."""
+        for reason, rows in decoded.left_out:
+            self.counts[reason] += len(rows)
+            self.rejected.append((reason, rows))
+
+    def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
+        """What `decode` gives, without counting anything yet."""
         read = RowColumns(rows, layout, file, first_row)
         kind, vs, ve = read.kinds(), read.starts(), read.ends()
         count, has_count = read.counts()
@@ -56,23 +69,23 @@ class Decoder:
             faults.append((NO_COUNT, (kind == EXTERNAL_CTI) & ~has_count))
         if (unstarted := read.unstarted()) is not None:
             faults.append((NO_START, unstarted & (kind != CTI) & (kind != CLOSE)))
-        kept = self._settle(faults, read)
+        kept, left_out = self._settle(faults, read)
         batch = EventBatch(kind, vs, ve, read.new_ends(), count, read.payload(self._payload))
-        return Decoded(_normal(batch).filter(kept), kept)
+        return Decoded(_normal(batch).filter(kept), kept, left_out)
 
-    def _settle(self, faults: list[tuple[str, Mask]], read: RowColumns) -> Mask:
-        kept = np.ones(len(read), np.bool_)
+    def _settle(
+        self, faults: list[tuple[str, Mask]], read: RowColumns
+    ) -> tuple[Mask, list[tuple[str, pa.RecordBatch]]]:
+        kept, left_out = np.ones(len(read), np.bool_), list[tuple[str, pa.RecordBatch]]()
         found = [(reason, bad) for reason, bad in faults if bool(bad.any())]
         if found and self._policy == "raise":
             reason, bad = min(found, key=lambda fault: int(np.argmax(fault[1])))
             at = int(np.argmax(bad))
             raise FormatError(_described(reason, at, read), file=read.file, row=read.first_row + at)
         for reason, bad in found:
-            fresh = bad & kept
-            self.counts[reason] += int(fresh.sum())
-            self.rejected.append((reason, read.rows.filter(pa.array(fresh))))
+            left_out.append((reason, read.rows.filter(pa.array(bad & kept))))
             kept &= ~bad
-        return kept
+        return kept, left_out
 
 
 def _described(reason: str, at: int, read: RowColumns) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 
 import pyarrow as pa
@@ -17,4 +18,4 @@ def read_history(path: str | PathLike[str], *, schema: pa.Schema | None = None) 
     reader = open_stream(path, schema=schema)
     if reader.has_kinds:
         raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
-    return reconstitute(reader, reader.schema)
+    return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)

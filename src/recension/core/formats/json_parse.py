@@ -7,62 +7,41 @@ column. Python's knows the row, and copes with times given as numbers in one row
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
 from recension.core.errors import FormatError
-from recension.core.formats.columns import TimeColumns
+from recension.core.exact import exact_array
+from recension.core.formats.columns import TimeColumns, readable
+from recension.core.formats.json_blocks import Block
 from recension.core.formats.place import one_line
 from recension.core.ticks import is_time
 
 Row = dict[str, Any]
+# What happens to names that were not asked for.
+Others = Literal["ignore", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Whole lines of a file."""
-
-    text: bytes
-    file: str
-    first_row: int
-    size: int
-    is_objects: bool
-
-    @staticmethod
-    def of(text: bytes, file: str, first_row: int) -> Block:
-        """A block; its size is the number of lines that hold something."""
-        raw = np.frombuffer(text, np.uint8)
-        starts = np.append(0, np.flatnonzero(raw == ord("\n")) + 1)
-        starts = starts[starts < len(raw)]
-        # Only a line that begins with white space can be blank, and few do.
-        doubtful = starts[raw[starts] <= ord(" ")].tolist()
-        blank = sum(not text[at : (text.find(b"\n", at) + 1) or None].strip() for at in doubtful)
-        # Arrow takes a line that says null for an object, or crashes on it.
-        others = starts[(raw[starts] != ord("{")) & (raw[starts] > ord(" "))]
-        indented = (text[at : (text.find(b"\n", at) + 1) or None].strip() for at in doubtful)
-        is_objects = not len(others) and all(not line or line.startswith(b"{") for line in indented)
-        return Block(text, file, first_row, len(starts) - blank, is_objects)
-
-    def lines(self) -> list[bytes]:
-        """The lines that hold something."""
-        return [line for line in self.text.split(b"\n") if line.strip()]
-
-
-def parse_fast(block: Block, explicit: pa.Schema | None, times: TimeColumns) -> pa.RecordBatch | None:
-    """The block's columns, those of ``explicit`` with their types; None if Arrow cannot."""
+def parse_fast(
+    block: Block, explicit: pa.Schema | None, times: TimeColumns, others: Others = "ignore"
+) -> pa.RecordBatch | None:
+    """The columns of ``explicit`` in their types, or all that the block has; None if Arrow cannot."""
     if not block.is_objects:
         return None
     read = pj.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
-    parse = pj.ParseOptions(explicit_schema=explicit, newlines_in_values=False)
+    behavior = "infer" if explicit is None else others
+    parse = pj.ParseOptions(explicit, newlines_in_values=False, unexpected_field_behavior=behavior)
     try:
         table = pj.read_json(pa.BufferReader(block.text), read, parse)
-        table.validate(full=True)  # it would let bytes through that are not UTF-8
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # It would let bytes through that are not UTF-8, in names as well.
+        table.validate(full=True)
+        readable(table.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     # Arrow also takes two objects on a line; then rows and lines would no longer agree.
     is_sound = table.num_rows == block.size and all(
@@ -83,7 +62,7 @@ def _object(line: bytes, file: str, row: int) -> Row:
         value = json.loads(line.decode(), object_pairs_hook=_unique)
     except json.JSONDecodeError as why:
         raise FormatError(f"not JSON: {why.msg} at character {why.pos + 1}", file=file, row=row) from None
-    except (UnicodeDecodeError, RecursionError, ValueError) as why:
+    except ValueError as why:
         raise FormatError(f"not JSON: {one_line(why)}", file=file, row=row) from None
     if not isinstance(value, dict):
         raise FormatError("not a JSON object", file=file, row=row)
@@ -92,10 +71,21 @@ def _object(line: bytes, file: str, row: int) -> Row:
 
 def _unique(pairs: list[tuple[str, Any]]) -> Row:
     row = dict(pairs)
+    for name in row:
+        if not _is_text(name):
+            raise ValueError(f"the name {name!r} has half of a surrogate pair")
     if len(row) != len(pairs):
-        twin = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        twin = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise ValueError(f"the name {twin!r} is there twice")
     return row
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def column_of(rows: list[Row], field: pa.Field, block: Block) -> pa.Array:
@@ -106,7 +96,8 @@ def column_of(rows: list[Row], field: pa.Field, block: Block) -> pa.Array:
         # Python's True is a number, JSON's is not.
         if isinstance(value, bool) and not is_truth:
             raise _misfit(field, value, block, at)
-    return _first_misfit(values, lambda part: pa.array(part, field.type), field, block)
+    convert = partial(exact_array, kind=field.type, may_lack_fields=True)
+    return _first_misfit(values, convert, field, block)
 
 
 def guess_type(rows: list[Row], name: str, block: Block, known: pa.DataType) -> pa.DataType:
@@ -119,6 +110,8 @@ def guess_type(rows: list[Row], name: str, block: Block, known: pa.DataType) -> 
 
 def unified(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that holds values of both; ``ArrowTypeError`` if there is none."""
+    if left == right:
+        return left
     schemas = [pa.schema([("", left)]), pa.schema([("", right)])]
     return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
 
@@ -127,13 +120,14 @@ def time_texts(rows: list[Row], name: str, block: Block) -> pa.Array:
     """A column of times, which may be numbers of ticks or ISO 8601 texts, as texts."""
     values = [row.get(name) for row in rows]
     for at, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int | str | None):
+        is_odd = isinstance(value, bool) or (isinstance(value, str) and not _is_text(value))
+        if is_odd or not isinstance(value, int | str | None):
             reason = f"column {name}: {_shown(value)} is neither an integer nor an ISO 8601 timestamp"
             raise FormatError(reason, file=block.file, row=block.first_row + at)
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-_FAILURES = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
+_FAILURES = (TypeError, ValueError, OverflowError)  # what Arrow raises are kinds of these
 
 
 def _first_misfit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.formats.columns import TIMES, is_text
+from recension.core.formats.compressed import created
 from recension.core.formats.json_types import can_travel
 from recension.core.formats.nested import fields_of, is_list, items_of, regrouped
 from recension.core.formats.place import converted
@@ -24,8 +26,8 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class JsonSink:
     """Writes one object a line. A stream of no elements is one empty line: an empty file is an accident."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._file = path.open("wb")
+    def __init__(self, path: Path, schema: pa.Schema, file: BufferedIOBase | None = None) -> None:
+        self._file = file or created(path)
         self._path, self._names, self._row = path, schema.names, 1
 
     def write(self, batch: pa.RecordBatch) -> None:

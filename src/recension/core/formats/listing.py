@@ -3,7 +3,7 @@
 A directory is its data files in name order; names that start with ``_`` or ``.`` are not data. Where
 Spark's file sink has left its log, the log decides: it knows which files belong to failed attempts, and
 lists the others in the order in which they were committed. In a history table its manifest decides, down to
-the rows.
+the rows; in a changelog its mark and the parts themselves tell whether one is missing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ from urllib.parse import unquote, urlparse
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
-from recension.core.formats.manifest import FOLDER, current_manifest, deleted_rows, is_table
-from recension.core.formats.place import reading
+from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.compressed import is_packed
+from recension.core.formats.manifest import (
+    FOLDER,
+    current_manifest,
+    deleted_rows,
+    is_plain_name,
+    is_table,
+)
+from recension.core.formats.place import reading, require_regular
 
 FORMATS: Final = {
     ".parquet": "parquet",
@@ -32,54 +40,77 @@ FORMATS: Final = {
     ".feather": "arrow",
 }
 SPARK_LOG: Final = "_spark_metadata"
+_MAY_BE_PACKED: Final = ("json", "csv")
 # Spark writes a part without rows as a file without bytes; Parquet and Arrow parts are never empty.
 _MAY_BE_EMPTY: Final = ("json", "csv")
 
 
 def format_of(path: Path) -> str:
     """The format that a file's name announces."""
-    found = FORMATS.get(path.suffix.lower())
+    inner = path.with_suffix("") if is_packed(path) else path
+    found = FORMATS.get(inner.suffix.lower())
     if found is None:
-        known = ", ".join(FORMATS)
-        raise FormatError(f"unknown format {path.suffix or path.name!r}; known are {known}", file=str(path))
+        packed = [f"{ending}.gz" for ending, name in FORMATS.items() if name in _MAY_BE_PACKED]
+        known = ", ".join([*FORMATS, *packed])
+        raise FormatError(f"unknown format {inner.suffix or path.name!r}; known are {known}", file=str(path))
+    if inner != path and found not in _MAY_BE_PACKED:
+        raise FormatError(f"{found} is packed inside, never by gzip: unpack it", file=str(path))
     return found
+
+
+def is_data(file: Path) -> bool:
+    """Is it a file of a stream, by its name?"""
+    inner = file.stem if is_packed(file) else file.name
+    return file.name[0] not in "_." and Path(inner).suffix.lower() in FORMATS
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A data file, and the rows of it (from 0, ascending) that do not count."""
+    """A data file, the rows of it (from 0, ascending) that do not count, and its seal and size if known."""
 
     path: Path
     without: Index | None = None
+    seal: str = ""
+    rows: int | None = None
 
 
 def stored_files(path: Path) -> list[StoredFile]:
     """What a stream or a history is made of."""
     with reading(str(path)):
         has_manifest = is_table(path)
-    return _table_files(path) if has_manifest else [StoredFile(file) for file in _files_of(path)]
+        mark = read_mark(path) if path.is_dir() else None
+    if has_manifest:
+        return _table_files(path)
+    if mark is not None and mark.format != OLD_FORMAT and (parts := changelog_parts(path, mark)):
+        return [StoredFile(part.path, seal=part.seal) for part in parts]
+    return [StoredFile(file) for file in _files_of(path)]
 
 
 def _table_files(path: Path) -> list[StoredFile]:
     manifest = current_manifest(path)
-    if manifest is None:
+    if manifest is None or manifest.batch < 0:
         raise FormatError("a history table to which nothing was committed yet", file=str(path))
     without = deleted_rows(path, manifest)
-    names = [manifest.schema, *(file.name for file in manifest.files)]
-    return [StoredFile(path / FOLDER / name, without.get(name)) for name in names]
+    seals = manifest.seals()
+    rows = {manifest.schema: None} | {file.name: file.rows for file in manifest.files}
+    for name in rows:
+        require_regular(path / FOLDER / name)
+    return [StoredFile(path / FOLDER / name, without.get(name), seals[name], n) for name, n in rows.items()]
 
 
 def _files_of(path: Path) -> list[Path]:
     with reading(str(path)):
         size, is_directory = path.stat().st_size, path.is_dir()
     if not is_directory:
-        if not path.is_file():
-            raise FormatError("not a regular file", file=str(path))
+        require_regular(path)
         if not size:
             raise FormatError("the file is empty", file=str(path))
         return [path]
     with reading(str(path)):
         listed = _committed(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
+    for file in listed:
+        require_regular(file)
+    with reading(str(path)):
         files = [f for f in listed if f.stat().st_size or format_of(f) not in _MAY_BE_EMPTY]
     if not files:
         raise FormatError("a directory without data files", file=str(path))
@@ -97,14 +128,12 @@ def _data_files(path: Path) -> list[Path]:
 
 def _committed(path: Path) -> list[Path]:
     """What the log adds and never deletes: the last compacted log and those after it."""
-    logs = {int(f.stem): f for f in (path / SPARK_LOG).iterdir() if f.stem.isdigit() and _is_log(f)}
+    logs = {int(f.stem): f for f in (path / SPARK_LOG).iterdir() if _is_log(f)}
     compacted = [n for n, f in logs.items() if f.suffix == ".compact"]
     added: dict[str, None] = {}
     for number in sorted(n for n in logs if n >= max(compacted, default=0)):
-        for entry in _entries(logs[number]):
-            # The directory may have been moved since: only the name counts.
-            name = unquote(Path(urlparse(entry["path"]).path).name)
-            if entry.get("action") == "delete":
+        for name, is_deleted in _entries(logs[number]):
+            if is_deleted:
                 added.pop(name, None)
             else:
                 added[name] = None
@@ -112,15 +141,29 @@ def _committed(path: Path) -> list[Path]:
 
 
 def _is_log(file: Path) -> bool:
-    return file.suffix in ("", ".compact")
+    return _is_number(file.stem) and file.suffix in ("", ".compact")
 
 
-def _entries(log: Path) -> list[dict[str, str]]:
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def _entries(log: Path) -> list[tuple[str, bool]]:
+    """The files that a log names, and whether it takes them away."""
+    require_regular(log)
     version, *lines = log.read_text(encoding="utf-8").splitlines() or [""]
     if version != "v1":
         raise FormatError(f"version {version!r} of Spark's log is not known", file=str(log))
     try:
         entries = [json.loads(line) for line in lines if line.strip()]
-        return [{"path": entry["path"], "action": entry.get("action", "add")} for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return [(_name(entry["path"]), entry.get("action", "add") == "delete") for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FormatError("not a log of Spark's file sink", file=str(log)) from None
+
+
+def _name(address: str) -> str:
+    """The file of a log's entry. The directory may have been moved since: only the name counts."""
+    name = unquote(Path(urlparse(address).path).name)
+    if not is_plain_name(name):
+        raise ValueError(name)
+    return name

@@ -4,12 +4,18 @@ A table is a directory with a folder ``_history`` of Parquet files and numbered 
 counts. Data files hold events (``_vs``, ``_ve``, payload) and are never changed; deletion files name rows of
 data files, counted from 0, that are no longer part of the history. A manifest is replaced as a whole, so that
 a reader sees the table between two commits and never within one (docs/design/006-history-table.md).
+
+A manifest carries its own digest and the seals of the files it names. The one before it stays as well, so
+that a table without its newest manifest is noticed: but for the first, there are always two.
 """
 
 from __future__ import annotations
 
-import json
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from os.path import lexists
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +25,19 @@ import pyarrow.parquet as pq
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
-from recension.core.formats.place import reading
-from recension.core.ticks import BEGINNING
+from recension.core.formats.place import reading, require_regular
+from recension.core.formats.seal import is_seal, opened_json, require_seal, sealed_json
+from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
-FORMAT: Final = "recension history 1"
+FORMAT: Final = "recension history 2"
+# Without seals, and without what its micro-batches were made of: read, and written no more.
+OLD_FORMAT: Final = "recension history 1"
 FILE: Final = "file"
 ROW: Final = "row"
 # A manifest is there for at least two commits after it was listed.
 _PATIENCE: Final = 20
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ class DataFile:
     half_end: int
     last_end: int
     deleted: int = 0
+    seal: str = ""
 
     def is_final(self, cti: int) -> bool:
         """May no retraction name any of its events any more?"""
@@ -55,6 +66,7 @@ class DeletionFile:
 
     name: str
     rows: int
+    seal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version of a table: the history after micro-batch ``batch`` of the query ``query``."""
+    """One version of a table: the history after micro-batch ``batch`` of the query ``query``.
+
+    ``recent`` holds, for the last micro-batches, what they were made of.
+    """
 
     number: int
     query: str
@@ -77,6 +92,9 @@ class Manifest:
     files: tuple[DataFile, ...] = ()
     deletions: tuple[DeletionFile, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    schema_seal: str = ""
+    recent: tuple[tuple[int, str], ...] = ()
+    format: str = FORMAT
 
     @property
     def previous(self) -> int | None:
@@ -87,29 +105,72 @@ class Manifest:
         """The data and deletion files of this version."""
         return {file.name for file in self.files} | {file.name for file in self.deletions}
 
+    def seals(self) -> dict[str, str]:
+        """The seals of all files of this version, that with the columns first."""
+        return {self.schema: self.schema_seal} | {f.name: f.seal for f in self.files + self.deletions}
+
     def names(self) -> set[str]:
         """Every file that a reader of this version or an earlier one may need."""
         return {self.schema, *self.used(), *(file.name for file in self.dropped)}
 
     def to_json(self) -> str:
         """The manifest as it is stored."""
-        return json.dumps({"format": FORMAT, "previous": self.previous, **asdict(self)}, indent=1)
+        return sealed_json({"format": self.format, "previous": self.previous, **asdict(self)})
 
     @staticmethod
     def from_json(text: str, file: str) -> Manifest:
-        """The manifest in a file."""
+        """The manifest in a file; every value of it is what it should be, or it is refused."""
         try:
-            stored: dict[str, Any] = json.loads(text)
-            if stored.pop("format") != FORMAT:
+            stored: dict[str, Any] = opened_json(text, FORMAT)
+            if stored["format"] not in (FORMAT, OLD_FORMAT):
                 raise FormatError(f"not a manifest of the format {FORMAT!r}", file=file)
             stored.pop("previous")
             lists = {"files": DataFile, "deletions": DeletionFile, "dropped": Dropped}
             made = {name: tuple(kind(**entry) for entry in stored[name]) for name, kind in lists.items()}
-            return Manifest(**{**stored, **made})
-        except (ValueError, KeyError, TypeError, AttributeError) as why:
+            recent = tuple((int(number), str(content)) for number, content in stored.get("recent", ()))
+            manifest = Manifest(**{**stored, **made, "recent": recent})
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as why:
             if isinstance(why, FormatError):
                 raise
             raise FormatError("a damaged manifest", file=file) from None
+        if fault := next(_faults(manifest), None):
+            raise FormatError(f"a damaged manifest: {fault}", file=file)
+        return manifest
+
+
+def is_plain_name(name: object) -> bool:
+    """Does it name a file in its own folder, and nothing elsewhere?"""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(letter in name for letter in "/\\\0")
+
+
+def _faults(manifest: Manifest) -> Iterator[str]:
+    """What a manifest may not say: files of other folders, and numbers that are none or too small."""
+    used = [*(file.name for file in manifest.files), *(file.name for file in manifest.deletions)]
+    for name in (manifest.schema, *used, *(file.name for file in manifest.dropped)):
+        if not is_plain_name(name):
+            yield f"{name!r} is not the name of a file in its folder"
+            return
+    if len(set(used)) < len(used):
+        yield "it names a file twice"
+    for name, seal in manifest.seals().items():
+        if not is_seal(seal) and (seal != "" or manifest.format != OLD_FORMAT):
+            yield f"the seal of {name} is {seal!r}"
+    if not isinstance(manifest.query, str):
+        yield f"query is {manifest.query!r}"
+    whole = [("number", manifest.number, 0), ("batch", manifest.batch, -1), ("cti", manifest.cti, BEGINNING)]
+    for file in manifest.files:
+        whole += [("rows", file.rows, 0), ("deleted", file.deleted, 0)]
+        whole += [("half_end", file.half_end, BEGINNING), ("last_end", file.last_end, BEGINNING)]
+    whole += [("rows", file.rows, 0) for file in manifest.deletions]
+    for what, number, least in whole:
+        # Python's True is a number, JSON's is not.
+        if type(number) is not int or not least <= number <= FOREVER:
+            yield f"{what} is {number!r}"
+    for gone in manifest.dropped:
+        if type(gone.at) not in (int, float) or not math.isfinite(gone.at):
+            yield f"at is {gone.at!r}"
 
 
 def is_table(path: Path) -> bool:
@@ -124,26 +185,40 @@ def manifest_path(path: Path, number: int) -> Path:
 
 def current_manifest(path: Path) -> Manifest | None:
     """The manifest that counts now, if the table has one."""
+    seen: set[int] = set()
     for _ in range(_PATIENCE):
-        numbers = [int(f.stem) for f in (path / FOLDER).glob("*.json") if f.stem.isdigit()]
-        if not numbers:
+        before, seen = (
+            seen,
+            {int(f.stem) for f in (path / FOLDER).glob("*.json") if _NUMBER.fullmatch(f.stem)},
+        )
+        if not seen:
             return None
-        file = manifest_path(path, max(numbers))
+        file = manifest_path(path, max(seen))
         try:
+            require_regular(file)
             with reading(str(file)):
-                return Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
+                manifest = Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
         except FormatError:
-            if file.exists():
+            if lexists(file):
                 raise
+            continue
+        if manifest.number != max(seen):
+            raise FormatError(f"the manifest of another commit, number {manifest.number}", file=str(file))
+        if manifest.previous is None or manifest.previous in seen:
+            return manifest
+        # Perhaps a commit took one away and put one in meanwhile; what is missing at rest is missing twice.
+        if seen == before:
+            raise FormatError(
+                "the manifest before or after this one is missing; restore the table from a backup",
+                file=str(file),
+            )
     raise FormatError("the manifest is replaced faster than it can be read", file=str(path))
 
 
 def deleted_rows(path: Path, manifest: Manifest) -> dict[str, Index]:
     """The rows of each data file that are no longer part of the history, in ascending order."""
-    parts = [_deletions(path / FOLDER / file.name) for file in manifest.deletions]
-    if not parts:
-        return {}
-    table = pa.concat_tables(parts)
+    parts = [read_deletions(path / FOLDER, file) for file in manifest.deletions]
+    table = pa.concat_tables([DELETIONS.empty_table(), *parts])
     files = table[FILE].combine_chunks().dictionary_encode()
     code, row = files.indices.to_numpy(), table[ROW].to_numpy()
     order = np.lexsort((row, code))
@@ -152,12 +227,30 @@ def deleted_rows(path: Path, manifest: Manifest) -> dict[str, Index]:
         name: row[order[a:b]]
         for name, a, b in zip(files.dictionary.to_pylist(), cuts, cuts[1:], strict=False)
     }
-    return {file.name: rows[file.name] for file in manifest.files if file.name in rows}
+    found = {file.name: rows[file.name] for file in manifest.files if file.name in rows}
+    for file in manifest.files:
+        places = found.get(file.name)
+        if places is not None and not 0 <= places[0] <= places[-1] < file.rows:
+            raise FormatError("rows are deleted that it does not have", file=str(path / FOLDER / file.name))
+        if file.deleted != (there := 0 if places is None else len(places)):
+            reason = f"{there:,} rows of it are deleted, where the manifest says {file.deleted:,}"
+            raise FormatError(reason, file=str(path / FOLDER / file.name))
+    return found
 
 
-def _deletions(file: Path) -> pa.Table:
-    with reading(str(file)):
-        return pq.read_table(file, schema=DELETIONS, partitioning=None)
+def read_deletions(folder: Path, file: DeletionFile) -> pa.Table:
+    """The rows that a deletion file names."""
+    path = folder / file.name
+    require_regular(path)
+    require_seal(path, file.seal)
+    with reading(str(path)):
+        table = pq.read_table(path, schema=DELETIONS, partitioning=None)
+        table.validate(full=True)
+        if len(table) != file.rows:
+            raise FormatError(f"{len(table):,} rows, where the manifest says {file.rows:,}", file=str(path))
+        if any(column.null_count for column in table.columns):
+            raise FormatError("a deletion without file or row", file=str(path))
+        return table
 
 
 DELETIONS: Final = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])

@@ -21,6 +21,13 @@ from recension.core.formats.columns import BATCH, SEQ
 _KEYS = pa.schema([(BATCH, pa.int64()), (SEQ, pa.int64())])
 
 
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows of a table by their numbers, if they have any."""
+    if {BATCH, SEQ} <= set(table.column_names):
+        return table.sort_by([(BATCH, "ascending"), (SEQ, "ascending")])
+    return table
+
+
 @dataclass(slots=True)
 class _Extent:
     """The first and last number in a file, and whether its rows are in order."""

@@ -11,29 +11,43 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recension.core.batch import Index
-from recension.core.formats.columns import KIND, TIMES
+from recension.core.errors import FormatError
+from recension.core.formats.columns import KIND, TIMES, readable
 from recension.core.formats.place import reading
+from recension.core.formats.seal import require_seal, require_size
+from recension.core.formats.validation import validated
 
 _ROW_GROUP: Final = 1 << 18
 
 
 class ParquetRows:
-    """The rows of one Parquet file, but for those (numbered from 0, ascending) that do not count."""
+    """The rows of one Parquet file, but for those (numbered from 0, ascending) that do not count.
+
+    A sealed file is looked at whole when its rows are first asked for.
+    """
 
     is_typed = True
     may_lack_columns = False
 
-    def __init__(self, path: Path, without: Index | None = None) -> None:
-        self._path, self._without = path, without
+    def __init__(
+        self, path: Path, without: Index | None = None, seal: str = "", rows: int | None = None
+    ) -> None:
+        self._path, self._without, self._seal = path, without, seal
+        require_size(path, seal)
         with reading(str(path)), self._opened([]) as file:
-            self.schema: pa.Schema = file.schema_arrow
+            self.schema: pa.Schema = readable(file.schema_arrow)
+            there = file.metadata.num_rows
+        if rows is not None and there != rows:
+            raise FormatError(f"{there:,} rows, where the manifest says {rows:,}", file=str(path))
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
         few = [KIND] if KIND in wanted.names else []
+        require_seal(self._path, self._seal)
+        self._seal = ""
         with reading(str(self._path)), self._opened(few) as file:
-            batches = file.iter_batches(size, columns=wanted.names, use_threads=False)
+            batches = map(validated, file.iter_batches(size, columns=wanted.names, use_threads=False))
             yield from batches if self._without is None else _remaining(batches, self._without)
 
     def _opened(self, dictionaries: list[str]) -> Any:
@@ -44,6 +58,7 @@ class ParquetRows:
             memory_map=True,
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
         )
 
 
@@ -71,6 +86,7 @@ class ParquetSink:
             compression="lz4",
             use_dictionary=[name for name in schema.names if name not in TIMES],
             column_encoding={name: "DELTA_BINARY_PACKED" for name in TIMES if name in schema.names},
+            write_page_checksum=True,
         )
         self._held: list[pa.RecordBatch] = []
         self._rows = 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISREG
 
 import pyarrow as pa
 
@@ -14,8 +17,12 @@ Convert = Callable[[pa.Array], pa.Array]
 
 def one_line(why: BaseException) -> str:
     """The gist of an error that may run over many lines."""
-    if isinstance(why, OSError) and why.strerror:
-        return why.strerror[0].lower() + why.strerror[1:]
+    if isinstance(why, OSError) and why.errno:
+        # Not why.strerror: Arrow writes more there than the system says.
+        reason = os.strerror(why.errno)
+        return reason[0].lower() + reason[1:]
+    if isinstance(why, UnicodeError):
+        return f"not UTF-8: {getattr(why, 'reason', why)}"
     text = " ".join(str(why).split()) or type(why).__name__
     # Arrow appends advice for its own callers and the place in its sources.
     return text.split(" Detail: ")[0].split(". If these timestamps")[0][:300]
@@ -30,8 +37,19 @@ def reading(file: str) -> Iterator[None]:
         raise
     except pa.ArrowCancelled:
         raise KeyboardInterrupt from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError, TimeError) as why:
+    except MemoryError:
+        # Lengths in a damaged file are anything; that there is no room for them is all one learns.
+        raise FormatError("it needs more memory than there is; is it damaged?", file=file) from None
+    except (OSError, pa.ArrowException, UnicodeError, OverflowError, TimeError) as why:
         raise FormatError(one_line(why), file=file) from None
+
+
+def require_regular(file: Path) -> None:
+    """Refuse what is not a file, such as a pipe, which one would wait for, or a link that leads nowhere."""
+    with reading(str(file)):
+        mode = file.stat().st_mode
+    if not S_ISREG(mode):
+        raise FormatError("not a regular file", file=str(file))
 
 
 def converted(column: pa.Array, convert: Convert, *, name: str, file: str, first_row: int) -> pa.Array:

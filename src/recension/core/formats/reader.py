@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.parquet import ParquetRows
 from recension.core.formats.rows import Rows
 from recension.core.openclose import OpenClose
+from recension.core.time_kind import TICKS, TimeKind, merged
 from recension.core.validity import Checker, Policy
 
 BATCH_SIZE: Final = 1 << 16
@@ -66,7 +68,7 @@ def _rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> R
     path = file.path
     match format_of(path):
         case "parquet":
-            return ParquetRows(path, file.without)
+            return ParquetRows(path, file.without, file.seal, file.rows)
         case "json":
             return JsonRows(path, times, declared)
         case "csv":
@@ -81,12 +83,13 @@ class StreamReader:
     def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: Checking, size: int) -> None:
         self._files, self._checking, self._size = files, checking, size
         self.schema: pa.Schema = schema
-        self._pass = _Pass(schema, checking)
+        self.kind: TimeKind = reduce(merged, (file.layout.kind for file in files), None)
+        self._pass = _Pass(schema, checking, self.kind)
 
     @property
     def time_type(self) -> pa.DataType:
         """How the files write times: int64 or a microsecond timestamp."""
-        return next((f.layout.time_type for f in self._files if f.rows.schema.names), pa.int64())
+        return TICKS if self.kind is None else self.kind
 
     @property
     def is_typed(self) -> bool:
@@ -143,7 +146,7 @@ class StreamReader:
         return self._pass.decoder.rejected
 
     def __iter__(self) -> Iterator[EventBatch]:
-        self._pass = one = _Pass(self.schema, self._checking)
+        self._pass = one = _Pass(self.schema, self._checking, self.kind)
         for chunk in chunks(self._files, one.decoder, self.schema, self._size):
             batch = one.checked(chunk)
             if len(batch):
@@ -161,7 +164,8 @@ class Checking:
 class _Pass:
     """One reading of a stream: everything that must start afresh with it."""
 
-    def __init__(self, schema: pa.Schema, checking: Checking) -> None:
+    def __init__(self, schema: pa.Schema, checking: Checking, kind: TimeKind) -> None:
+        self._kind = kind
         self.decoder = Decoder(schema, checking.policy)
         self.openclose = OpenClose(checking.policy)
         self.checker = Checker(checking.policy, orphans=checking.orphans)
@@ -178,10 +182,12 @@ class _Pass:
 
     def _check(self, batch: EventBatch, chunk: Chunk) -> EventBatch:
         try:
-            batch = self.openclose.translate(batch, first_row=chunk.first_row, file=chunk.file)
+            batch = self.openclose.translate(
+                batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind
+            )
         except StreamError as why:
             # What comes before the faulty row is looked at first: the first fault is the one to report.
             if why.row is not None and why.row > chunk.first_row:
                 self._check(batch.slice(0, why.row - chunk.first_row), chunk)
             raise
-        return self.checker.check(batch, first_row=chunk.first_row, file=chunk.file)
+        return self.checker.check(batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind)

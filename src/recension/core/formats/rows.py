@@ -102,7 +102,7 @@ class RowColumns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _payload_column(self, field: pa.Field) -> pa.Array:
-        if field.name not in self.rows.schema.names:
+        if self.rows.schema.get_field_index(field.name) < 0:
             return pa.nulls(len(self), field.type)
         column = self.rows.column(field.name)
         if pa.types.is_dictionary(column.type):
@@ -121,10 +121,13 @@ class RowColumns:
         if column.null_count == len(column):
             return np.full(len(column), FOREVER)
         if not pa.types.is_int64(column.type):
-            read = ticks_from_text if is_text(column.type) else lambda c: from_arrow(c, name)
+            read = self._from_text if is_text(column.type) else lambda c: from_arrow(c, name)
             column = self._converted(column, read, name)
         ticks: Ticks = (column.fill_null(FOREVER) if column.null_count else column).to_numpy()
         return ticks
+
+    def _from_text(self, column: pa.Array) -> pa.Array:
+        return ticks_from_text(column, self.layout.kind)
 
     def _converted(self, column: pa.Array, convert: Convert, name: str) -> pa.Array:
         return converted(column, convert, name=name, file=self.file, first_row=self.first_row)

@@ -12,16 +12,23 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recension.core.errors import TimeError
 from recension.core.formats.columns import TimeColumns, is_text
+from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merged
 
 _DAY: Final = 86_400
 _YEAR_1: Final = -719_162 * _DAY
 _YEAR_10000: Final = 2_932_897 * _DAY
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 # A zone can only follow a time of day; "2024-01-01" ends in a day, not in an offset.
-_ZONED: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_ZONED: Final = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _FIRST: Final = 32
 _INTEGER: Final = r"^-?\d+$"
+# 007, +49 and 0x1F are names: as numbers they would be one with 7, 49 and 31.
+_NAME_IN_DIGITS: Final = r"^(-?0\d+|\+\d+|0[xX].*)$"
+# Sixteen digits may be more than a float can tell apart.
+_LONG_INTEGER: Final = r"^-?\d{16,}$"
+_EXACT_IN_FLOAT: Final = 1 << 53
 
 
 def is_scalar(kind: pa.DataType) -> bool:
@@ -50,6 +57,7 @@ def to_text(column: pa.Array) -> pa.Array:
         # Arrow reads whole seconds first: the first, incomplete second of int64 nanoseconds overflows.
         low = max(_YEAR_1 * scale, -(2**63 // scale) * scale)
         _refuse_outside(column.view(pa.int64()), low, _YEAR_10000 * scale, kind)
+        # A text can hold an offset, not a zone, and Arrow's no seconds of it, as zones had before 1972: UTC.
         text = column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
         return pc.replace_substring(text, " ", "T")
     if pa.types.is_date(kind):
@@ -98,26 +106,47 @@ def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.coalesce(aware.view(pa.int64()), naive.view(pa.int64())).view(kind)
 
 
-def ticks_from_text(column: pa.Array) -> pa.Array:
-    """Ticks from cells that hold integers or ISO 8601 timestamps."""
+def ticks_from_text(column: pa.Array, kind: TimeKind) -> pa.Array:
+    """Ticks from cells that hold integers or ISO 8601 timestamps; those of another kind are refused."""
     column = _without_empty(column)
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.int64())
     counted = is_integer_text(column)
     nothing = pa.scalar(None, pa.string())
     whole = pc.if_else(counted, column, nothing).cast(pa.int64())
+    if kind != TICKS:
+        _refuse(TICKS, kind, column, has_timestamp(whole))
     if bool(pc.all(counted).as_py()):
         return whole
-    moments = _instants(pc.if_else(counted, nothing, column), pa.timestamp("us"))
+    spelled = pc.if_else(counted, nothing, column)
+    moments = _instants(spelled, NAIVE)
+    zoned = pc.match_substring_regex(spelled, _ZONED)
+    _refuse(AWARE, kind, spelled, zoned)
+    _refuse(NAIVE, kind, spelled, pc.invert(zoned))
     return pc.coalesce(whole, moments.view(pa.int64()))
+
+
+def has_timestamp(ticks: pa.Array) -> pa.Array:
+    """Which ticks lie in the years 1 to 9999; the others are written as ticks among timestamps too."""
+    scale = _PER_SECOND["us"]
+    return pc.and_(pc.greater_equal(ticks, _YEAR_1 * scale), pc.less(ticks, _YEAR_10000 * scale))
+
+
+def _refuse(kind: pa.DataType, wanted: TimeKind, column: pa.Array, which: pa.Array) -> None:
+    """Cells of a kind in a column of another; ``which`` are of that kind."""
+    try:
+        merged(wanted, kind)
+    except TimeError as why:
+        if len(cells := column.filter(which)):
+            raise TimeError(f"{cells[0].as_py()!r}: {why}") from None
 
 
 def ticks_to_text(column: pa.Array) -> pa.Array:
     """A control column as ISO 8601; what lies outside the years 1 to 9999 as a number of ticks."""
     if not pa.types.is_timestamp(column.type):
         return column.cast(pa.string())
-    raw, scale = column.view(pa.int64()), _PER_SECOND["us"]
-    inside = pc.and_(pc.greater_equal(raw, _YEAR_1 * scale), pc.less(raw, _YEAR_10000 * scale))
+    raw = column.view(pa.int64())
+    inside = has_timestamp(raw)
     moments = pc.if_else(inside, raw, pa.scalar(0, pa.int64())).view(column.type)
     return pc.if_else(inside, to_text(moments), raw.cast(pa.string()))
 
@@ -128,15 +157,23 @@ def is_integer_text(column: pa.Array) -> pa.Array:
 
 
 def time_type_of(column: pa.Array) -> pa.DataType:
-    """The time type that a text column shows: timestamps if any cell is one, else int64."""
+    """The time type that a text column shows: that of the first cell that could have been of either.
+
+    Cells that do not go with it are refused when they are read, with their row.
+    """
     cells = _without_empty(column).drop_null()
-    if not len(cells):
-        return pa.null()
-    spelled = cells.filter(pc.invert(is_integer_text(cells)))
-    if not len(spelled):
+    counted = is_integer_text(cells)
+    try:
+        ticks = pc.if_else(counted, cells, pa.scalar(None, pa.string())).cast(pa.int64())
+    except pa.ArrowInvalid:  # beyond 64 bits, which is refused when it is read
         return pa.int64()
-    zoned = bool(pc.any(pc.match_substring_regex(spelled, _ZONED)).as_py())
-    return pa.timestamp("us", "UTC" if zoned else None)
+    first = pc.index(pc.or_(pc.invert(counted), pc.fill_null(has_timestamp(ticks), False)), True).as_py()
+    if first < 0:
+        return pa.null()
+    if counted[first].as_py():
+        return pa.int64()
+    zoned = pc.match_substring_regex(cells.slice(first, 1), _ZONED)[0].as_py()
+    return AWARE if zoned else NAIVE
 
 
 def guess_type(column: pa.Array) -> pa.DataType:
@@ -145,15 +182,35 @@ def guess_type(column: pa.Array) -> pa.DataType:
     cells = present.filter(pc.not_equal(present, ""))
     if not len(cells):
         return pa.string() if len(present) else pa.null()
-    if _any(cells, r"^-?0\d+$"):
-        return pa.string()  # 007 is a name, not the number 7
+    if _any(cells, _NAME_IN_DIGITS):
+        return pa.string()
     for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), time_type_of(cells)):
-        if kind == pa.float64() and _any(cells, r"^-?\d{17,}$"):
-            continue  # a float would round it
         # A column of names fails at its first cells; Arrow would go on and describe every failure.
-        if _holds(kind, cells.slice(0, _FIRST)) and _holds(kind, cells):
+        if _holds(kind, cells.slice(0, _FIRST)) and _holds(kind, cells) and _keeps_apart(kind, cells):
             return kind
     return pa.string()
+
+
+def has_long_integers(column: pa.Array) -> bool:
+    """Are there integers in a text column that a float would round?"""
+    cells = column.filter(pc.match_substring_regex(column, _LONG_INTEGER))
+    try:
+        return bool(len(cells)) and long_integer(cells.cast(pa.int64())) is not None
+    except pa.ArrowInvalid:  # beyond 64 bits
+        return True
+
+
+def long_integer(column: pa.Array) -> int | None:
+    """A number of an integer column that a float would round, if there is one."""
+    least, greatest = pc.min_max(column).as_py().values()
+    return next((n for n in (greatest, least) if n is not None and abs(n) > _EXACT_IN_FLOAT), None)
+
+
+def _keeps_apart(kind: pa.DataType, cells: pa.Array) -> bool:
+    """Are values that are written differently still different, where the type holds them all?"""
+    if pa.types.is_boolean(kind):  # Arrow takes 1, True and TRUE for true
+        return bool(pc.all(pc.is_in(cells, pa.array(["true", "false"]))).as_py())
+    return not (pa.types.is_floating(kind) and has_long_integers(cells))
 
 
 def _holds(kind: pa.DataType, cells: pa.Array) -> bool:
@@ -182,11 +239,8 @@ def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type of a time column whose parts differ: one timestamp makes all of them timestamps."""
-    spelled = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
-    if not spelled:
-        return right if pa.types.is_null(left) else left
-    return pa.timestamp("us", next((kind.tz for kind in spelled if kind.tz), None))
+    """The type of a time column whose parts differ: the first says it, others are refused when read."""
+    return right if pa.types.is_null(left) else left
 
 
 def with_one_time_type(types: Mapping[str, pa.DataType], times: TimeColumns) -> pa.Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedIOBase
 from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,27 +40,62 @@ def write_stream(
     batches: Iterable[EventBatch],
     schema: pa.Schema,
     time_type: pa.DataType | None = None,
+    *,
+    escape_formulas: bool = False,
 ) -> int:
     """Write the elements to a file as they come; the number written.
 
     ``schema`` is the payload, ``time_type`` int64 or a microsecond timestamp. The file appears under its
-    name when it is complete; until then, and after a failure, what was there before stays.
+    name when it is complete; until then, and after a failure, what was there before stays. With
+    ``escape_formulas`` texts in a CSV that a spreadsheet would take for a formula get a ``'`` in front.
     """
     columns = stream_schema(schema, time_type or pa.int64())
-    return _write(Path(path), (stream_rows(batch, columns) for batch in batches), columns)
+    rows = (stream_rows(batch, columns) for batch in batches)
+    return _write(Path(path), rows, columns, escape_formulas)
 
 
-def write_history(path: str | PathLike[str], history: History, time_type: pa.DataType | None = None) -> int:
-    """Write a history to a file, in the order it has; the number of events."""
-    columns = history_schema(history.schema, time_type or pa.int64())
-    return _write(Path(path), history_rows(history, columns, _HISTORY_BATCH), columns)
+def write_history(
+    path: str | PathLike[str],
+    history: History,
+    time_type: pa.DataType | None = None,
+    *,
+    escape_formulas: bool = False,
+) -> int:
+    """Write a history to a file, in the order it has; the number of events.
+
+    With ``escape_formulas`` texts in a CSV that a spreadsheet would take for a formula get a ``'`` in front.
+    """
+    columns = history_schema(history.schema, time_type or history.time_type)
+    return _write(Path(path), history_rows(history, columns, _HISTORY_BATCH), columns, escape_formulas)
 
 
-def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-    _refuse_unwritable(path, schema)
-    with _replacing(path) as partial:
+def print_stream(
+    file: BufferedIOBase, form: str, batches: Iterable[EventBatch], schema: pa.Schema, time_type: pa.DataType
+) -> None:
+    """Write the elements to an open file as they come: ``jsonl``, ``csv`` or ``arrow``, which is a stream."""
+    columns = stream_schema(schema, time_type)
+    _print(file, form, (stream_rows(batch, columns) for batch in batches), columns)
+
+
+def print_history(file: BufferedIOBase, form: str, history: History, time_type: pa.DataType) -> None:
+    """Write a history to an open file."""
+    columns = history_schema(history.schema, time_type)
+    _print(file, form, history_rows(history, columns, _HISTORY_BATCH), columns)
+
+
+def _print(file: BufferedIOBase, form: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    path = Path(f"standard output.{form}")
+    sink = _sink(path, format_of(path), schema, file=file)
+    for batch in batches:
+        sink.write(batch)
+    sink.close()
+
+
+def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, escape_formulas: bool) -> int:
+    refuse_unwritable(path, schema)
+    with replacing(path) as partial:
         with reading(str(path)):
-            sink = _sink(partial, schema)
+            sink = _sink(partial, format_of(path), schema, escape_formulas)
         try:
             written = 0
             for batch in batches:
@@ -75,19 +111,27 @@ def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> 
     return written
 
 
-def _sink(path: Path, schema: pa.Schema) -> Sink:
-    match format_of(path):
+def _sink(
+    path: Path,
+    form: str,
+    schema: pa.Schema,
+    escape_formulas: bool = False,
+    file: BufferedIOBase | None = None,
+) -> Sink:
+    """A file of a format to be made at ``path``, or an open one that goes by this name."""
+    match form:
         case "parquet":
             return ParquetSink(path, schema)
         case "json":
-            return json_write.JsonSink(path, schema)
+            return json_write.JsonSink(path, schema, file)
         case "csv":
-            return csv_write.CsvSink(path, schema)
+            return csv_write.CsvSink(path, schema, file, escape_formulas=escape_formulas)
         case _:
-            return ArrowSink(path, schema)
+            return ArrowSink(path, schema, file)
 
 
-def _refuse_unwritable(path: Path, schema: pa.Schema) -> None:
+def refuse_unwritable(path: Path, schema: pa.Schema) -> None:
+    """Refuse columns that the format of a file has no form for."""
     checks = {"csv": csv_write.why_unwritable, "json": json_write.why_unwritable}
     check = checks.get(format_of(path))
     if check is not None and (reason := check(schema)):
@@ -105,10 +149,12 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A hidden file beside ``path``, which takes its place if all goes well."""
-    target = path.resolve()
-    partial = target.with_name(f".{target.stem}.{os.getpid()}.partial{target.suffix}")
+    target = Path(os.path.realpath(path))
+    # Short, since a name may be as long as the file system allows; the extension is what was asked for, also
+    # where a link leads to a file of another.
+    partial = target.with_name(f".{target.stem[:40]}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
         with reading(str(path)):

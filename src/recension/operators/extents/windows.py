@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 
 from recension.core.batch import Index, Mask
+from recension.core.ranges import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+from recension.core.window_limit import USUAL, WindowLimit
 from recension.operators.extents.extent import Extent, Stretch
 from recension.operators.extents.region import Region
 from recension.operators.extents.runs import Runs
-from recension.operators.state.ranges import expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class RangeWindow:
 
     span: int
     slide: int
+    limit: WindowLimit = USUAL
     ties = False
 
     def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
@@ -126,7 +128,9 @@ class RangeWindow:
             return _nothing()
         first, last = (places[of] for places in runs.windows(self.span))
         first, last = np.maximum(first, low), np.minimum(last, min(high, FOREVER - 1))
-        owner, number = expand(*_multiples(first, last, self.slide))
+        slides = _multiples(first, last, self.slide)
+        self.limit.check(*slides, lambda number: number * self.slide)
+        owner, number = expand(*slides)
         i, y = of[owner], number * self.slide
         return Answers(runs.at[i], runs.ends(i, y), y, add(y, self.slide))
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine
+from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.key_table import KeyTable
 from recension.operators.lmerge.merge import OUT
 from recension.operators.lmerge.payloads import Payloads
-from recension.operators.state.arena import Column
 from recension.operators.state.time_queue import TimeQueue
 
 _COUNT = (np.int32, 0)

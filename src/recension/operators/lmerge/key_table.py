@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
-from recension.operators.state.arena import Column
+from recension.core.sorted_runs import Column
 from recension.operators.state.slices import cut, whole
 
 NOWHERE: Final = -1

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.time_kind import kind_in_messages
 from recension.operators.base import Chunks, Operator, Orphans, Output, changes
 from recension.operators.lmerge.inputs import Inputs, State
 from recension.operators.state.net_changes import net_changes
@@ -165,6 +166,6 @@ def rows_of(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
 
 def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
     """The error that names an element."""
-    element = batch.slice(row, row + 1).to_elements()[0]
+    element = batch.slice(row, row + 1).to_elements(kind_in_messages())[0]
     advice = "give the merge a stronger case, or on_mismatch='fallback'"
     return CaseMismatchError(f"merge {case}: {reason}: {element}; {advice}")

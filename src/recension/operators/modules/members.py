@@ -19,7 +19,23 @@ import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
 from recension.core.ticks import Ticks
-from recension.operators.snapshot.events import CoveringEvents, payload_order
+from recension.operators.value_order import payload_order
+from recension.operators.windowed.events import CoveringEvents
+
+
+@dataclass(frozen=True, slots=True)
+class WindowList:
+    """Windows in order of (group, low): ``[low, high)`` on the axis, ``[start, end)`` in time."""
+
+    group: Index
+    low: Index
+    high: Index
+    start: Ticks
+    end: Ticks
+
+    def __len__(self) -> int:
+        return len(self.group)
+
 
 Order: TypeAlias = Literal["payload", "start", "any"]
 """By start and payload; by start alone, those that start together anyhow; or all of them anyhow."""

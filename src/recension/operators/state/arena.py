@@ -6,13 +6,11 @@ Room doubles when it runs out, so that appending costs O(1) a row over time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Column: TypeAlias = npt.NDArray[Any]
-Columns: TypeAlias = dict[str, Column]
+from recension.core.sorted_runs import Column, Columns
 
 _LEAST_ROOM = 256
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.ticks import Ticks
+from recension.core.ticks import FOREVER, Ticks
 
 # int64, float64 or bool
 Column: TypeAlias = npt.NDArray[Any]
@@ -217,3 +217,27 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
         low = np.where(is_open & is_before, middle + 1, low)
         high = np.where(is_open & ~is_before, middle, high)
     return low
+
+
+def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:
+    """One whole number per (group, time), in the same order as the pairs, over all arrays together."""
+    all_times = np.concatenate(times)
+    finite = all_times[all_times != FOREVER]
+    low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
+    width = high - low + 2
+    if (max(int(g.max(initial=0)) for g in groups) + 1) * width < 2**62:
+        return [
+            g * width + (np.where(t == FOREVER, high + 1, t) - low)
+            for g, t in zip(groups, times, strict=True)
+        ]
+    return _ranks(groups, times)
+
+
+def _ranks(groups: list[Index], times: list[Ticks]) -> list[Index]:
+    """The same for times too far apart to be packed into one number beside the group."""
+    group, time = np.concatenate(groups), np.concatenate(times)
+    order = np.lexsort((time, group))
+    new = (group[order][1:] != group[order][:-1]) | (time[order][1:] != time[order][:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(np.append(0, new))
+    return np.split(rank, np.cumsum([len(g) for g in groups])[:-1])

@@ -72,6 +72,12 @@ class EndPoints:
         """The end points in and next to each segment, as `BlockTable.extract`."""
         return self._table.extract(group, low, high)
 
+    def is_endless(self) -> bool:
+        """Does an event of any group never end?"""
+        groups = self.in_use()
+        ends = np.full(len(groups), FOREVER)
+        return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
+
     def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
         """Write an extract back; ``born``: (group, time) of new end points, ``gone``: groups of lost ones."""
         self._table.replace(blocks, columns)

@@ -22,7 +22,7 @@ from recension.core.batch import EXTERNAL_CTI, EventBatch
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.proof import Arrivals, Interval, Proof, Walk
 from recension.operators.state.sync_counts import SyncCounts
-from recension.operators.state.time_bag import TimeBag
+from recension.operators.state.time_queue import TimeBag
 
 # Three integers in a tuple, its place in the heap, and its start and end in the bags.
 _BYTES = 184

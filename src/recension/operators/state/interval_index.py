@@ -10,6 +10,9 @@ Kept as consecutive sorted runs in one arena, each several times as long as the 
 merge). Only an end ever changes in place, to the beginning of time: then the interval is dead. Merges and
 compactions leave out what is dead.
 
+Not `core.sorted_runs`: answers are positions, which must be good in all runs at once, so the runs share one
+memory; and the key is made anew for all rows when starts no longer fit it.
+
 Cost        O((q + m) log n) for q questions and m answers, if the lengths of a class are alike (at worst
             16 candidates an answer); adding and forgetting: O(log n) an interval, over time.
 """
@@ -24,10 +27,11 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.netting import surviving
+from recension.core.ranges import expand
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.state.arena import Arena, Column, Columns
-from recension.operators.state.ranges import expand
+from recension.operators.state.arena import Arena
 from recension.operators.state.slices import cut, whole
 from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
 

@@ -12,6 +12,9 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.errors import RecensionError
 from recension.core.rowhash import Hashes, row_hash, rows_equal
+from recension.core.sorted_runs import SortedRuns
+from recension.operators.state.arena import Arena
+from recension.operators.state.row_store import RowStore
 
 
 class KeyIndex:
@@ -25,18 +28,17 @@ class KeyIndex:
         self._clear()
 
     def _clear(self) -> None:
-        self._runs: list[tuple[Hashes, Index]] = []
-        self._rows: list[pa.RecordBatch] = []
-        self._hashes = np.zeros(0, np.uint64)
-        self._size = 0
+        self._runs = SortedRuns({"hash": np.uint64, "number": np.int64})
+        self._rows = RowStore(self._schema)
+        self._hashes = Arena({"hash": np.uint64})
         self._slots = np.full(16, -1, np.int64)
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._rows)
 
     def nbytes(self) -> int:
         """Memory taken by the keys."""
-        return 16 * self._size + sum(int(rows.nbytes) for rows in self._rows)
+        return self._runs.nbytes() + self._rows.nbytes()
 
     def number(self, keys: pa.RecordBatch) -> Index:
         """The number of each key row; rows not seen before get new numbers."""
@@ -50,32 +52,29 @@ class KeyIndex:
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
             rank = np.empty(len(first), np.int64)
             rank[np.argsort(first)] = np.arange(len(first))
-            numbers[unknown] = self._size + rank[inverse]
-            self._add(fresh, self._size + rank, take_rows(keys, unknown[np.sort(first)]))
+            rank += len(self)
+            numbers[unknown] = rank[inverse]
+            self._add(fresh, rank, take_rows(keys, unknown[np.sort(first)]))
         if not self._is_exact and not bool(rows_equal(keys, self.rows(numbers), len(numbers)).all()):
             raise RecensionError("two different group keys share a 64-bit hash")
         return numbers
 
     def rows(self, numbers: Index) -> pa.RecordBatch:
         """The key rows of the given numbers."""
-        if len(self._rows) == 1:
-            return take_rows(self._rows[0], numbers)
-        table = pa.Table.from_batches(self._rows, self._schema).take(pa.array(numbers))
-        return table.combine_chunks().to_batches()[0] if len(numbers) else self.no_rows()
+        return self._rows.take(numbers)
 
     def hashes(self, numbers: Index) -> Hashes:
         """The key hashes of the given numbers; unlike the numbers, they never change."""
-        found: Hashes = self._hashes[numbers]
+        found: Hashes = self._hashes["hash"][numbers]
         return found
 
     def _find(self, hashes: Hashes) -> Index:
         """By the slots first, which know most keys; what they do not know is searched for."""
-        slot = hashes & np.uint64(len(self._slots) - 1)
-        numbers = self._slots[slot]
-        # An empty slot names the last key of all, which is told apart by its hash like any other.
-        numbers = (
-            np.where(np.append(self._hashes, 0)[numbers] == hashes, numbers, -1) if self._size else numbers
-        )
+        numbers: Index = self._slots[hashes & np.uint64(len(self._slots) - 1)]
+        if not len(self):
+            return numbers
+        # An empty slot says -1, which names the last key, and is what remains whether or not that is meant.
+        numbers = np.where(self._hashes["hash"][numbers] == hashes, numbers, -1)
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
             numbers[unknown] = self._search(hashes[unknown])
@@ -83,39 +82,30 @@ class KeyIndex:
 
     def _search(self, hashes: Hashes) -> Index:
         numbers = np.full(len(hashes), -1, np.int64)
-        for known, run_numbers in self._runs:
-            at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            numbers = np.where(known[at] == hashes, run_numbers[at], numbers)
+        for run in self._runs:
+            at, is_found = run.find(hashes)
+            numbers = np.where(is_found, run.columns["number"][at], numbers)
         return numbers
 
     def _renew_slots(self) -> None:
         """One key a slot, found by the last bits of its hash; keys that lose their slot are searched for."""
-        self._slots = np.full(1 << max(4, (8 * self._size).bit_length()), -1, np.int64)
-        self._slots[self._hashes & np.uint64(len(self._slots) - 1)] = np.arange(self._size)
+        self._slots = np.full(1 << max(4, (8 * len(self)).bit_length()), -1, np.int64)
+        self._slots[self._hashes["hash"] & np.uint64(len(self._slots) - 1)] = np.arange(len(self))
 
     def _add(self, hashes: Hashes, numbers: Index, rows: pa.RecordBatch) -> None:
+        """The rows of new keys in order of their numbers, and their hashes, sorted, with their numbers."""
         in_order = np.empty(len(hashes), np.uint64)
-        in_order[numbers - self._size] = hashes
-        self._hashes = np.append(self._hashes, in_order)
-        self._size += len(hashes)
-        if 4 * self._size > len(self._slots):
+        in_order[numbers - len(self)] = hashes
+        self._hashes.append({"hash": in_order})
+        self._rows.append(rows, len(hashes))
+        if 4 * len(self) > len(self._slots):
             self._renew_slots()
-        self._runs.append((hashes, numbers))
-        self._rows.append(rows)
-        while len(self._runs) > 1 and 2 * len(self._runs[-1][0]) >= len(self._runs[-2][0]):
-            (h2, n2), (h1, n1) = self._runs.pop(), self._runs.pop()
-            both = np.concatenate([h1, h2])
-            order = np.argsort(both)
-            self._runs.append((both[order], np.concatenate([n1, n2])[order]))
-            last = self._rows.pop()
-            self._rows.append(pa.concat_batches([self._rows.pop(), last]))
+        self._runs.push(hashes, numbers, is_run=True)
 
     def retire(self, in_use: Mask) -> Index:
         """Forget the groups not in use; the new number of each old one, -1 for those forgotten."""
         new_numbers = np.where(in_use, np.cumsum(in_use) - 1, -1)
-        kept = self.rows(np.flatnonzero(in_use))
-        self._clear()
-        self.load(kept)
+        self.load(self.rows(np.flatnonzero(in_use)))
         return new_numbers
 
     def load(self, rows: pa.RecordBatch) -> None:
@@ -132,4 +122,4 @@ class KeyIndex:
 
     def to_arrow(self) -> pa.Table:
         """All key rows in order of their numbers."""
-        return pa.Table.from_batches(self._rows, self._schema)
+        return self._rows.to_arrow()

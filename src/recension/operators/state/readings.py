@@ -14,12 +14,12 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
+from recension.core.time_kind import shown_here
 from recension.operators.base import Chunks
-from recension.operators.snapshot.steps import sort_keys
-from recension.operators.state.block_table import Extract
+from recension.operators.state.block_table import Extract, sort_keys
+from recension.operators.state.kept_moments import KeptMoments
 from recension.operators.state.net_changes import net_changes
 from recension.operators.state.row_store import RowStore
-from recension.operators.windows.kept_moments import KeptMoments
 
 _SLACK = 1024
 
@@ -50,8 +50,9 @@ class Axis:
 class Readings(KeptMoments):
     """A `KeptMoments` whose rows name payloads in a `RowStore`."""
 
-    def __init__(self, schema: pa.Schema, key_schema: pa.Schema) -> None:
-        self._store = RowStore(schema)
+    def __init__(self, schema: pa.Schema, key_schema: pa.Schema, keyed_by: str) -> None:
+        """``keyed_by`` says, in errors, where the groups were named."""
+        self._store, self._keyed_by = RowStore(schema), keyed_by
         super().__init__({"row": np.int64}, key_schema)
 
     def clear(self) -> None:
@@ -75,7 +76,7 @@ class Readings(KeptMoments):
         rows = self._store.append(take_rows(batch.payload, comes), len(comes))
         added = np.concatenate([np.full(len(goes), -1), np.ones(len(comes), np.int64)])[order]
         row = np.concatenate([np.full(len(goes), -1), rows])[order]
-        axis = _merged(extract, key_group, key_time, added, row)
+        axis = _merged(extract, key_group, key_time, added, row, self._keyed_by)
         self._write(axis, extract)
         return axis
 
@@ -109,7 +110,7 @@ def come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
     return net.row[now & ~was], net.row[was & ~now]
 
 
-def _merged(extract: Extract, group: Index, time: Ticks, added: Index, row: Index) -> Axis:
+def _merged(extract: Extract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str) -> Axis:
     """Lay sorted changes over the readings kept so far."""
     kept = extract.columns
     keys, own = sort_keys([kept["group"], group], [kept["time"], time])
@@ -121,20 +122,17 @@ def _merged(extract: Extract, group: Index, time: Ticks, added: Index, row: Inde
     count = (old_row >= 0).astype(np.int64)
     np.add.at(count, at_changes, added)
     groups, times = np.concatenate([kept["group"], group])[first], np.concatenate([kept["time"], time])[first]
-    _check(count, times)
+    _check(count, times, keyed_by)
     new_row = np.where(count == 0, -1, old_row)
     came = added > 0
     new_row[at_changes[came]] = row[came]
     return Axis(groups, times, old_row, new_row, is_context)
 
 
-def _check(count: Index, times: Ticks) -> None:
+def _check(count: Index, times: Ticks, keyed_by: str) -> None:
     if bool((count > 1).any()):
-        raise StreamError(
-            f"two readings of one group at {times[np.argmax(count > 1)]}: name what tells them "
-            "apart in group_by"
-        )
+        moment = shown_here(int(times[np.argmax(count > 1)]))
+        raise StreamError(f"two readings of one group at {moment}: name what tells them apart in {keyed_by}")
     if bool((count < 0).any()):
-        raise StreamError(
-            f"a reading at {times[np.argmax(count < 0)]} was retracted that had never been inserted"
-        )
+        moment = shown_here(int(times[np.argmax(count < 0)]))
+        raise StreamError(f"a reading at {moment} was retracted that had never been inserted")

@@ -5,28 +5,40 @@ waits, and becomes one with broken neighbours in its chain. All this is done for
 chains are broken, an element at a time; a chain is known by the hash of (payload, start).
 
 What waits is found by chain and by the end it leads from or to; what is lost when the frontier moves, and
-the CTI that what waits still allows, are found by deadline. Nothing looks at all that waits.
+the CTI that what waits still allows, are found by deadline. Nothing looks at all that waits, and payloads
+are only touched batch by batch: an element knows the number of its payload.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, Mask, concat, empty
+from recension.core.bag import LiveEnds
+from recension.core.batch import RETRACT, EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING
 from recension.operators.state.deadlines import Deadlines
-from recension.operators.state.live_ends import LiveEnds
+from recension.operators.state.row_store import RowStore
 
+_SLACK: Final = 1024
 # What waits and has something in common, by number, in the order in which it began to wait.
 _Shared: TypeAlias = "OrderedDict[int, Broken]"
 _Key = TypeVar("_Key")
+
+
+class Waiting(NamedTuple):
+    """One retraction, and the number under which its payload is kept."""
+
+    ve: int
+    vn: int
+    payload: int
 
 
 @dataclass(slots=True, eq=False)
@@ -36,40 +48,37 @@ class Broken:
     vs: int
     ve: int
     vn: int
-    elements: EventBatch
+    elements: tuple[Waiting, ...]
 
     @property
     def sync(self) -> int:
         """The earliest time it can change anything."""
         return min(self.ve, self.vn)
 
-    def nbytes(self) -> int:
-        """Memory taken by its elements."""
-        return 40 * len(self.elements) + int(self.elements.payload.nbytes)
-
 
 class RetractionChains:
     """What is broken. The ends that are alive are the caller's to keep: ``ends`` below is {end: how many}."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._payloads = RowStore(schema)
         self._clear()
 
     def _clear(self) -> None:
+        self._payloads.clear()
+        self._elements = 0
         self._numbers = count()
         self._waiting: dict[int, tuple[int, Broken]] = {}
         self._of: dict[int, _Shared] = {}
         self._from: dict[tuple[int, int], _Shared] = {}
         self._to: dict[tuple[int, int], _Shared] = {}
         self._syncs, self._ends, self._alive = Deadlines(), Deadlines(), Deadlines()
-        self._nbytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def nbytes(self) -> int:
         """Memory taken."""
-        return self._nbytes
+        return 40 * self._elements + self._payloads.nbytes()
 
     def holds(self, chains: Hashes) -> Mask:
         """Which of these chains have something broken."""
@@ -90,24 +99,45 @@ class RetractionChains:
         self._live_until(key, ends, vs)
         return ve
 
-    def retract(self, key: int, ends: dict[int, int], element: EventBatch) -> tuple[int, int] | None:
+    def keep(self, payloads: pa.RecordBatch, size: int) -> Index:
+        """Keep the payloads of retractions that may have to wait; gives their numbers.
+
+        When all of them have come, `tidy` lets go of those that do not wait.
+        """
+        return self._payloads.append(payloads, size)
+
+    def tidy(self) -> None:
+        """Let go of the payloads that nothing waiting has, when they are the most."""
+        if len(self._payloads) <= 2 * self._elements + (_SLACK if self._elements else 0):
+            return
+        waiting = [broken for _, broken in self._waiting.values()]
+        self._payloads.retain(_numbers(waiting))
+        number = count()
+        for broken in waiting:
+            broken.elements = tuple(e._replace(payload=next(number)) for e in broken.elements)
+
+    def retract(self, key: int, ends: dict[int, int], vs: int, element: Waiting) -> tuple[int, int] | None:
         """A retraction has come: the change of end it makes now, None if it waits or changes nothing."""
-        vs, ve, vn = (int(column[0]) for column in (element.vs, element.ve, element.new_ve))
-        merged = Broken(vs, ve, vn, element)
-        if ve not in ends and (before := self._take(self._to.get((key, ve)))) is not None:
-            merged = Broken(vs, before.ve, vn, concat([before.elements, merged.elements]))
-        if (after := self._take(self._from.get((key, vn)))) is not None:
-            merged = Broken(vs, merged.ve, after.vn, concat([merged.elements, after.elements]))
+        merged = Broken(vs, element.ve, element.vn, (element,))
+        if element.ve not in ends and (before := self._take(self._to.get((key, element.ve)))) is not None:
+            merged = Broken(vs, before.ve, element.vn, (*before.elements, element))
+        if (after := self._take(self._from.get((key, element.vn)))) is not None:
+            merged = Broken(vs, merged.ve, after.vn, merged.elements + after.elements)
         moved = None
         if merged.ve != merged.vn:
             if merged.ve in ends:
                 moved = _moved(ends, merged)
             else:
-                # Rows of their own, so that they do not keep the batch they came in.
-                merged.elements = merged.elements.take(np.arange(len(merged.elements)))
                 self._add(key, merged)
         self._live_until(key, ends, vs)
         return moved
+
+    def elements_of(self, waiting: Sequence[Broken]) -> EventBatch:
+        """The retractions that these are made of."""
+        rows = [(b.vs, e.ve, e.vn) for b in waiting for e in b.elements]
+        vs, ve, vn = np.array(rows, np.int64).reshape(-1, 3).T
+        kind, none = np.full(len(rows), RETRACT, np.uint8), np.zeros(len(rows), np.int64)
+        return EventBatch(kind, vs, ve, vn, none, self._payloads.take(_numbers(waiting)))
 
     def _live_until(self, key: int, ends: dict[int, int], vs: int) -> None:
         """Once the frontier is past the start and all ends nothing can lead on to what waits (F7)."""
@@ -122,7 +152,7 @@ class RetractionChains:
         self._to.setdefault((key, broken.vn), OrderedDict())[number] = broken
         self._syncs.set(number, broken.sync)
         self._ends.set(number, broken.ve)
-        self._nbytes += broken.nbytes()
+        self._elements += len(broken.elements)
 
     def _remove(self, number: int) -> Broken:
         key, broken = self._waiting.pop(number)
@@ -133,7 +163,7 @@ class RetractionChains:
         self._ends.discard(number)
         if key not in self._of:
             self._alive.discard(key)
-        self._nbytes -= broken.nbytes()
+        self._elements -= len(broken.elements)
         return broken
 
     def _take(self, shared: _Shared | None) -> Broken | None:
@@ -154,32 +184,39 @@ class RetractionChains:
 
     def chunks(self) -> dict[str, pa.Table]:
         """The state as named tables."""
-        waiting = list(self._waiting.values())
-        elements = concat([b.elements for _, b in waiting]) if waiting else empty(self._schema)
-        names = ("vs", "ve", "vn")
-        columns = {name: pa.array([getattr(b, name) for _, b in waiting], pa.int64()) for name in names}
-        columns["size"] = pa.array([len(b.elements) for _, b in waiting], pa.int64())
+        waiting = [broken for _, broken in self._waiting.values()]
+        elements = self.elements_of(waiting)
+        columns = {
+            name: pa.array([getattr(b, name) for b in waiting], pa.int64()) for name in ("vs", "ve", "vn")
+        }
+        columns["size"] = pa.array([len(b.elements) for b in waiting], pa.int64())
         control = {name: getattr(elements, name) for name in ("vs", "ve", "new_ve")}
+        keys = pa.array([key for key, _ in self._waiting.values()], pa.uint64())
         return {
-            "broken": pa.table({"key": pa.array([key for key, _ in waiting], pa.uint64()), **columns}),
+            "broken": pa.table({"key": keys, **columns}),
             "broken elements": pa.table({name: pa.array(column) for name, column in control.items()}),
-            "broken payloads": pa.Table.from_batches([elements.payload], self._schema),
+            "broken payloads": pa.Table.from_batches([elements.payload], elements.schema),
         }
 
     def load(self, chunks: dict[str, pa.Table], live: LiveEnds) -> None:
         """Become what gave these chunks, with these ends alive."""
         self._clear()
-        vs, ve, new_ve = (column.to_numpy() for column in chunks["broken elements"].columns)
-        payload = chunks["broken payloads"].combine_chunks().to_batches() or [empty(self._schema).payload]
-        kind, none = np.full(len(vs), RETRACT, np.uint8), np.zeros(len(vs), np.int64)
-        elements = EventBatch(kind, vs, ve, new_ve, none, payload[0])
+        _, ve, vn = (column.to_pylist() for column in chunks["broken elements"].columns)
+        payloads = chunks["broken payloads"].combine_chunks().to_batches()
+        numbers = self.keep(payloads[0], len(ve)).tolist() if payloads else range(len(ve))
+        elements = [Waiting(*row) for row in zip(ve, vn, numbers, strict=True)]
         start = 0
         for row in chunks["broken"].to_pylist():
             stop = start + row["size"]
-            self._add(row["key"], Broken(row["vs"], row["ve"], row["vn"], elements.slice(start, stop)))
+            self._add(row["key"], Broken(row["vs"], row["ve"], row["vn"], tuple(elements[start:stop])))
             start = stop
         for key, ends in live.ends_of(np.fromiter(self._of, np.uint64, len(self._of))).items():
             self._live_until(key, ends, next(iter(self._of[key].values())).vs)
+
+
+def _numbers(waiting: Sequence[Broken]) -> Index:
+    """The numbers of their payloads, in their order."""
+    return np.array([element.payload for broken in waiting for element in broken.elements], np.int64)
 
 
 def _leave(places: dict[_Key, _Shared], key: _Key, number: int) -> None:

@@ -98,6 +98,10 @@ class RowStore:
         if len(numbers):
             self._push(kept, len(numbers))
 
+    def to_arrow(self) -> pa.Table:
+        """All rows, in order of their numbers."""
+        return pa.Table.from_batches(self._blocks, self.schema)
+
     def chunks(self, name: str) -> dict[str, pa.Table]:
         """The rows as tables whose names begin with ``name``; one stored before need not be stored again."""
         blocks = pa.list_(pa.int64())

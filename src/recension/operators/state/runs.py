@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.snapshot.steps import sort_keys
-from recension.operators.state.block_table import BlockTable
+from recension.operators.state.block_table import BlockTable, sort_keys
 from recension.operators.state.end_points import renumber
 
 

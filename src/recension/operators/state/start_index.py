@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from recension.core.batch import Index
+from recension.core.ranges import expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
 from recension.operators.state.interval_index import IntervalIndex
-from recension.operators.state.ranges import expand
 
 _FIRST_LOOK: Final = 4
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.state.time_bag import TimeBag
+from recension.operators.state.time_queue import TimeBag
 
 
 class SyncCounts:

@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan import expression_tree as tree
-from recension.plan.expressions import Expression, expression, result_type
+from recension.plan.expressions import Expression, result_type
+from recension.plan.expressions import tree as trees
 from recension.plan.node import Node
 from recension.plan.span import Where
 
 
 def conjuncts(predicate: Expression) -> list[Expression]:
     """Conditions that are all true exactly when this one is."""
-    return [expression(part) for part in tree.conjuncts(predicate.native)]
+    return [Expression(part) for part in trees.conjuncts(predicate.tree)]
 
 
 def conjunction(predicates: Sequence[Expression]) -> Expression:
     """One condition that is true exactly when all of these are."""
     first, *others = predicates
-    native = first.native
+    tree = first.tree
     for other in others:
-        native = native & other.native
-    return expression(native)
+        tree = trees.Call("&", (tree, other.tree))
+    return Expression(tree)
 
 
 def filtered(node: Node, predicates: Sequence[Expression]) -> Node:
@@ -34,7 +34,7 @@ def filtered(node: Node, predicates: Sequence[Expression]) -> Node:
     """
     together: list[Expression] = []
     for predicate in predicates:
-        if together and not predicate.is_total:
+        if together and not predicate.is_total(node.schema):
             node, together = Where(node, conjunction(together)), []
         together.append(predicate)
     return Where(node, conjunction(together)) if together else node
@@ -50,7 +50,7 @@ def rewritten(
     if not computed.references <= columns.keys():
         return None
     try:
-        moved = expression(tree.substitute(computed.native, lambda name: columns[name].native))
+        moved = Expression(trees.substitute(computed.tree, lambda name: columns[name].tree))
         is_same = result_type(moved, after, "rewrite") == result_type(computed, before, "rewrite")
     except SchemaError:
         return None

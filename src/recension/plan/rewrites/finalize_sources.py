@@ -17,10 +17,6 @@ from recension.core.ticks import FOREVER
 from recension.plan.consistency import Finalize
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
-from recension.plan.span import Map, Project, Span, Union, Where
-
-PASSING = (Where, Project, Span, Map, Union)
-"""The steps that external CTIs pass."""
 
 Above: TypeAlias = Literal["nothing", "state"] | Finalize
 
@@ -46,7 +42,7 @@ class _Placer:
         return self._done[node, above]
 
     def _placed(self, node: Node, above: Above) -> Node:
-        if isinstance(node, PASSING):
+        if node.passes_external_ctis:
             return self._over(node, above)
         if isinstance(node, Finalize) and _carries(node.input):
             return self.place(node.input, node)
@@ -66,4 +62,4 @@ def _carries(node: Node) -> bool:
     """Do external CTIs come out here?"""
     if isinstance(node, Source):
         return node.external_ctis
-    return isinstance(node, PASSING) and any(_carries(child) for child in node.inputs)
+    return node.passes_external_ctis and any(_carries(child) for child in node.inputs)

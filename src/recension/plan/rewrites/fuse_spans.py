@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
-
-from recension.plan import expression_tree as tree
-from recension.plan.expressions import Expression, column
+from recension.plan.expressions import Expression
+from recension.plan.expressions.tree import columns_of
 from recension.plan.node import Node
 from recension.plan.rewrites.conditions import rewritten
 from recension.plan.rewrites.sharing import count_readers, each_once
-from recension.plan.span import Outputs, Project, Span, Where, is_identity
+from recension.plan.span import Project, Span, Where, is_identity
 
 
 def fuse_spans(roots: Sequence[Node]) -> list[Node]:
@@ -50,25 +48,16 @@ def _fused(step: Node) -> Node | None:
 
 
 def _repeats_work(readers: Iterable[Expression], columns: dict[str, Expression]) -> bool:
-    times = Counter(name for reader in readers for name in tree.columns_of(reader.native))
+    times = Counter(name for reader in readers for name in columns_of(reader.tree))
     return any(times[name] > 1 and e.column is None and e.references for name, e in columns.items())
 
 
 def _as_span(node: Node) -> Span | None:
     """A span step written as the general one."""
-    match node:
-        case Span():
-            return node
-        case Where(input=below, predicate=predicate):
-            return Span(below, (predicate,), unchanged(below.schema))
-        case Project(input=below, outputs=outputs):
-            return Span(below, (), outputs)
-    return None
-
-
-def unchanged(schema: pa.Schema) -> Outputs:
-    """All columns as they are."""
-    return tuple((name, column(name)) for name in schema.names)
+    if isinstance(node, Span):
+        return node
+    parts = node.as_span()
+    return None if parts is None else Span(node.inputs[0], *parts)
 
 
 def _simplified(node: Node) -> Node:

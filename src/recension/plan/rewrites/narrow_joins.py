@@ -13,8 +13,7 @@ from dataclasses import replace
 from recension.plan.expressions import Expression
 from recension.plan.join import Join
 from recension.plan.node import Node
-from recension.plan.rewrites.conditions import conjunction, conjuncts, filtered
-from recension.plan.rewrites.join_sides import on_left_side, on_right_side
+from recension.plan.rewrites.conditions import conjunction, conjuncts, filtered, rewritten
 from recension.plan.rewrites.sharing import rebuild
 
 
@@ -28,8 +27,9 @@ def _narrowed(node: Join) -> Node:
     right: list[Expression] = []
     staying: list[Expression] = []
     for condition in conjuncts(node.where) if node.where else []:
-        on_left = on_left_side(condition, node, node.pair_schema) if condition.is_total else None
-        on_right = on_right_side(condition, node, node.pair_schema) if condition.is_total else None
+        is_total, pairs = condition.is_total(node.pair_schema), node.pair_schema
+        on_left = rewritten(condition, node.left_columns, pairs, node.left.schema) if is_total else None
+        on_right = rewritten(condition, node.right_columns, pairs, node.right.schema) if is_total else None
         if on_left and node.how in ("inner", "semi"):
             left.append(on_left)
         elif on_right:

@@ -14,18 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from recension.plan.coalesce import Coalesce
-from recension.plan.edges import Edges
 from recension.plan.expressions import Expression
-from recension.plan.extents import CoalesceExtent, Range
-from recension.plan.join import Join
-from recension.plan.lifetime import AlterLifetime, Clip
-from recension.plan.module_window import ModuleWindow
-from recension.plan.node import Node
+from recension.plan.node import FilterRule, Node
 from recension.plan.rewrites.conditions import conjuncts, filtered, rewritten
-from recension.plan.rewrites.join_sides import holds_floats, on_left_side, on_right_side
 from recension.plan.rewrites.sharing import count_readers
-from recension.plan.span import Distinct, Project, Union, Where
+from recension.plan.span import Where
 
 Placed: TypeAlias = tuple[Expression | None, ...]
 """A predicate as it reads on each input, nothing where it does not go; nowhere means it stays above."""
@@ -68,43 +61,11 @@ class _Pusher:
 
 def placements(node: Node, predicate: Expression) -> Placed:
     """Where a filter above a node may go: the predicate on each of its inputs."""
-    match node:
-        case Project():
-            return (rewritten(predicate, dict(node.outputs), node.schema, node.input.schema),)
-        case Union():
-            return tuple(predicate for _ in node.inputs)
-        case Distinct():
-            return (None if _tells_equals_apart(predicate, node) else predicate,)
-        case Edges() | Coalesce() | CoalesceExtent(window=Range()) if predicate.is_total:
-            return (predicate if _chooses_groups(predicate, node) else None,)
-        case AlterLifetime() if predicate.is_total:
-            return (predicate,)
-        case Clip() if predicate.is_total:
-            return (predicate, None)
-        case Join() if predicate.is_total:
-            return _on_sides(node, predicate)
-        case ModuleWindow() if predicate.is_total:
-            return (rewritten(predicate, node.passed_on, node.schema, node.input.schema),)
-    return tuple(None for _ in node.inputs)
+    rules = zip(node.filters_below(), node.inputs, strict=True)
+    return tuple(_below(predicate, node, child, rule) for rule, child in rules)
 
 
-def _chooses_groups(predicate: Expression, node: Edges | Coalesce | CoalesceExtent) -> bool:
-    """Does it keep or drop groups as wholes?"""
-    return predicate.references <= set(node.group_by) and not _tells_equals_apart(predicate, node)
-
-
-def _tells_equals_apart(predicate: Expression, node: Node) -> bool:
-    """0.0 and -0.0 are equal, one event or one group, yet a predicate can tell which of them it was."""
-    return any(holds_floats(node.schema.field(name).type) for name in predicate.references)
-
-
-def _on_sides(node: Join, predicate: Expression) -> Placed:
-    """To the left what reads left columns; to the right what reads right columns, in an inner join only.
-
-    A condition on the keys goes to both sides of any join: a right event that fails it matches nothing
-    that remains on the left.
-    """
-    left = on_left_side(predicate, node, node.schema)
-    right = on_right_side(predicate, node, node.schema)
-    is_on_keys = left is not None and predicate.references <= set(node.on)
-    return (left, right if node.how == "inner" or is_on_keys else None)
+def _below(predicate: Expression, node: Node, child: Node, rule: FilterRule | None) -> Expression | None:
+    if rule is None or (rule.needs_total and not predicate.is_total(node.schema)):
+        return None
+    return rewritten(predicate, rule.columns, node.schema, child.schema)

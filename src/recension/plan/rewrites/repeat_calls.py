@@ -7,10 +7,9 @@ from typing import Any
 
 from recension.modules.functions import Function
 from recension.modules.repetition import Repeated
-from recension.plan import expression_tree as tree
 from recension.plan.aggregates import Aggregate, FunctionOf
-from recension.plan.each_group import GroupApply
-from recension.plan.expressions import Expression, expression
+from recension.plan.expressions import Expression
+from recension.plan.expressions.tree import calls_functions, with_functions
 from recension.plan.module_call import ModuleCall
 from recension.plan.module_window import Policies
 from recension.plan.node import Node
@@ -24,10 +23,10 @@ def repeat_calls(plan: Node) -> Node:
 
 
 def _step(node: Node) -> Node:
-    if isinstance(node, GroupApply):
-        return replace(node, plan=repeat_calls(node.plan))
+    own = node.own_plans
+    plans = {part.name: plan for part in fields(node) if (plan := getattr(node, part.name)) in own}  # type: ignore[arg-type]
     new: Node = _with_parts(node)
-    return new
+    return replace(new, **{name: repeat_calls(plan) for name, plan in plans.items()}) if plans else new  # type: ignore[type-var]
 
 
 def _with_parts(whole: Any) -> Any:
@@ -47,8 +46,8 @@ def _repeated(part: Any) -> Any:
             return _with_parts(replace(part, fn=Repeated(part.fn)))
         case Aggregate() | ModuleCall():
             return _with_parts(part)
-        case Expression() if tree.calls_functions(part.native):
-            return expression(tree.with_functions(part.native, _called_twice))
+        case Expression() if calls_functions(part.tree):
+            return Expression(with_functions(part.tree, _called_twice))
         case tuple() if type(part) is tuple:
             parts = tuple(map(_repeated, part))
             return part if all(new is old for new, old in zip(parts, part, strict=True)) else parts

@@ -3,21 +3,68 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from pyspark.errors import PySparkException
-
-_OURS = re.compile(r"^recension\.core\.errors\.\w+: (.*)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:\S+: )*?recension\.core\.errors\.\w+: (.*)$", re.MULTILINE)
 # Spark's own words that say more than that a query has failed.
 _SPARKS = re.compile(
     r"\[(?:USER_RAISED_EXCEPTION|FAILED_READ_FILE)(?:\.\w+)?\] (.*?)(?:\s+SQLSTATE: \w+)?\s*$", re.MULTILINE
 )
+_QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
+_SQLSTATE = re.compile(r"\s+SQLSTATE: \w+")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+# Spark's words for files of its own that are missing or not what they were.
+_DAMAGED = re.compile(r"CANNOT_LOAD_STATE_STORE|Checksum error: |batch \d+ doesn't exist")
+_BACKUP: Final = "restore the checkpoint and its tables from the same backup, or start with new ones"
+_FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_PATH = re.compile(r"(?:file:|['\" ])(/[^\s'\":]+)")
+_NO_WORKER = re.compile(r"Python worker failed to connect back|Python worker to connect back after \d+")
+BUSY: Final = (
+    "Spark waited for a Python process that did not start in time: the machine is too busy; start the query "
+    "again, it goes on where it stopped (fewer queries at once, or fewer cores in local[N], help)"
+)
 
 
-def reason_of(why: PySparkException) -> str:
+def reason_of(why: Exception) -> str:
     """The sentence of an error of ours, wherever it was raised; else the first line there is."""
     told = str(why)
     if ours := _OURS.findall(told):
         return str(ours[-1])
+    if is_full(told):
+        return no_space(_file_that_filled(told))
+    if is_worker_missing(told):
+        return BUSY
     if sparks := _SPARKS.search(told):
         return sparks[1]
-    return next((line.strip() for line in told.splitlines() if line.strip()), type(why).__name__)
+    gist = _gist(told) or type(why).__name__
+    return f"the checkpoint is damaged: {gist}; {_BACKUP}" if _DAMAGED.search(told) else gist
+
+
+def _gist(told: str) -> str:
+    """The innermost cause that Java names, or the first line; without what Spark puts around it."""
+    causes = _CAUSE.findall(told)
+    first = next((line.strip() for line in told.splitlines() if line.strip()), "")
+    return _SQLSTATE.sub("", causes[-1] if causes else _QUERY.sub("", first)).strip()
+
+
+def is_worker_missing(told: str) -> bool:
+    """Did Spark give up waiting for a Python process? Nothing is wrong then but the time it took."""
+    return bool(_NO_WORKER.search(told))
+
+
+def is_full(told: str) -> bool:
+    """Was there no room on a disk, in the words of Python, Java or RocksDB?"""
+    return bool(_FULL.search(told))
+
+
+def no_space(file: str | None = None) -> str:
+    """What to do about it."""
+    where = f"of {file}" if file else "of the checkpoint or of Spark's scratch files (spark.local.dir)"
+    return f"no space left on the disk {where}; make room and start again, the query goes on where it stopped"
+
+
+def _file_that_filled(told: str) -> str | None:
+    """The path in the line that says so; it may stand before or after."""
+    line = next(line for line in told.splitlines() if _FULL.search(line))
+    found = _PATH.search(line)
+    return found[1] if found else None

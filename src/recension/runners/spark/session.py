@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
@@ -33,6 +34,8 @@ SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "recension.runners.spark.daemon",
+    # On a busy machine a Python process may take longer than the usual 15 s to say who it is.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 # How checkpoints are written. On a local disk Hadoop's FileContext, Spark's choice, starts a process or more
 # for every file it renames, ninety a micro-batch; its older FileSystem does not, and renames as atomically.
@@ -60,8 +63,12 @@ def session(master: str = "local[2,4]", name: str = "recension", **settings: str
 def quiet_session(log: Path, **settings: str) -> SparkSession:
     """A session of a command's own: Spark and its workers talk to a file, the command to the user."""
     quietly = {"spark__ui__showConsoleProgress": "false"} | settings
-    with _standard_error_in(log):
-        return session("local[*,4]", "recension run", **quietly)
+    try:
+        with _standard_error_in(log):
+            return session("local[*,4]", "recension run", **quietly)
+    except PySparkException as why:
+        reason = " ".join(str(why).split())
+        raise RecensionError(f"Spark does not start: {reason}; is there a Java 17 or later?") from None
 
 
 @contextmanager
@@ -104,10 +111,15 @@ def use_this_interpreter(spark: SparkSession) -> None:
 def prepare_streaming(spark: SparkSession) -> None:
     """Set on a running session what streaming queries need; refuse what cannot be set."""
     check(spark)
-    if missing := [package for module, package in NEEDED.items() if not _is_installed(module)]:
-        raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
+    require_streaming_packages()
     for key, value in (RUNTIME_SETTINGS | _on_one_machine(spark)).items():
         spark.conf.set(key, value)
+
+
+def require_streaming_packages() -> None:
+    """Refuse an environment that lacks what streaming queries need."""
+    if missing := [package for module, package in NEEDED.items() if not _is_installed(module)]:
+        raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
 
 
 def _on_one_machine(spark: SparkSession) -> dict[str, str]:

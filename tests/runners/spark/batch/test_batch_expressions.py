@@ -8,6 +8,7 @@ from typing import Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
 import recension as rc
@@ -32,10 +33,6 @@ NAN, INF = float("nan"), float("inf")
 WHOLE = [0, 1, -1, 7, 2**63 - 1, -(2**63), None]
 FLOATS = [0.0, -0.0, 1.5, -2.5, NAN, INF, -INF, None]
 NATIVE = {
-    "i + j": col("i") + col("j"),
-    "i - j": col("i") - col("j"),
-    "i * j": col("i") * col("j"),
-    "5 - i": 5 - col("i"),
     "x + y": col("x") + col("y"),
     "x * y": col("x") * col("y"),
     "x - 1": col("x") - 1,
@@ -64,9 +61,14 @@ NATIVE = {
     "during": rc.during(("i", "j"), ("j", "i")),
     "relation": rc.relation(("i", "j"), ("j", "i")),
     "intersect": rc.intersect(("i", "j"), (lit(-3), lit(5))).start,
-    "duration of ticks": rc.duration(rc.Interval(col("i"), col("j"), is_ticks=True)),
 }
+SMALL = col("i").is_between(-9, 9) & col("j").is_between(-9, 9)
 BY_ARROW = {
+    "i + j": when(SMALL).then(col("i") + col("j")),
+    "i - j": when(SMALL).then(col("i") - col("j")),
+    "i * j": when(SMALL).then(col("i") * col("j")).otherwise(lit(0)),
+    "5 - i": when(SMALL).then(5 - col("i")),
+    "duration of ticks": rc.duration(rc.Interval(col("i"), col("j"), is_ticks=True)),
     "i / j": col("i") / col("j"),
     "x / y": col("x") / col("y"),
     "upper": col("s").str.to_uppercase(),
@@ -78,6 +80,12 @@ BY_ARROW = {
     "as float": col("n").cast(nw.Float64),
     "mod": col("n") % 3,
     "duration": rc.duration(("i", "j")),
+    "a cast in a branch": when(SMALL).then(col("i").cast("int8")).otherwise(lit(0, "int8")),
+    "// in a branch": when(SMALL).then(col("i") // col("j")),
+    "round": col("x").round(),
+    "nearest float": col("i").cast("float64"),
+    "mean": rc.mean_horizontal("i", "n"),
+    "i > x": col("i") > col("x"),
 }
 
 
@@ -132,6 +140,21 @@ def test_values_and_types_are_those_of_arrow(spark: Any, compiled: str) -> None:
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
     for query, got in zip(queries, found, strict=True):
         assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
+
+
+@pytest.mark.parametrize(
+    "written", [col("i") + 1, -col("i"), col("n") * col("n"), rc.sum_horizontal("i", "j")], ids=str
+)
+def test_what_does_not_fit_is_the_same_error(spark: Any, written: rc.Expr) -> None:
+    source, events = rc.source("s", SCHEMA), _events()
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    queries = [source.select(e=written), source.where(written > 0)]
+    for query in queries:
+        with pytest.raises(rc.RecensionError, match=r"does not fit in int(8|64), as of ") as here:
+            rc.run(query, {"s": inserts}, close=True)
+        with pytest.raises(PySparkException) as there:
+            batch(spark, query, {"s": frame(spark, events, SCHEMA)}).collect()
+        assert rc.spark.reason_of(there.value).split(", as of")[0] == str(here.value).split(", as of")[0]
 
 
 def _is_boolean(e: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import recension as rc
 from recension import col
 from recension.core.events import Event
 from recension.core.history import History
-from recension.core.ticks import FOREVER
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing.assertions import assert_equivalent
 from recension.testing.physical import Dice, Shape, tell
 from recension.testing.strategies import SCHEMA
@@ -82,6 +83,10 @@ REFUSED = [
     ("SELECT 'x' user", "s: neither a _kind nor a _vs column"),
     ("SELECT 'then' _vs, 'x' user", "s: column _vs is string; a time is an int64 or a timestamp"),
     ("SELECT 1L _vs, timestamp'2024-01-01' _ve, 'x' user", "s: times are all integers or all timestamps"),
+    (
+        "SELECT timestamp'2024-01-01' _vs, timestamp_ntz'2024-01-02' _ve, 'x' user",
+        "without a zone do not mix",
+    ),
 ]
 
 
@@ -92,6 +97,21 @@ def test_columns_that_do_not_fit(spark: Any, sql: str, reason: str) -> None:
         rc.spark.batch(spark, source.distinct(), {"s": spark.sql(sql)})
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_sources_of_a_batch_are_of_one_kind_of_time(spark: Any) -> None:
+    one, other = (rc.source(name, {"user": "string"}) for name in ("a", "b"))
+    frames = {
+        "ticks": spark.sql("SELECT 1L _vs, 'x' user"),
+        "naive": spark.sql("SELECT timestamp_ntz'2024-01-01' _vs, 'x' user"),
+        "aware": spark.sql("SELECT timestamp'2024-01-01' _vs, 'x' user"),
+    }
+    for left, right in permutations(frames, 2):
+        with pytest.raises(rc.TimeError, match=r"^b: the times are .* but those of a are"):
+            rc.spark.batch(spark, one.union(other), {"a": frames[left], "b": frames[right]})
+    windows = one.tumbling("1h", until="2024-02-01").agg(n=rc.count())
+    with pytest.raises(rc.TimeError, match="but those of windows, until are timestamps without a zone"):
+        rc.spark.batch(spark, windows, {"a": frames["aware"]})
 
 
 def test_inputs_must_be_those_of_the_query(spark: Any) -> None:
@@ -159,6 +179,22 @@ def test_windows_over_what_never_ends_ask_for_an_end(quick: Any, aggregate: str)
         rc.spark.batch(quick, query, {"s": given}).collect()
 
 
+@pytest.mark.parametrize("answer", [rc.count(), rc.max("x")], ids=["summed", "row by row"])
+def test_windows_that_one_event_fills_by_the_million_are_refused(quick: Any, answer: Any) -> None:
+    schema = pa.schema([("x", pa.int64())])
+    source = rc.source("s", schema).where(col("x") % 2 == 0)
+    given = frame(quick, [Event({"x": 4}, -5, 10**12), Event({"x": 2}, BEGINNING + 5, BEGINNING + 6)], schema)
+    with pytest.raises(
+        Exception, match=r"1,000,000,000,005 windows, the limit is max_windows=1,000,000; take"
+    ):
+        batch(quick, source.tumbling(1).agg(a=answer), {"s": given}).collect()
+    shorter = frame(quick, [Event({"x": 4}, 0, 30)], schema)
+    found, refused = (source.tumbling(5, max_windows=most).agg(a=answer) for most in (6, 5))
+    assert batch(quick, found, {"s": shorter}).count() == 6
+    with pytest.raises(Exception, match="an event in the windows from 0 would fill 6 windows"):
+        batch(quick, refused, {"s": shorter}).collect()
+
+
 def _told(seed: int) -> tuple[list[Event], list[Any]]:
     rnd = random.Random(seed)
     events = []
@@ -211,6 +247,10 @@ BAD = [
     ),
     ("SELECT 'upsert' _kind, 1L _vs, 5L _ve, 'x' p", "unknown kind upsert"),
     ("SELECT 'insert' _kind, 5L _vs, 5L _ve, 'x' p", "ends at or before its start"),
+    (
+        "SELECT 'insert' _kind, timestamp_ntz'2024-05-01' _vs, timestamp_ntz'2024-05-01' _ve, 'x' p",
+        r"start: \[2024-05-01 00:00:00, 2024-05-01 00:00:00\) ",
+    ),
     ("SELECT 'close' _kind, CAST(NULL AS BIGINT) _vs, 5L _ve, 'x' p", "closes an event that is not open"),
 ]
 

@@ -48,9 +48,11 @@ def rows_of(batch: EventBatch, number: int, time_type: pa.DataType | None = None
     return table.take(pa.array(np.random.default_rng(number).permutation(len(batch))))
 
 
-def fed(batch: EventBatch, number: int, query: str = QUERY) -> MicroBatch:
+def fed(
+    batch: EventBatch, number: int, query: str = QUERY, content: str = "", before: str | None = None
+) -> MicroBatch:
     """The same, as the sink sees it."""
-    return micro_batch(query, number, rows_of(batch, number))
+    return micro_batch(query, number, rows_of(batch, number), content, before)
 
 
 def prefixes(batches: list[EventBatch]) -> list[History]:

@@ -11,7 +11,8 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 from recension.core.batch import concat, empty
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats import open_stream
-from recension.runners.spark.sinks.changelog import MARK, Changelog
+from recension.core.formats.changelog import MARK
+from recension.runners.spark.sinks.changelog import Changelog
 from recension.testing.generator.settings import SCHEMA
 
 
@@ -50,7 +51,7 @@ def test_a_micro_batch_without_rows_leaves_no_file(tmp_path: Path) -> None:
 
 def test_what_a_changelog_refuses(tmp_path: Path) -> None:
     batch = revised(0, 1)[0]
-    with pytest.raises(RecensionError, match="has already written 2 micro-batches elsewhere"):
+    with pytest.raises(RecensionError, match="has already written micro-batches elsewhere"):
         Changelog(tmp_path / "a").apply(fed(batch, 2))
     Changelog(tmp_path / "a").apply(fed(batch, 0))
     with pytest.raises(RecensionError, match="changelog of another query"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +96,7 @@ def test_a_micro_batch_counts_once(tmp_path: Path) -> None:
             table.apply(fed(batch, number))
         manifest = current_manifest(tmp_path)
         assert manifest is not None
-        assert (manifest.number, manifest.batch, again) == (4, 4, again)
+        assert (manifest.number, manifest.batch, again) == (5, 4, again)
     assert_same(read(tmp_path), prefixes(batches)[-1])
 
 
@@ -145,7 +147,7 @@ def test_a_null_end_is_forever(tmp_path: Path) -> None:
 def test_what_a_table_refuses(tmp_path: Path) -> None:
     batch = elements(Insert({"name": "a"}, 1))
     table = HistoryTable(tmp_path / "new", keep=0)
-    with pytest.raises(RecensionError, match="has 0 micro-batches, and now comes number 3"):
+    with pytest.raises(RecensionError, match="has already written micro-batches elsewhere"):
         table.apply(fed(batch, 3))
     table.apply(fed(batch, 0))
     with pytest.raises(RecensionError, match="table of another query"):
@@ -242,3 +244,19 @@ def _data_names(path: Path) -> set[str]:
     manifest = current_manifest(path)
     assert manifest is not None
     return {file.name for file in manifest.files}
+
+
+@pytest.mark.parametrize("name", ["../../precious.txt", "link.parquet"])
+def test_a_commit_deletes_nothing_outside_of_its_folder(tmp_path: Path, name: str) -> None:
+    """A manifest that lists a foreign file as fallen out of use; and a link that leads to one."""
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    table = HistoryTable(tmp_path / "t", keep=0)
+    table.apply(fed(elements(Insert({"name": "ann"}, 1)), 0))
+    (tmp_path / "t" / FOLDER / "link.parquet").symlink_to(precious)
+    file = manifest_path(tmp_path / "t", 0)
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps({**stored, "dropped": [{"name": name, "at": 0.0}]}))
+    with suppress(FormatError):
+        HistoryTable(tmp_path / "t", keep=0).apply(fed(elements(Insert({"name": "bob"}, 2)), 1))
+    assert precious.read_text() == "mine"

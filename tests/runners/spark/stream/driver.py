@@ -40,11 +40,12 @@ def write_inputs(folder: Path, files: int, size: int, seed: int = 0) -> History:
     return rc.run(query(), {"s": concat(batches)}).history()
 
 
-def put(folder: Path, number: int, batch: EventBatch) -> Path:
+def put(folder: Path, number: int, batch: EventBatch, time_type: pa.DataType | None = None) -> Path:
     """One file of a stream; Spark takes files by their age."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{number:04}.parquet"
-    pq.write_table(pa.Table.from_batches([stream_rows(batch, stream_schema(batch.schema, pa.int64()))]), file)
+    columns = stream_schema(batch.schema, time_type or pa.int64())
+    pq.write_table(pa.Table.from_batches([stream_rows(batch, columns)]), file)
     os.utime(file, (1_000_000 + number, 1_000_000 + number))
     return file
 

@@ -104,10 +104,11 @@ def test_a_bad_file_stops_the_query_and_not_the_checkpoint(spark: Any, tmp_path:
 
 def test_policies_and_watermarks_leave_out_what_comes_late_and_count_it(spark: Any, tmp_path: Path) -> None:
     """Three sources in one query: rows dropped, rows moved, and rows behind a watermark."""
-    late = [GOOD[0], GOOD[1], LATE, GOOD[3]]
+    follows = _batch(rc.Retract({"k": 3}, 3, 12, 10))
+    late = [GOOD[0], GOOD[1], LATE, follows, GOOD[3]]
     readings = pa.table({"ts": [0, 60, 61, 5, 62], "k": [1, 2, 3, 4, 5], "part": [0, 0, 1, 1, 1]})
     for number, batch in enumerate(late):
-        driver.put(tmp_path / "in", number, batch)
+        driver.put(tmp_path / "in", number, batch, pa.timestamp("us", "UTC"))
     for part in (0, 1):
         own = readings.filter(pa.compute.equal(readings["part"], part))
         stamps = pa.compute.multiply(own["ts"], 1_000_000).cast(pa.timestamp("us", "UTC"))
@@ -133,7 +134,8 @@ def test_policies_and_watermarks_leave_out_what_comes_late_and_count_it(spark: A
     running.awaitTermination()
     counts = pipeline_metrics(running.recentProgress).counts
     assert counts["d"]["breaks an earlier cti"] == 1
-    assert counts["a"]["moved to the last cti"] == 1
+    assert counts["d"]["retracts an event that is not there"] == 1
+    assert counts["a"]["moved to the last cti"] == 2
     assert counts["w"]["breaks an earlier cti"] == 1
     found = feeding.read(tmp_path / "table")
     local = rc.session(query)

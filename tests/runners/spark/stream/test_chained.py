@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ def _feed(folder: Path, seed: int) -> EventBatch:
     folder.mkdir()
     for number in range(FILES):
         part = elements.slice(len(elements) * number // FILES, len(elements) * (number + 1) // FILES)
-        write_stream(folder / f"{number}.parquet", [part], SCHEMA)
+        file = folder / f"{number}.parquet"
+        write_stream(file, [part], SCHEMA)
+        # Spark takes files by their times, which may be the same for files written at once.
+        os.utime(file, (number + 1.0, number + 1.0))
     return elements
 
 

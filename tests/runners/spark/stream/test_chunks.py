@@ -148,7 +148,7 @@ def test_another_format_is_refused_whatever_it_holds() -> None:
     store = Memory()
     save(store, {}, None, "me", 0)
     store[HEAD] = json.dumps({"format": 99, "of": "a later version"}).encode()
-    with pytest.raises(RecensionError, match="state has format 99, this version reads 1: start it with"):
+    with pytest.raises(RecensionError, match="state has format 99, this version reads 2: start it with"):
         read_head(store)
 
 

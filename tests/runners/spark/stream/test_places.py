@@ -46,7 +46,7 @@ def test_any_name_will_do_and_a_file_may_be_old(spark: Any, tmp_path: Path) -> N
     # Older by far than what was read before it, as files are that were moved here.
     _put(place / "in" / "2.parquet", 2, age=30 * 86400.0)
     assert _run(spark, place) == 2
-    (place / "ck" / "recension.json").write_text('{"shards": 7, "plan": []}')
+    (place / "ck" / "recension.json").write_text('{"format": 2, "shards": 7, "plan": []}')
     with pytest.raises(rc.RecensionError, match="shards"):
         _run(spark, place)
 

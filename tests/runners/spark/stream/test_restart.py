@@ -17,6 +17,7 @@ from recension.api.stream import Stream
 from recension.core.errors import RecensionError
 from recension.runners.spark.sinks.checkpoint import claim
 from recension.runners.spark.stream import live
+from recension.runners.spark.stream.identity import require_same
 from recension.runners.spark.stream.topology import Inlet, topology
 from recension.testing.generator.settings import SCHEMA
 
@@ -71,6 +72,56 @@ S = rc.source("s", {"k": "int64", "v": "int64"})
 COUNTED = S.group_by("k").agg(n=rc.count())
 
 
+def _counted(n: rc.Properties) -> Stream:
+    return rc.source("s", {"k": "int64", "v": "int64"}, properties=n).group_by("k").agg(n=rc.count())
+
+
+TEXT = rc.source("s", {"k": "string", "v": "float64"})
+ALIKE = {
+    "slice": (TEXT.where(rc.col("k").str.slice(0, 3) == "a"), TEXT.where(rc.col("k").str.slice(3) == "a")),
+    "round": (TEXT.where(rc.col("v").round(0) > 1), TEXT.where(rc.col("v").round(1) > 1)),
+    "zfill": (TEXT.where(rc.col("k").str.zfill(0) == "a"), TEXT.where(rc.col("k").str.zfill(1) == "a")),
+    "replace": (
+        TEXT.where(rc.col("k").str.replace_all("", "x") == "a"),
+        TEXT.where(rc.col("k").str.replace_all("x", "") == "a"),
+    ),
+    "literal": (TEXT.where(rc.col("v") > 1), TEXT.where(rc.col("v") > 1.0)),
+    "udf": (
+        TEXT.select(n=rc.udf(len, result="int64")("k")),
+        TEXT.select(n=rc.udf(len, result="int64", over="arrow")("k")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_queries_that_look_alike_are_told_apart(name: str) -> None:
+    one, two = (_owner(query) for query in ALIKE[name])
+    require_same(one, one)
+    for mine, other in ((one, two), (two, one)):
+        with pytest.raises(
+            RecensionError, match=r"made by another query: .* (where this one has|is another one)"
+        ) as told:
+            require_same(mine, other)
+        assert "\n" not in str(told.value)
+
+
+def test_a_plan_is_not_known_by_its_words() -> None:
+    """Another release may word a step otherwise."""
+    owner = json.loads(_owner(COUNTED))
+    for step in owner["plan"]:
+        step[0] = f"{step[0]}, as we say now"
+    require_same(_owner(COUNTED), json.dumps(owner))
+
+
+def test_a_checkpoint_of_the_first_format_is_refused(tmp_path: Path) -> None:
+    """It held only words."""
+    claim(tmp_path, json.dumps({"shards": 2, "plan": [["source s", [], {"k": "int64"}]]}))
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    with pytest.raises(RecensionError, match="state has format 1, this version reads 2: start it with"):
+        claim(tmp_path, _owner(COUNTED))
+
+
 @pytest.mark.parametrize(
     ("query", "shards", "words"),
     [
@@ -82,6 +133,11 @@ COUNTED = S.group_by("k").agg(n=rc.count())
             rc.source("s", {"k": "string", "v": "int64"}).group_by("k").agg(n=rc.count()),
             2,
             "'source s' has the columns k int64.* there and k string.* here",
+        ),
+        (
+            _counted(n=rc.Properties(has_key=True)),
+            2,
+            "'source s' is another one: declared.has_key is False there",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from typing import TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from recension.core.window_limit import WindowLimit
 from recension.plan.aggregates import Max
 from recension.plan.nodes import CountAggregate, SnapshotAggregate, WindowAggregate
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
@@ -39,15 +40,15 @@ def snapshot_aggregate(node: SnapshotAggregate, frame: Frame) -> Frame:
 
 def window_aggregate(node: WindowAggregate, frame: Frame) -> Frame:
     """One answer for every window of every group that holds an event."""
-    grid = node.grid
+    grid, limit = node.grid, WindowLimit(node.label, node.grid.max_windows)
     if _is_sums(node):
         read = _Read.of(node, frame)
         stretches = sweep(numbered(read.rows, grid), read.keys, read.parts)
-        return read.answers(each_window(stretches), lifetime(grid))
+        return read.answers(each_window(stretches, limit, grid), lifetime(grid))
     if _is_plain(node):
         read = _Read.of(node, frame)
-        windows = each_window(numbered(read.rows, grid)).groupBy(*read.keys, VS).agg(*read.totals())
-        return read.answers(windows, lifetime(grid))
+        windows = each_window(numbered(read.rows, grid), limit, grid)
+        return read.answers(windows.groupBy(*read.keys, VS).agg(*read.totals()), lifetime(grid))
     return hosted(node, frame)
 
 

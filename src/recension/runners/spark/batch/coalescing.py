@@ -27,7 +27,8 @@ def edges(node: Edges, frame: Frame) -> Frame:
     in_turn = Window.partitionBy(*keys).orderBy(VS)
     following = f.coalesce(f.lead(VS).over(in_turn), tick(FOREVER))
     timed = frame.df.select(f.col(VS), following.alias(VE), *frame.payload)
-    words = f.concat(f.lit(f"{node.label}: two readings of one group at "), f.col(VS).cast("string"))
+    advice = f.lit(f": name what tells them apart in {node.keyed_by}")
+    words = f.concat(f.lit("two readings of one group at "), f.col(VS).cast("string"), advice)
     return Frame(timed.where(unless(f.col(VS) == f.col(VE), words)), frame.schema)
 
 

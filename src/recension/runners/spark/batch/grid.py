@@ -1,17 +1,20 @@
-"""Windows on a grid, as numbers: on that axis an event is again an interval (`operators.windows.grid`)."""
+"""Windows on a grid, as numbers: on that axis an event is again an interval (`operators.windowed.grid`)."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.windows.grid import GAP
+from recension.core.window_limit import FROM, WindowLimit
+from recension.operators.windowed.grid import GAP
+from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.window import Windows
 from recension.runners.spark.batch.frame import VE, VS
 from recension.runners.spark.batch.instants import add, floor_divide, tick
 
-ENDLESS = "windows over an event that never ends go on for ever: name a last start with until="
 UNBEGUN = "an event that starts at the beginning of time is in windows without number"
 WITHOUT_NUMBER = f"an event within a window of {GAP} is in windows without number"
 
@@ -51,10 +54,17 @@ def _every_tick(grid: Windows) -> tuple[Column, Column]:
     return first.otherwise(add(vs, 1 - grid.size)), f.when(ve <= below, add(ve, grid.size)).otherwise(ve)
 
 
-def each_window(rows: DataFrame) -> DataFrame:
+def each_window(rows: DataFrame, limit: WindowLimit, grid: Windows) -> DataFrame:
     """Rows over a stretch of windows, once for every window: `_vs` is its number."""
     others = [name for name in rows.columns if name not in (VS, VE)]
-    return rows.select(f.explode(f.sequence(f.col(VS), f.col(VE) - 1)).alias(VS), *others)
+    # As decimals, since the difference may not fit.
+    count = f.col(VE).cast("decimal(20,0)") - f.col(VS).cast("decimal(20,0)")
+    escaped = replace(limit, step=limit.step.replace("%", "%%"))
+    words = escaped.message(f"an event {FROM} %s", "%s")
+    refused = f.raise_error(f.format_string(words, lifetime(grid)[0], f.format_number(count, 0)))
+    numbers = f.sequence(f.col(VS), f.col(VE) - 1)
+    numbers = f.when(count > limit.most, refused.cast("array<bigint>")).otherwise(numbers)
+    return rows.select(f.explode(numbers).alias(VS), *others)
 
 
 def lifetime(grid: Windows) -> list[Column]:

@@ -10,6 +10,7 @@ from recension.plan.group_apply import keyed
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.sharing import rebuild
+from recension.plan.span import SpanNode
 from recension.runners.spark.batch import (
     aggregates,
     coalescing,
@@ -23,11 +24,12 @@ from recension.runners.spark.batch import (
 )
 from recension.runners.spark.batch.frame import Frame
 
-_LOWERED: dict[type[Node], Callable[..., Frame]] = {
+# A node is lowered by its own class, or else by the nearest of those it derives from.
+_LOWERED: dict[type, Callable[..., Frame]] = {
     nodes.Where: span.where,
     nodes.Project: span.project,
     nodes.Span: span.span,
-    nodes.Map: span.mapped,
+    SpanNode: span.by_kernel,
     nodes.Union: span.union,
     nodes.Merge: merging.merge,
     nodes.Distinct: coverage.distinct,
@@ -63,16 +65,31 @@ def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
     return done[root]
 
 
+def require_runnable(query: Node) -> None:
+    """Refuse a query that depends on arrival; for those who want to know before there is a session."""
+    (root,) = optimize(rebuild([query], _on_all_groups))
+    for node in walk(root):
+        if not isinstance(node, nodes.Source):
+            _step(node)
+        match node:
+            case nodes.Finalize():
+                consistency.require_endless_memory(node)
+            case nodes.AdvanceTime() | nodes.ImportTime():
+                consistency.require_nothing_late(node)
+            case nodes.Merge():
+                merging.require_lossless(node)
+
+
 def _on_all_groups(node: Node) -> Node:
     """Steps that run group by group only because of when things come: a history has no when."""
     return keyed(node) if isinstance(node, nodes.GroupApply) else node
 
 
 def _step(node: Node) -> Callable[..., Frame]:
-    step = _LOWERED.get(type(node))
-    if step is None:
-        raise RecensionError(f"batch: cannot run {node.label!r}")
-    return step
+    for kind in type(node).__mro__:
+        if kind in _LOWERED:
+            return _LOWERED[kind]
+    raise RecensionError(f"batch: cannot run {node.label!r}")
 
 
 def sources_of(query: Node) -> Mapping[str, nodes.Source]:

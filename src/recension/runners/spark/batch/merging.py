@@ -20,7 +20,7 @@ _PORT = "port"
 
 def merge(node: Merge, *frames: Frame) -> Frame:
     """The one history: every event is counted in every input, and the counts must agree."""
-    _require_lossless(node)
+    require_lossless(node)
     aligned = [
         framed(frame.df, {name: frame.column(name) for name in frame.schema.names}, node.schema)
         for frame in frames
@@ -45,7 +45,7 @@ def _difference(node: Merge, payload: Sequence[str], counts: Sequence[str]) -> C
     return f.concat(begin, event, f.lit(" is in them so many times: "), times)
 
 
-def _require_lossless(node: Merge) -> None:
+def require_lossless(node: Merge) -> None:
     """What a merge in order takes for old news before it falls depends on who was ahead."""
     case = node.chosen().case
     if node.on_mismatch == "fallback" and case in ("R0", "R1", "R2"):

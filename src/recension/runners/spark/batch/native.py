@@ -1,8 +1,9 @@
 """Expressions as Spark columns, where Spark computes exactly what Arrow computes; None where it might not.
 
-Arrow is the measure: whole numbers wrap around, and NaN is equal to and less than nothing. Types are limited
-to those whose values both hold alike; everything else (divisions, casts, text in capitals, narrow numbers) is
-left to Arrow itself.
+Arrow is the measure: NaN is equal to and less than nothing. Types are limited to those whose values both hold
+alike; everything else (divisions, casts, text in capitals, narrow numbers) is left to Arrow itself. So is
+arithmetic of whole numbers, which fails where the result does not fit: Spark may compute it for rows that an
+earlier step drops, or leave it out, and would fail elsewhere than Arrow does.
 """
 
 from __future__ import annotations
@@ -10,22 +11,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-import narwhals as nw
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from recension.plan.expression_tree import arguments, operations
 from recension.plan.expressions import Expression, result_type
+from recension.plan.expressions.tree import Call, Literal, Tree
+from recension.plan.expressions.tree import Column as ColumnTree
 
 Resolve: TypeAlias = Callable[[str], Column]
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_HALF: Final = Decimal(2**63)
-_WHOLE: Final = Decimal(2**64)
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def native(computed: Expression, schema: pa.Schema, resolve: Resolve) -> Column 
     if computed.column is not None:
         return resolve(computed.column)
     try:
-        found = _Translation(schema, resolve).of(computed.native)
+        found = _Translation(schema, resolve).of(computed.tree)
     except UnlikeError:
         return None
     return found.column if found.kind == result_type(computed, schema, "batch") else None
@@ -56,32 +54,19 @@ class _Translation:
     def __init__(self, schema: pa.Schema, resolve: Resolve) -> None:
         self._schema, self._resolve = schema, resolve
 
-    def of(self, expression: nw.Expr) -> Typed:
-        """The expression's chain of operations, from its root on."""
-        root, *rest = operations(expression)
-        value = self._root(root)
-        for node in rest:
-            step = _STEPS.get(node.name)
-            if step is None:
-                raise UnlikeError(node.name)
-            value = step(value, [self._operand(x) for x in arguments(node)], dict(node.kwargs))
-        return value
-
-    def _root(self, node: Any) -> Typed:
-        if node.name == "col":
-            (name,) = node.kwargs["names"]
-            return Typed(self._resolve(name), self._schema.field(name).type)
-        if node.name == "lit" and node.kwargs.get("dtype") is None:
-            return _literal(node.kwargs["value"])
-        operands = [self._operand(x) for x in arguments(node)]
-        if node.name == "all_horizontal" and len(operands) == 1:
-            return operands[0]
-        if node.name == "when_then":
-            return _when(operands)
-        raise UnlikeError(node.name)
-
-    def _operand(self, value: Any) -> Typed:
-        return self.of(value) if isinstance(value, nw.Expr) else _literal(value)
+    def of(self, tree: Tree) -> Typed:
+        """The expression, operands first."""
+        match tree:
+            case ColumnTree(name):
+                return Typed(self._resolve(name), self._schema.field(name).type)
+            case Literal(value, None):
+                return _literal(value)
+            case Call("when", operands):
+                return _when([self.of(x) for x in operands])
+            case Call(name, operands) if name in _STEPS:
+                options = {k: self.of(v) if isinstance(v, Tree) else v for k, v in tree.arguments}
+                return _STEPS[name](*(self.of(x) for x in operands), **options)
+        raise UnlikeError
 
 
 def _literal(value: Any) -> Typed:
@@ -121,32 +106,18 @@ def _as_float(value: Typed, beside: Typed) -> Typed:
     return value
 
 
-def _arithmetic(
-    of_floats: Callable[[Column, Column], Column], checked: Callable[[Column, Column], Column]
-) -> Callable[..., Typed]:
-    def step(left: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-        left, right = _alike(left, operands[0])
-        _require(left.kind == right.kind and left.kind in (pa.int64(), pa.float64()))
-        if left.kind == pa.float64():
-            return Typed(of_floats(left.column, right.column), left.kind)
-        exact = of_floats(left.column.cast("decimal(20,0)"), right.column.cast("decimal(20,0)"))
-        # Null where it does not fit; only then is the sum taken again, and wrapped.
-        return Typed(f.coalesce(checked(left.column, right.column), _wrapped(exact)), left.kind)
+def _arithmetic(compute: Callable[[Column, Column], Column]) -> Callable[..., Typed]:
+    def step(left: Typed, right: Typed) -> Typed:
+        left, right = _alike(left, right)
+        _require(left.kind == right.kind == pa.float64())
+        return Typed(compute(left.column, right.column), left.kind)
 
     return step
 
 
-def _wrapped(exact: Column) -> Column:
-    return (f.pmod(exact + f.lit(_HALF), f.lit(_WHOLE)) - f.lit(_HALF)).cast("bigint")
-
-
-def _reversed(step: Callable[..., Typed]) -> Callable[..., Typed]:
-    return lambda left, operands, options: step(operands[0], [left], options)
-
-
 def _comparison(compare: Callable[[Column, Column], Column], *, if_nan: bool = False) -> Callable[..., Typed]:
-    def step(left: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-        left, right = _alike(left, operands[0])
+    def step(left: Typed, right: Typed) -> Typed:
+        left, right = _alike(left, right)
         whole = left.kind in _INTEGERS and right.kind in _INTEGERS
         _require(whole or (left.kind == right.kind and _is_comparable(left.kind)))
         found = compare(left.column, right.column)
@@ -164,61 +135,56 @@ def _is_comparable(kind: pa.DataType) -> bool:
     return kind in plain
 
 
-def _between(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-    closed = options["closed"]
-    at_least = _STEPS["__ge__" if closed in ("both", "left") else "__gt__"]
-    at_most = _STEPS["__le__" if closed in ("both", "right") else "__lt__"]
-    low, high = (step(value, [bound], {}) for step, bound in zip((at_least, at_most), operands, strict=True))
+def _between(value: Typed, lower_bound: Typed, upper_bound: Typed, closed: str) -> Typed:
+    at_least = _STEPS[">=" if closed in ("both", "left") else ">"]
+    at_most = _STEPS["<=" if closed in ("both", "right") else "<"]
+    low, high = at_least(value, lower_bound), at_most(value, upper_bound)
     return Typed(low.column & high.column, pa.bool_())
 
 
 def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., Typed]:
-    def step(left: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-        _require(left.kind == operands[0].kind == pa.bool_())
-        return Typed(combine(left.column, operands[0].column), pa.bool_())
+    def step(left: Typed, right: Typed) -> Typed:
+        _require(left.kind == right.kind == pa.bool_())
+        return Typed(combine(left.column, right.column), pa.bool_())
 
     return step
 
 
-def _invert(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
+def _invert(value: Typed) -> Typed:
     _require(value.kind == pa.bool_())
     return Typed(~value.column, pa.bool_())
 
 
-def _is_null(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
+def _is_null(value: Typed) -> Typed:
     return Typed(value.column.isNull(), pa.bool_())
 
 
-def _fill_null(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-    _require(options.get("strategy") is None and options.get("limit") is None and len(operands) == 1)
-    _, filling = _alike(value, operands[0])
-    _require(value.kind == filling.kind)
-    return Typed(f.coalesce(value.column, filling.column), value.kind)
+def _fill_null(of: Typed, value: Any) -> Typed:
+    _, filling = _alike(of, value if isinstance(value, Typed) else _literal(value))
+    _require(of.kind == filling.kind)
+    return Typed(f.coalesce(of.column, filling.column), of.kind)
 
 
-def _is_in(value: Typed, operands: Sequence[Typed], options: dict[str, Any]) -> Typed:
-    _require(isinstance(options["other"], list | tuple) and value.kind in (pa.int64(), pa.string()))
-    others = [_literal(x) for x in options["other"]]
-    _require(bool(others) and all(other.kind == value.kind for other in others))
-    return Typed(value.column.isin(*(other.literal for other in others)), pa.bool_())
+def _is_in(value: Typed, other: tuple[Any, ...]) -> Typed:
+    _require(value.kind in (pa.int64(), pa.string()))
+    others = [_literal(x) for x in other]
+    _require(bool(others) and all(one.kind == value.kind for one in others))
+    return Typed(value.column.isin(*(one.literal for one in others)), pa.bool_())
 
 
 _STEPS: Final[dict[str, Callable[..., Typed]]] = {
-    "__add__": _arithmetic(operator.add, f.try_add),
-    "__radd__": _arithmetic(operator.add, f.try_add),
-    "__sub__": _arithmetic(operator.sub, f.try_subtract),
-    "__rsub__": _reversed(_arithmetic(operator.sub, f.try_subtract)),
-    "__mul__": _arithmetic(operator.mul, f.try_multiply),
-    "__rmul__": _arithmetic(operator.mul, f.try_multiply),
-    "__eq__": _comparison(operator.eq),
-    "__ne__": _comparison(operator.ne, if_nan=True),
-    "__lt__": _comparison(operator.lt),
-    "__le__": _comparison(operator.le),
-    "__gt__": _comparison(operator.gt),
-    "__ge__": _comparison(operator.ge),
-    "__and__": _logic(operator.and_),
-    "__or__": _logic(operator.or_),
-    "__invert__": _invert,
+    "+": _arithmetic(operator.add),
+    "-": _arithmetic(operator.sub),
+    "*": _arithmetic(operator.mul),
+    "==": _comparison(operator.eq),
+    "!=": _comparison(operator.ne, if_nan=True),
+    "<": _comparison(operator.lt),
+    "<=": _comparison(operator.le),
+    ">": _comparison(operator.gt),
+    ">=": _comparison(operator.ge),
+    "&": _logic(operator.and_),
+    "|": _logic(operator.or_),
+    "not": _invert,
     "is_between": _between,
     "is_null": _is_null,
     "fill_null": _fill_null,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql import types as spark
 
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ
 from recension.core.ticks import FOREVER
@@ -23,6 +24,7 @@ from recension.runners.spark.batch.checks import unless
 from recension.runners.spark.batch.frame import VE, VS
 from recension.runners.spark.batch.instants import tick
 from recension.runners.spark.batch.table import Table
+from recension.runners.spark.batch.times import moments
 
 _STEPS = "steps"
 _KNOWN = ("insert", "retract", "cti", "external_cti", "open", "close")
@@ -33,11 +35,12 @@ def reconstituted(table: Table, payload: dict[str, Column]) -> DataFrame:
     names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
     plain = rows.where(f.col(KIND).isin("insert", "retract"))
-    walked = _walked(rows.where(f.col(KIND).isin("open", "close")), list(payload), names)
+    event = in_words(list(payload), names, table.time_type)
+    walked = _walked(rows.where(f.col(KIND).isin("open", "close")), names, event)
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(walked)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
     net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
-    orphan = f.concat(f.lit(f"{table.name}: no such event to retract: "), in_words(list(payload), names))
+    orphan = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
     kept = net.where(unless(f.col("n") < 0, orphan) & (f.col("n") > 0))
     return as_often(kept, "n").select(VS, VE, *names)
 
@@ -64,10 +67,10 @@ def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
         order.alias("order"),
         *chosen,
     )
-    return _checked(rows, table.name, list(payload), names)
+    return _checked(rows, table.name, in_words(list(payload), names, table.time_type))
 
 
-def _checked(rows: DataFrame, source: str, shown: Sequence[str], names: Sequence[str]) -> DataFrame:
+def _checked(rows: DataFrame, source: str, event: Column) -> DataFrame:
     kind, vs, ve = f.col(KIND), f.col(VS), f.col(VE)
     spans = kind.isin("insert", "retract")
     unknown = f.concat(f.lit("unknown kind "), f.coalesce(kind, f.lit("null")), f.lit(": "))
@@ -79,17 +82,21 @@ def _checked(rows: DataFrame, source: str, shown: Sequence[str], names: Sequence
         ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end: "),
     ):
         reason = reason.when(bad, f.lit(words))
-    message = f.concat(f.lit(f"{source}: "), reason, in_words(shown, names))
+    message = f.concat(f.lit(f"{source}: "), reason, event)
     return rows.where(unless(reason.isNotNull(), message))
 
 
-def in_words(shown: Sequence[str], names: Sequence[str]) -> Column:
-    """An event in words."""
+def in_words(shown: Sequence[str], names: Sequence[str], time_type: spark.DataType | None = None) -> Column:
+    """An event in words, its times as the user gave them."""
+
+    def moment(ticks: Column) -> Column:
+        return (ticks if time_type is None else moments(ticks, time_type)).cast("string")
+
     payload = f.to_json(
         f.struct(*(f.col(name).alias(label) for name, label in zip(names, shown, strict=True)))
     )
-    until = f.when(f.col(VE) == tick(FOREVER), f.lit("∞")).otherwise(f.col(VE).cast("string"))
-    start = f.coalesce(f.col(VS).cast("string"), f.lit("null"))
+    until = f.when(f.col(VE) == tick(FOREVER), f.lit("∞")).otherwise(moment(f.col(VE)))
+    start = f.coalesce(moment(f.col(VS)), f.lit("null"))
     return f.concat(f.lit("["), start, f.lit(", "), until, f.lit(") "), payload)
 
 
@@ -108,7 +115,7 @@ def _plain_steps() -> Column:
     return f.when(f.col(KIND) == "insert", f.array(_step(vs, ve, 1))).otherwise(_moved(vs, ve, f.col(NEW_VE)))
 
 
-def _walked(rows: DataFrame, shown: Sequence[str], names: Sequence[str]) -> DataFrame:
+def _walked(rows: DataFrame, names: Sequence[str], event: Column) -> DataFrame:
     """Open and close rows as what each changes."""
     is_open = f.col(KIND) == "open"
     so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
@@ -120,6 +127,6 @@ def _walked(rows: DataFrame, shown: Sequence[str], names: Sequence[str]) -> Data
     opened, end = f.col("opened"), f.col(VE)
     what = f.when(opened.isNull(), f.lit("closes an event that is not open: "))
     what = what.when(end < opened, f.lit("closes an event before its start: "))
-    faults = unless(~is_open & what.isNotNull(), f.concat(what, in_words(shown, names)))
+    faults = unless(~is_open & what.isNotNull(), f.concat(what, event))
     steps = f.when(is_open, f.array(_step(opened, end, 1))).otherwise(_moved(opened, f.col("before"), end))
     return found.where(faults).select(*names, f.explode(steps).alias(_STEPS))

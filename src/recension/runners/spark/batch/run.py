@@ -9,16 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
-from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.plan.node import Node
+from recension.plan.times import require_one_kind
+from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
 from recension.runners.spark.batch.instants import tick
 from recension.runners.spark.batch.lower import lower, sources_of
 from recension.runners.spark.batch.netting import reconstituted
 from recension.runners.spark.batch.sources import source_frame
 from recension.runners.spark.batch.table import Table
-from recension.runners.spark.batch.times import moments
+from recension.runners.spark.batch.times import moments, type_of_kind
 from recension.runners.spark.session import check
 
 
@@ -26,18 +27,16 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
     """The query's history: `_vs`, `_ve` (null = forever) and the payload."""
     check(spark_session)
     sources = sources_of(query)
-    if missing := [name for name in sources if name not in inputs]:
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {', '.join(sources)}")
-    if unknown := [name for name in inputs if name not in sources]:
-        raise RecensionError(f"no source {unknown[0]!r}; the query reads {', '.join(sources)}")
+    require_inputs(inputs, sources)
     tables = {
         name: Table.of(inputs[name], name, source.start, source.end) for name, source in sources.items()
     }
+    kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     found = lower(query, lambda source: source_frame(source, tables[source.name]))
-    return shown(found, _time_type([table.time_type for table in tables.values()]))
+    return shown(found, type_of_kind(kind))
 
 
-def history(given: Any) -> DataFrame:
+def history(given: DataFrame) -> DataFrame:
     """The history of a physical stream: what is left when every retraction is applied."""
     table = Table.of(given, "history")
     schema = table.layout.payload
@@ -52,7 +51,3 @@ def shown(frame: Frame, time_type: spark.DataType) -> DataFrame:
     times = [moments(f.col(VS), time_type).alias(VS), moments(end, time_type).alias(VE)]
     payload = [f.col(own).alias(name) for own, name in zip(frame.payload, frame.schema.names, strict=True)]
     return frame.df.select(*times, *payload)
-
-
-def _time_type(kinds: list[spark.DataType]) -> spark.DataType:
-    return next((kind for kind in kinds if not isinstance(kind, spark.LongType)), spark.LongType())

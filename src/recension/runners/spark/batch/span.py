@@ -8,7 +8,8 @@ from dataclasses import replace
 from pyspark.sql import Column
 
 from recension.plan.expressions import Expression, column
-from recension.plan.nodes import Map, Project, Span, Union, Where
+from recension.plan.nodes import Project, Span, Union, Where
+from recension.plan.span import SpanNode
 from recension.runners.spark.batch.frame import VE, VS, Frame, framed, position
 from recension.runners.spark.batch.hosted import each_batch, stand_in
 from recension.runners.spark.batch.native import native
@@ -40,8 +41,8 @@ def span(node: Span, frame: Frame) -> Frame:
     return project(Project(stand_in(frame), node.outputs), frame)
 
 
-def mapped(node: Map, frame: Frame) -> Frame:
-    """A user's function, of a row or of a batch."""
+def by_kernel(node: SpanNode, frame: Frame) -> Frame:
+    """Any other span step, such as a user's function: by its kernel, on batches of rows."""
     return each_batch(node, frame)
 
 

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, nearest
 from recension.core.formats.columns import KIND, Layout, TimeColumns, layout_of
 from recension.runners.spark.arrow_types import arrow_type
-from recension.runners.spark.batch.times import moments, shown_type, ticks
+from recension.runners.spark.batch.times import moments, ticks, type_of_kind
 from recension.runners.spark.carriers import carrier
 
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
@@ -80,10 +80,7 @@ class Table:
     @property
     def time_type(self) -> spark.DataType:
         """The type in which its times are given back."""
-        named = [self.layout.times.vs, self.layout.times.ve]
-        kinds = [self._found[name][1] for name in named if name in self._found]
-        shown = [shown_type(kind) for kind in kinds if not isinstance(kind, spark.NullType)]
-        return shown[0] if shown else spark.LongType()
+        return type_of_kind(self.layout.kind)
 
     def payload(self, schema: pa.Schema) -> dict[str, Column]:
         """The payload columns as the carriers of their declared types; one that does not fit is refused."""
@@ -91,8 +88,9 @@ class Table:
 
     def _carried(self, field: pa.Field) -> Column:
         if field.name not in self._found or field.name not in self.layout.payload.names:
-            there = ", ".join(self.layout.payload.names) or "none"
-            raise SchemaError(f"{self.name}: no column {field.name}; the payload columns are {there}")
+            names = self.layout.payload.names
+            hint, there = nearest(field.name, names), ", ".join(names) or "none"
+            raise SchemaError(f"{self.name}: no column {field.name}{hint}; the payload columns are {there}")
         (column, found), wanted = self._found[field.name], carrier(field.type, field.name)
         if found.simpleString() == wanted.simpleString():
             return column

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
+from recension.core.time_kind import TimeKind
 from recension.runners.spark.batch.instants import floor_divide, tick
 
 _DAY: Final = 86_400_000_000
@@ -43,8 +45,8 @@ def moments(column: Column, kind: spark.DataType) -> Column:
     return column
 
 
-def shown_type(kind: spark.DataType) -> spark.DataType:
-    """The type in which times read as ``kind`` are given back."""
-    if isinstance(kind, spark.TimestampType | spark.TimestampNTZType):
-        return kind
-    return spark.TimestampNTZType() if isinstance(kind, spark.DateType) else spark.LongType()
+def type_of_kind(kind: TimeKind) -> spark.DataType:
+    """The type in which times of a kind are given back; instants have the session's zone in Spark."""
+    if kind is None or pa.types.is_integer(kind):
+        return spark.LongType()
+    return spark.TimestampType() if kind.tz else spark.TimestampNTZType()

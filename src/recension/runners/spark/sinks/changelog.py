@@ -1,28 +1,45 @@
 """The changelog: every element a query put out, one Parquet file per micro-batch.
 
-Assumes     a query's micro-batches come in the order of their numbers, the last one perhaps again.
+Assumes     a query's micro-batches come in the order of their numbers, the last ones perhaps again.
 Guarantees  a file has a micro-batch's rows in the order of ``(_batch, _seq)``; it appears complete, under a
             name that only its number decides, and is never changed, so that a directory read at any time is
-            a prefix of the stream, and another streaming query may read it as it grows.
-State       none: the file is the proof that its micro-batch was written.
-Cost        O(n) for n rows, and two fsyncs.
+            a prefix of the stream, and another streaming query may read it as it grows. A part that is
+            missing or exchanged is noticed; a micro-batch made of other input than one of its number that is
+            there is refused.
+State       the mark: how far the changelog has come (`core.formats.changelog`).
+Cost        O(n) for n rows, and four fsyncs; when it is opened, a look at every part.
 """
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 from uuid import uuid4
 
-from recension.core.errors import FormatError, RecensionError
-from recension.core.formats.place import reading
-from recension.runners.spark.sinks.durable import locked, publish, publish_text, write_parquet
-from recension.runners.spark.sinks.micro_batch import MicroBatch
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-FORMAT: Final = "recension changelog 1"
-MARK: Final = "_changelog.json"
+from recension.core.errors import FormatError, RecensionError
+from recension.core.formats.changelog import (
+    FORMAT,
+    LINK,
+    MARK,
+    OLD_FORMAT,
+    Link,
+    Mark,
+    SealedPart,
+    changelog_parts,
+    part_path,
+    read_link,
+    read_mark,
+)
+from recension.core.formats.place import reading
+from recension.core.formats.seal import seal_of
+from recension.runners.spark.sinks.durable import locked, publish, publish_text, write_parquet
+from recension.runners.spark.sinks.known import is_next, require_same_part, with_content
+from recension.runners.spark.sinks.micro_batch import MicroBatch
+from recension.runners.spark.sinks.stored import require_same_columns
 
 
 class Changelog:
@@ -30,53 +47,91 @@ class Changelog:
 
     def __init__(self, path: Path) -> None:
         self._path, self._partial = path, path / "_tmp"
-        self._owner: str | None = None
+        self._is_open = False
+
+    def check(self, batch: MicroBatch) -> None:
+        """Refuse what `apply` would refuse, and write nothing."""
+        self._is_new(self._mark(batch.query, is_begun=batch.number > 0), batch)
+
+    def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
+        """Refuse, before anything runs, another query's changelog, other columns, or a gap."""
+        if (mark := self._mark(query or "", is_begun)).part is not None:
+            first, *_ = changelog_parts(self._path, mark)
+            with reading(str(first.path)):
+                require_same_columns(pq.read_schema(first.path), schema)
 
     def apply(self, batch: MicroBatch) -> None:
         """Write a micro-batch, unless it is there already."""
         with locked(self._partial, self._path):
-            if self._owner is None:
-                self._clean()
-                self._owner = _claim(self._path, batch)
-            if self._owner != batch.query:
-                raise RecensionError(f"{self._path}: the changelog of another query; give each its own path")
-            target = self._path / f"part-{batch.number:012}.parquet"
-            # Without rows there is nothing to say, but the first file tells readers the columns.
-            if target.exists() or (batch.number and not len(batch.rows)):
-                return
-            partial = self._partial / f"{uuid4().hex}.parquet"
-            write_parquet(partial, [batch.rows], batch.rows.schema)
-            publish(partial, target)
+            mark = self._mark(batch.query, is_begun=batch.number > 0)
+            if not self._is_open:
+                self._open(mark)
+            if self._is_new(mark, batch):
+                self._append(mark, batch)
 
-    def _clean(self) -> None:
+    def _append(self, mark: Mark, batch: MicroBatch) -> None:
+        part = mark.part
+        # Without rows there is nothing to say, but the first file tells readers the columns.
+        if len(batch.rows) or not batch.number:
+            part = SealedPart(batch.number, self._written(mark, batch))
+        recent = with_content(mark.recent, batch)
+        publish_text(self._path / MARK, replace(mark, last=batch.number, part=part, recent=recent).to_json())
+
+    def _written(self, mark: Mark, batch: MicroBatch) -> str:
+        """The seal of the part, which a writer that was killed may have left there."""
+        target = part_path(self._path, batch.number)
+        if target.exists():
+            return seal_of(target)
+        link = Link(batch.number, batch.content, mark.part)
+        partial = self._partial / f"{uuid4().hex}.parquet"
+        rows = batch.rows.replace_schema_metadata({LINK: link.to_json()})
+        seal = write_parquet(partial, [rows], rows.schema)
+        publish(partial, target)
+        return seal
+
+    def _is_new(self, mark: Mark, batch: MicroBatch) -> bool:
+        target = part_path(self._path, batch.number)
+        is_new = is_next(self._path, batch, mark.last, mark.recent)
+        if is_new and target.exists():
+            link = read_link(target)
+            require_same_part(self._path, batch, link.content if link else "")
+        return is_new
+
+    def _open(self, mark: Mark) -> None:
+        """Begin to write: clear away what failed attempts have left, and see that all parts are there."""
         for leftover in self._partial.glob("*.parquet"):
             with suppress(FileNotFoundError):
                 leftover.unlink()
+        if mark.part is None:
+            publish_text(self._path / MARK, mark.to_json())
+        changelog_parts(self._path, mark)
+        self._is_open = True
 
+    def _mark(self, query: str, is_begun: bool) -> Mark:
+        """The mark of this query's changelog: the first to write there, and from its first micro-batch on."""
+        mark = read_mark(self._path)
+        if mark is None:
+            return self._first_mark(query, is_begun)
+        if mark.format == OLD_FORMAT:
+            raise FormatError(
+                f"a changelog of the format {OLD_FORMAT!r}, to which this version (format {FORMAT!r}) adds "
+                "nothing; start with a new path and a new checkpoint",
+                file=str(self._path),
+            )
+        if mark.query != query:
+            raise RecensionError(f"{self._path}: the changelog of another query; give each its own path")
+        return mark
 
-def _claim(path: Path, batch: MicroBatch) -> str:
-    """The query whose changelog this is: the first to write there, and from its first micro-batch on."""
-    mark = path / MARK
-    if mark.exists():
-        return _owner(mark)
-    if foreign := [f.name for f in path.iterdir() if f.name[0] not in "_."]:
-        raise RecensionError(f"{path}: not a changelog, but not empty either: it has {foreign[0]}")
-    if batch.number:
-        raise RecensionError(
-            f"{path}: this checkpoint has already written {batch.number} micro-batches elsewhere; "
-            "a changelog starts with its query: use a new checkpoint"
-        )
-    publish_text(mark, json.dumps({"format": FORMAT, "query": batch.query}))
-    return batch.query
-
-
-def _owner(mark: Path) -> str:
-    with reading(str(mark)):
-        text = mark.read_text(encoding="utf-8")
-    try:
-        stored = json.loads(text)
-        if stored["format"] == FORMAT:
-            return str(stored["query"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise FormatError(f"not the mark of a changelog of the format {FORMAT!r}", file=str(mark))
+    def _first_mark(self, query: str, is_begun: bool) -> Mark:
+        with reading(str(self._path)):
+            there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
+        if foreign := [name for name in there if name[0] not in "_." or name == "_history"]:
+            raise RecensionError(
+                f"{self._path}: not a changelog, but not empty either: it has {min(foreign)}"
+            )
+        if is_begun:
+            raise RecensionError(
+                f"{self._path}: this checkpoint has already written micro-batches elsewhere; "
+                "a changelog starts with its query: use a new checkpoint"
+            )
+        return Mark(query)

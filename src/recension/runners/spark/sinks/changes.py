@@ -39,7 +39,9 @@ def changes_of(batch: MicroBatch, live: Known, cti: int) -> Changes:
     orphans = find_orphans(steps, live, len(events))
     if bool(orphans.any()):
         at = int(np.argmax(orphans))
-        raise StreamError(f"{batch.name}: {UNKNOWN}: {events.slice(at, at + 1).to_elements()[0]}")
+        raise StreamError(
+            f"{batch.name}: {UNKNOWN}: {events.slice(at, at + 1).to_elements(batch.layout.kind)[0]}"
+        )
     added, removed, times = _netted(steps)
     return Changes(_history(events.take(steps.row[added]), steps.end[added]), removed, times, cti)
 
@@ -49,7 +51,7 @@ def _valid(batch: MicroBatch, cti: int) -> EventBatch:
     checker = Checker(orphans=False)
     checker.restore({"frontier": pa.table({"frontier": [cti], "settled": [BEGINNING]})})
     try:
-        return checker.check(batch.events())
+        return checker.check(batch.events(), kind=batch.layout.kind)
     except StreamError as why:
         raise StreamError(f"{batch.name}: {why.reason}") from None
 

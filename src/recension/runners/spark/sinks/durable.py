@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.formats.parquet import ParquetSink
+from recension.core.formats.place import one_line
+from recension.core.formats.seal import seal_of
+from recension.runners.spark.failures import is_full, no_space
 
 
-def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Write a file to the disk; its name is safe after `sync_folder`."""
+def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
+    """Write a file to the disk, and its seal; its name is safe after `sync_folder`."""
     sink = ParquetSink(path, schema)
     try:
         for batch in batches:
@@ -23,6 +26,7 @@ def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Sche
     finally:
         sink.close()
     _sync(path, os.O_RDONLY)
+    return seal_of(path)
 
 
 def publish(partial: Path, path: Path) -> None:
@@ -53,14 +57,26 @@ def _sync(path: Path, flags: int) -> None:
 
 
 @contextmanager
+def writing(table: Path) -> Iterator[None]:
+    """What the disk refuses becomes one line that names the table."""
+    try:
+        yield
+    except OSError as why:
+        raise RecensionError(
+            no_space(str(table)) if is_full(str(why)) else f"{table}: {one_line(why)}"
+        ) from None
+
+
+@contextmanager
 def locked(folder: Path, table: Path) -> Iterator[None]:
     """Keep a second writer out, in this process or another; a killed one leaves no lock behind."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecensionError(
-                f"{table}: another query is writing there; each needs its own path"
-            ) from None
-        yield
+    with writing(table):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecensionError(
+                    f"{table}: another query is writing there; each needs its own path"
+                ) from None
+            yield

@@ -1,7 +1,8 @@
 """The history table: a query's current history, kept by one commit per micro-batch.
 
-Assumes     a query's micro-batches come in the order of their numbers, the last one perhaps again.
-Guarantees  each manifest is the history after a whole number of micro-batches; a micro-batch counts once;
+Assumes     a query's micro-batches come in the order of their numbers, the last ones perhaps again.
+Guarantees  each manifest is the history after a whole number of micro-batches; a micro-batch counts once, and
+            one made of other input than that of its number which counts is refused;
             whatever fails, whenever it is killed, the last manifest and its files stay.
 State       the manifest, and where the events are that may still be retracted (`live`).
 Cost        O(n log n) for n changes, amortised O(log n) rewrites a row; a few fsyncs.
@@ -15,14 +16,29 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from recension.core.errors import RecensionError
+import pyarrow as pa
+
+from recension.core.errors import FormatError, RecensionError
+from recension.core.formats.changelog import MARK
+from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.encode import history_schema
-from recension.core.formats.manifest import FOLDER, Manifest, current_manifest, manifest_path
+from recension.core.formats.manifest import (
+    FOLDER,
+    FORMAT,
+    OLD_FORMAT,
+    Manifest,
+    current_manifest,
+    is_plain_name,
+    manifest_path,
+)
+from recension.core.formats.place import reading
+from recension.core.formats.seal import require_size
 from recension.runners.spark.sinks.changes import changes_of
 from recension.runners.spark.sinks.durable import locked, publish_text, sync_folder, write_parquet
+from recension.runners.spark.sinks.known import is_next, with_content
 from recension.runners.spark.sinks.micro_batch import MicroBatch
 from recension.runners.spark.sinks.revision import Revision
-from recension.runners.spark.sinks.stored import StoredEvents
+from recension.runners.spark.sinks.stored import StoredEvents, stored_schema
 
 
 class HistoryTable:
@@ -32,16 +48,34 @@ class HistoryTable:
         self._path, self._folder, self._keep = path, path / FOLDER, keep
         self._known: tuple[Manifest, StoredEvents] | None = None
 
+    def check(self, batch: MicroBatch) -> None:
+        """Refuse what `apply` would refuse for its number or its query, and write nothing."""
+        self._judged(batch)
+
+    def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
+        """Refuse, before anything runs, a table that is another query's, of other columns, or incomplete."""
+        if (manifest := self._found(query or "", is_begun)) is not None:
+            layout = layout_of(schema, TimeColumns(), "the DataFrame")
+            stored_schema(self._folder, manifest, history_schema(layout.payload, layout.time_type))
+            for name, seal in manifest.seals().items():
+                require_size(self._folder / name, seal)
+
     def apply(self, batch: MicroBatch) -> None:
         """Commit a micro-batch, unless that was done already."""
         with locked(self._folder, self._path):
-            manifest, stored = self._opened(batch)
+            found, is_new = self._judged(batch)
+            manifest, stored = self._opened(found or self._created(batch), batch)
             # Whatever goes wrong from here on, the next attempt looks at the disk again.
             self._known = None
-            self._refuse_foreign(manifest, batch)
-            if batch.number > manifest.batch:
+            if is_new:
                 manifest = self._commit(manifest, stored, batch)
             self._known = manifest, stored
+
+    def _judged(self, batch: MicroBatch) -> tuple[Manifest | None, bool]:
+        """The manifest, if there is one, and whether the micro-batch is the next."""
+        found = self._found(batch.query, is_begun=batch.number > 0)
+        last, recent = (found.batch, found.recent) if found else (-1, ())
+        return found, is_next(self._path, batch, last, recent)
 
     def _commit(self, manifest: Manifest, stored: StoredEvents, batch: MicroBatch) -> Manifest:
         changes = changes_of(batch, stored.live, manifest.cti)
@@ -49,41 +83,56 @@ class HistoryTable:
         revision.delete(stored.live.take(changes.removed, changes.times) if len(changes.removed) else {})
         revision.add(changes.added)
         revision.rewrite()
-        fresh, expired = revision.manifest(batch.number, time.time(), self._keep)
+        recent = with_content(manifest.recent, batch)
+        fresh, expired = revision.manifest(batch.number, recent, time.time(), self._keep)
         sync_folder(self._folder)
         publish_text(manifest_path(self._path, fresh.number), fresh.to_json())
         stored.live.keep(file.name for file in fresh.files if not file.is_final(fresh.cti))
         self._remove({*expired, manifest_path(self._path, fresh.number - 2).name})
         return fresh
 
-    def _opened(self, batch: MicroBatch) -> tuple[Manifest, StoredEvents]:
+    def _opened(self, manifest: Manifest, batch: MicroBatch) -> tuple[Manifest, StoredEvents]:
         """The table as the last commit left it."""
-        found = current_manifest(self._path)
-        if self._known is not None and found is not None and found.number == self._known[0].number:
+        if self._known is not None and manifest.number == self._known[0].number:
             return self._known
-        manifest = found or self._created(batch)
         self._clean(manifest)
-        schema = history_schema(batch.layout.payload, batch.layout.time_type)
-        return manifest, StoredEvents(self._folder, manifest, schema)
+        return manifest, StoredEvents(self._folder, manifest, schema_of(batch))
 
     def _created(self, batch: MicroBatch) -> Manifest:
-        if foreign := [f.name for f in self._path.iterdir() if f.name[0] not in "_."]:
-            raise RecensionError(
-                f"{self._path}: not a history table, but not empty either: it has {foreign[0]}"
-            )
-        schema = history_schema(batch.layout.payload, batch.layout.time_type)
+        """A table without micro-batches: of every later manifest there are two from now on."""
         name = f"schema-{uuid4().hex}.parquet"
-        write_parquet(self._folder / name, [], schema)
-        return Manifest(-1, batch.query, name)
+        seal = write_parquet(self._folder / name, [], schema_of(batch))
+        manifest = Manifest(0, batch.query, name, schema_seal=seal)
+        publish_text(manifest_path(self._path, 0), manifest.to_json())
+        return manifest
 
-    def _refuse_foreign(self, manifest: Manifest, batch: MicroBatch) -> None:
-        if manifest.query != batch.query:
+    def _found(self, query: str, is_begun: bool) -> Manifest | None:
+        """The manifest of this query's table; none where a table may begin."""
+        manifest = current_manifest(self._path)
+        if manifest is None:
+            self._refuse_foreign(is_begun)
+        elif manifest.format == OLD_FORMAT:
+            raise FormatError(
+                f"a table of the format {OLD_FORMAT!r}, to which this version (format {FORMAT!r}) adds "
+                "nothing; start with a new path and a new checkpoint",
+                file=str(self._path),
+            )
+        elif manifest.query != query:
             raise RecensionError(
                 f"{self._path}: the table of another query; use that query's checkpoint, or give a new path"
             )
-        if batch.number > manifest.batch + 1:
+        return manifest
+
+    def _refuse_foreign(self, is_begun: bool) -> None:
+        with reading(str(self._path)):
+            there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
+        if foreign := [name for name in there if name[0] not in "_." or name == MARK]:
             raise RecensionError(
-                f"{self._path}: has {manifest.batch + 1} micro-batches, and now comes number {batch.number}; "
+                f"{self._path}: not a history table, but not empty either: it has {min(foreign)}"
+            )
+        if is_begun:
+            raise RecensionError(
+                f"{self._path}: this checkpoint has already written micro-batches elsewhere; "
                 "a table must see all that its query puts out: use a new checkpoint"
             )
 
@@ -91,9 +140,14 @@ class HistoryTable:
         """Remove what failed attempts have left; no manifest has ever named it."""
         numbers = (manifest.number, manifest.number - 1)
         wanted = manifest.names() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
-        self._remove({file.name for file in self._folder.iterdir()} - wanted)
+        self._remove({file.name for file in self._folder.iterdir() if not file.is_dir()} - wanted)
 
     def _remove(self, names: set[str]) -> None:
-        for name in names:
+        for name in filter(is_plain_name, names):
             with suppress(FileNotFoundError):
                 (self._folder / name).unlink()
+
+
+def schema_of(batch: MicroBatch) -> pa.Schema:
+    """The columns of the history of such micro-batches."""
+    return history_schema(batch.layout.payload, batch.layout.time_type)

@@ -19,11 +19,16 @@ NEEDED = (KIND, VS, BATCH, SEQ)
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a query put out in one step."""
+    """What a query put out in one step.
+
+    ``content`` tells what the step was made of, ``before`` the same of the one before it, if that is known.
+    """
 
     query: str
     number: int
     rows: pa.RecordBatch
+    content: str = ""
+    before: str | None = None
 
     @property
     def name(self) -> str:
@@ -44,7 +49,9 @@ class MicroBatch:
         return events
 
 
-def micro_batch(query: str, number: int, table: pa.Table) -> MicroBatch:
+def micro_batch(
+    query: str, number: int, table: pa.Table, content: str = "", before: str | None = None
+) -> MicroBatch:
     """A micro-batch as several tasks wrote it, in order."""
     parts = table.combine_chunks().to_batches()
     rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
@@ -54,7 +61,7 @@ def micro_batch(query: str, number: int, table: pa.Table) -> MicroBatch:
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))
-    return MicroBatch(query, number, rows)
+    return MicroBatch(query, number, rows, content, before)
 
 
 def check_columns(schema: pa.Schema) -> None:

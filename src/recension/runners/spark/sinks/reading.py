@@ -8,12 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import FormatError
+from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
 from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
+from recension.core.formats.seal import require_size
 from recension.runners.spark.session import check
-from recension.runners.spark.sinks.changelog import MARK
 from recension.runners.spark.sinks.place import local_path, pattern
 
 _FILE, _ROW = "_file", "_row"
+# Our pages carry checksums, which Spark looks at if it is told to.
+_CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
@@ -25,17 +28,21 @@ def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     check(spark)
     table = local_path(path)
     manifest = current_manifest(table) if is_table(table) else None
-    if manifest is None:
+    if manifest is None or manifest.batch < 0:
         raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
+    for name, seal in manifest.seals().items():
+        require_size(table / FOLDER / name, seal)
     folder = pattern(table / FOLDER)
     whole = [file.name for file in manifest.files if not file.deleted]
     torn = [file.name for file in manifest.files if file.deleted]
     schema = spark.read.parquet(f"{folder}/{manifest.schema}").schema
-    reader = spark.read.schema(schema)
+    reader = spark.read.options(**_CHECKED).schema(schema)
     events = reader.parquet(*(f"{folder}/{name}" for name in (manifest.schema, *whole)))
     if not torn:
         return events
-    deletions = spark.read.parquet(*(f"{folder}/{file.name}" for file in manifest.deletions))
+    deletions = spark.read.options(**_CHECKED).parquet(
+        *(f"{folder}/{file.name}" for file in manifest.deletions)
+    )
     place = [F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)]
     rows = reader.parquet(*(f"{folder}/{name}" for name in torn)).select("*", *place)
     is_deleted = (F.col(_FILE) == deletions[FILE]) & (F.col(_ROW) == deletions[ROW])
@@ -46,6 +53,9 @@ def read_changelog(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     """The elements in a changelog so far; ``_batch`` and ``_seq`` tell their order."""
     check(spark)
     directory = local_path(path)
-    if not (directory / MARK).is_file():
+    mark = read_mark(directory)
+    if mark is None:
         raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
-    return spark.read.parquet(pattern(directory))
+    if mark.format != OLD_FORMAT:
+        changelog_parts(directory, mark)
+    return spark.read.options(**_CHECKED).parquet(pattern(directory))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from recension.core.batch import Index
 from recension.core.formats.manifest import DataFile, Dropped, Manifest
 from recension.core.history import History
+from recension.runners.spark.sinks.known import Recent
 from recension.runners.spark.sinks.stored import StoredEvents
 from recension.runners.spark.sinks.upkeep import mergeable, to_rewrite
 
@@ -58,7 +59,7 @@ class Revision:
         self.add(events.filter(final), "final")
         self.add(events.filter(~final), "merged")
 
-    def manifest(self, batch: int, now: float, keep: float) -> tuple[Manifest, list[str]]:
+    def manifest(self, batch: int, recent: Recent, now: float, keep: float) -> tuple[Manifest, list[str]]:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
         gone = old.used() - {*self._files, *self._deletions}
@@ -69,6 +70,7 @@ class Revision:
             old,
             number=old.number + 1,
             batch=batch,
+            recent=recent,
             cti=self._cti,
             files=tuple(self._files.values()),
             deletions=tuple(self._deletions.values()),

@@ -23,8 +23,10 @@ from recension.core.formats.manifest import (
     DeletionFile,
     Manifest,
     deleted_rows,
+    read_deletions,
 )
 from recension.core.formats.place import reading
+from recension.core.formats.seal import require_seal
 from recension.core.history import History, concat_histories
 from recension.runners.spark.sinks.durable import write_parquet
 from recension.runners.spark.sinks.live import LiveEvents
@@ -37,8 +39,8 @@ class StoredEvents:
 
     def __init__(self, folder: Path, manifest: Manifest, schema: pa.Schema) -> None:
         self._folder = folder
-        self._schema: pa.Schema = pq.read_schema(folder / manifest.schema)
-        _refuse_change(self._schema, schema)
+        self._schema = stored_schema(folder, manifest, schema)
+        self._seals = {file.name: file.seal for file in manifest.files}
         self._deleted = {n: [rows] for n, rows in deleted_rows(folder.parent, manifest).items()}
         self.live = LiveEvents(self._read, self.deleted)
         for file in manifest.files:
@@ -56,6 +58,7 @@ class StoredEvents:
     def forget(self, name: str) -> None:
         """A file has fallen out of use."""
         self._deleted.pop(name, None)
+        self._seals.pop(name, None)
 
     def events(self, files: Iterable[DataFile]) -> History:
         """What is left in some files."""
@@ -65,9 +68,9 @@ class StoredEvents:
         """Write a data file."""
         name = f"{kind}-{uuid4().hex}.parquet"
         rows = history_rows(events, self._schema, max(1, len(events)))
-        write_parquet(self._folder / name, rows, self._schema)
+        seal = self._seals[name] = write_parquet(self._folder / name, rows, self._schema)
         half = np.partition(events.ve, len(events) // 2)[len(events) // 2]
-        return DataFile(name, len(events), int(half), int(events.ve.max()))
+        return DataFile(name, len(events), int(half), int(events.ve.max()), seal=seal)
 
     def delete(self, rows: Mapping[str, Index]) -> DeletionFile:
         """Write a deletion file."""
@@ -81,18 +84,18 @@ class StoredEvents:
 
     def merge_deletions(self, files: Iterable[DeletionFile], of: set[str]) -> DeletionFile:
         """One deletion file for several, without what concerns data files that are gone."""
-        parts = [pq.read_table(self._folder / f.name, schema=DELETIONS, partitioning=None) for f in files]
-        table = pa.concat_tables(parts)
+        table = pa.concat_tables(read_deletions(self._folder, file) for file in files)
         table = table.filter(pc.is_in(table[FILE], value_set=pa.array(sorted(of), pa.string())))
         return self._write_deletions(table.sort_by([(FILE, "ascending"), (ROW, "ascending")]))
 
     def _write_deletions(self, table: pa.Table) -> DeletionFile:
         name = f"deleted-{uuid4().hex}.parquet"
-        write_parquet(self._folder / name, table.to_batches(), DELETIONS)
-        return DeletionFile(name, table.num_rows)
+        seal = write_parquet(self._folder / name, table.to_batches(), DELETIONS)
+        return DeletionFile(name, table.num_rows, seal)
 
     def _read(self, name: str) -> History:
         file = self._folder / name
+        require_seal(file, self._seals.get(name, ""))
         with reading(str(file)):
             return History.from_arrow(pq.read_table(file, schema=self._schema, partitioning=None))
 
@@ -105,7 +108,17 @@ class StoredEvents:
         return events.filter(keep)
 
 
-def _refuse_change(stored: pa.Schema, given: pa.Schema) -> None:
+def stored_schema(folder: Path, manifest: Manifest, given: pa.Schema) -> pa.Schema:
+    """The columns of a table, which it keeps; refuse others."""
+    file = folder / manifest.schema
+    require_seal(file, manifest.schema_seal)
+    with reading(str(file)):
+        stored: pa.Schema = pq.read_schema(file)
+    require_same_columns(stored, given)
+    return stored
+
+
+def require_same_columns(stored: pa.Schema, given: pa.Schema) -> None:
     """A table keeps its columns."""
     for old, new in zip(stored, given, strict=False):
         if old.name != new.name or not _is_same(old.type, new.type):

@@ -15,10 +15,12 @@ from recension.core.ticks import DurationLike, duration
 from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
-from recension.runners.spark.sinks.checkpoint import claim
+from recension.runners.spark.sinks.checkpoint import claim, is_begun, query_of, require_owner
+from recension.runners.spark.sinks.checkpoint_files import CheckpointFiles, files_of
+from recension.runners.spark.sinks.content import InputLog, source_numbers
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
-from recension.runners.spark.sinks.place import address, local_path
+from recension.runners.spark.sinks.place import address, is_local, local_path
 from recension.runners.spark.stream.identity import OWNER
 
 Place: TypeAlias = str | PathLike[str]
@@ -45,28 +47,57 @@ def write(
     whoever began to read an earlier version can finish.
     """
     check_streaming(sdf)
+    sinks = _sinks(changelog, history, checkpoint, keep)
+    spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
+    files = files_of(spark, checkpoint)
+    if owner:
+        require_owner(files, owner)
+    _check_owner(sinks, sdf, files)
+    if owner:
+        claim(checkpoint, owner)
+    inputs: dict[str, InputLog] = {}
+
+    def commit(frame: DataFrame, number: int) -> None:
+        query = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
+        if query not in inputs:
+            execution = spark._jsparkSession.streams().get(query).streamingQuery()
+            inputs[query] = InputLog(files, query, source_numbers(execution))
+        batch = micro_batch(query, number, frame.toArrow(), *inputs[query].contents(number))
+        # All of them first: what one refuses should not be in the other.
+        for sink in sinks:
+            sink.check(batch)
+        for sink in sinks:
+            sink.apply(batch)
+
+    writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
+    writer = writer.queryName(query_name) if query_name is not None else writer
+    return (writer.trigger(**trigger) if trigger is not None else writer).start()
+
+
+def _sinks(
+    changelog: Place | None, history: Place | None, checkpoint: Place, keep: DurationLike
+) -> list[Changelog | HistoryTable]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
     if changelog is not None and history is not None and local_path(changelog) == local_path(history):
         raise RecensionError(f"{changelog}: the changelog and the history need a directory each")
+    for place in (changelog, history):
+        if place is not None and is_local(checkpoint) and local_path(place) == local_path(checkpoint):
+            raise RecensionError(f"{place}: the checkpoint needs a directory of its own")
     sinks: list[Changelog | HistoryTable] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
         sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND))
     if changelog is not None:
         sinks.append(Changelog(local_path(changelog)))
+    return sinks
 
-    def commit(frame: DataFrame, number: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        batch = micro_batch(str(query), number, frame.toArrow())
-        for sink in sinks:
-            sink.apply(batch)
 
-    if owner := sdf.schema[BATCH].metadata.get(OWNER):
-        claim(checkpoint, owner)
-    writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
-    writer = writer.queryName(query_name) if query_name is not None else writer
-    return (writer.trigger(**trigger) if trigger is not None else writer).start()
+def _check_owner(sinks: list[Changelog | HistoryTable], sdf: DataFrame, files: CheckpointFiles) -> None:
+    """Refuse, before anything runs, what is there and is not this query's."""
+    query, begun, schema = query_of(files), is_begun(files), arrow_schema(sdf.schema)
+    for sink in sinks:
+        sink.check_owner(query, begun, schema)
 
 
 def write_changelog(

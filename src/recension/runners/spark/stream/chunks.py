@@ -21,10 +21,8 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
-from recension.runners.spark.stream.identity import CUT_OVER
+from recension.runners.spark.stream.identity import FORMAT, require_format
 
-FORMAT: Final = 1
 HEAD: Final = "head"
 _SMALL: Final = 16 << 10
 _PIECE: Final = 512 << 10
@@ -65,10 +63,7 @@ def read_head(store: Store) -> Head | None:
     if value is None:
         return None
     told = json.loads(value)
-    if told["format"] != FORMAT:
-        raise RecensionError(
-            f"the checkpoint's state has format {told['format']}, this version reads {FORMAT}: {CUT_OVER}"
-        )
+    require_format(told["format"])
     return Head(**told)
 
 

@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import StreamError
+from recension.core.one_kind import KnownKind
 from recension.core.ticks import BEGINNING, add
+from recension.core.time_kind import TimeKind
 from recension.operators.flow import split
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
@@ -69,7 +71,8 @@ class Host:
 
     def _open(self) -> None:
         """New engines, which nobody has joined yet."""
-        self._sessions = [_session(fragment) for fragment in self._fragments]
+        kind = next((inlet.kind for inlet in self._topology.inlets.values()), None)
+        self._sessions = [_session(fragment, kind) for fragment in self._fragments]
         self._joining = {
             edge.source.name: Joining(session, fragment, edge)
             for fragment, session in zip(self._fragments, self._sessions, strict=True)
@@ -227,7 +230,7 @@ class Host:
         return {"memory": memory} | {
             f"{number}/{name}": table
             for number, session in enumerate(self._sessions)
-            for name, table in session.snapshot().items()
+            for name, table in session.state().items()
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
@@ -240,14 +243,14 @@ class Host:
         for number, session in enumerate(self._sessions):
             prefix = f"{number}/"
             own = {n.removeprefix(prefix): t for n, t in tables.items() if n.startswith(prefix)}
-            session.restore(own)
+            session.load_state(own)
         heard, self._memory.heard = self._memory.heard, BEGINNING
         self._hear(heard)
 
 
-def _session(fragment: Fragment) -> Session:
+def _session(fragment: Fragment, kind: TimeKind) -> Session:
     plans = {str(number): plan for number, (_, plan) in enumerate(fragment.outputs)}
-    return Session(plans, _WHOLE)
+    return Session(plans, _WHOLE, history_limit=0, times=KnownKind(kind))
 
 
 def _joined(batches: list[EventBatch], node: Node) -> EventBatch:

@@ -11,7 +11,10 @@ from collections import Counter
 from typing import Any, Final
 
 from recension.core.errors import RecensionError
+from recension.plan.structure import difference
 
+# Counted up whenever state is kept in another way, or says in another way of which query it is.
+FORMAT: Final = 2
 # The key under which a pipeline's output carries the query it is of, in the metadata of its column _batch.
 OWNER: Final = "recension.owner"
 CUT_OVER: Final = (
@@ -19,10 +22,27 @@ CUT_OVER: Final = (
 )
 
 
+def require_format(found: int) -> None:
+    """Refuse state of another format."""
+    if found != FORMAT:
+        raise RecensionError(
+            f"the checkpoint's state has format {found}, this version reads {FORMAT}: {CUT_OVER}"
+        )
+
+
 def require_same(made_by: str, asked: str) -> None:
     """Refuse a checkpoint of another query or another number of shards; the message names the difference."""
-    if made_by != asked:
-        raise RecensionError(_refusal(json.loads(made_by), json.loads(asked)))
+    if made_by == asked:
+        return
+    old, new = json.loads(made_by), json.loads(asked)
+    require_format(old.get("format", 1))
+    # Labels are for people: a release may word them otherwise.
+    if old["shards"] != new["shards"] or _unlabelled(old) != _unlabelled(new):
+        raise RecensionError(_refusal(old, new))
+
+
+def _unlabelled(owner: dict[str, Any]) -> list[Any]:
+    return [step[1:] for step in owner["plan"]]
 
 
 def _refusal(old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -39,7 +59,7 @@ def _difference(old: list[Any], new: list[Any]) -> str:
         return f"it has {gone!r} where this one has {fresh!r}"
     if gone:
         return f"it has {gone!r} and this one does not"
-    return f"this one has {fresh!r} and it does not" if fresh else _other_columns(old, new)
+    return f"this one has {fresh!r} and it does not" if fresh else _hidden_difference(old, new)
 
 
 def _without(steps: list[str], others: list[str]) -> str | None:
@@ -48,9 +68,12 @@ def _without(steps: list[str], others: list[str]) -> str | None:
     return next((step for step in steps if left[step]), None)
 
 
-def _other_columns(old: list[Any], new: list[Any]) -> str:
-    for (label, _, was), (_, _, now) in zip(old, new, strict=True):
+def _hidden_difference(old: list[Any], new: list[Any]) -> str:
+    """What differs in plans whose steps look alike."""
+    for (label, _, was, step), (_, _, now, other) in zip(old, new, strict=True):
         if was != now:
             columns = [", ".join(f"{name} {kind}" for name, kind in schema.items()) for schema in (was, now)]
             return f"{label!r} has the columns {columns[0]} there and {columns[1]} here"
+        if step != other:
+            return f"{label!r} is another one: {difference(step, other)}"
     return "it has the same steps in another order"

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, layout_of
+from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, lacking, layout_of
 from recension.core.formats.manifest import is_table
+from recension.core.time_kind import TimeKind
 from recension.plan.nodes import Source
 from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.sinks.place import pattern
@@ -37,7 +38,7 @@ class Input:
 
     frame: DataFrame
     inlet: Inlet
-    time_type: pa.DataType
+    kind: TimeKind
     packer: Callable[[Topology, str, int, list[int]], SourcePacker] = SourcePacker
     is_quickly_read: bool = False
     """Files of columns, which every shard may as well read for itself?"""
@@ -58,13 +59,13 @@ def read_folder(
     if "://" in str(folder):
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
-    _require_seen_by_spark(folder)
+    require_seen_by_spark(folder)
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
     frame = found_files(spark, folder, files)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(found_files(spark, closing, None))
-    return Input(frame, Inlet((), delay), reader.time_type, FilePacker, reader.is_typed)
+    return Input(frame, Inlet((), delay), reader.kind, FilePacker, reader.is_typed)
 
 
 def found_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
@@ -77,7 +78,7 @@ def found_files(spark: SparkSession, folder: Path, files: int | None, **options:
     return reader.load(pattern(folder.parent if folder.is_file() else folder)).select("path")
 
 
-def _require_seen_by_spark(folder: Path) -> None:
+def require_seen_by_spark(folder: Path) -> None:
     """Refuse what Spark would silently take for nothing."""
     if folder.is_file() and folder.name[0] in "_.":
         raise RecensionError(f"{folder}: Spark overlooks files whose names begin with _ or a dot: rename it")
@@ -107,7 +108,7 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     order, columns = _order(source, frame, order_by, is_stream)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.time_type)
+    return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.kind)
 
 
 def _order(
@@ -146,9 +147,9 @@ def _delay(frame: DataFrame, start: str) -> int | None:
 
 def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
+    if (reason := lacking(source.columns, found)) is not None:
+        raise SchemaError(f"{source.name}: {reason}")
     for field in source.columns:
-        if field.name not in found.names:
-            raise SchemaError(f"{source.name}: no column {field.name}; there are {', '.join(found.names)}")
         there = found.field(field.name).type
         if not _fits(there, field.type):
             raise SchemaError(f"{source.name}: column {field.name} is {there}, the source says {field.type}")

@@ -8,23 +8,50 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
 from recension.plan.node import Node
-from recension.runners.spark.failures import reason_of
+from recension.runners.spark.failures import is_worker_missing, reason_of
+from recension.runners.spark.session import require_streaming_packages
 from recension.runners.spark.sinks import write
+from recension.runners.spark.sinks.checkpoint import require_owner, shards_of
+from recension.runners.spark.sinks.checkpoint_files import LocalFiles
+from recension.runners.spark.stream.inputs import require_seen_by_spark
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.packing import CLOSING
 from recension.runners.spark.stream.pipeline import stream
+from recension.runners.spark.stream.topology import topology
 
 _POLL: Final = 0.2
+_ATTEMPTS: Final = 4
+_PAUSE: Final = 2.0
+# What a job keeps in its folder: what Spark needs to go on, and its log, which comes first.
+_SPARK: Final = "spark"
+_OURS: Final = (_SPARK, "spark.log")
+
+
+def require_runnable(
+    query: Node, folders: Iterable[Path], checkpoint: Path | None, shards: int | None
+) -> None:
+    """Refuse, before Spark starts, what would stop a job later."""
+    require_streaming_packages()
+    for folder in folders:
+        require_seen_by_spark(folder.absolute())
+    if checkpoint is None or not checkpoint.exists():
+        return
+    if not any((checkpoint / name).exists() for name in _OURS) and any(checkpoint.iterdir()):
+        raise RecensionError(f"{checkpoint}: a folder with other things in it, and no checkpoint")
+    files = LocalFiles(checkpoint / _SPARK)
+    if (made_with := shards_of(files)) is not None:
+        require_owner(files, topology([query], shards or made_with, {}).owner)
 
 
 @dataclass
@@ -51,7 +78,21 @@ class Job:
         return self.checkpoint / "history"
 
     def run(self, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]) -> bool:
-        """Take all files there are; False if it was stopped before. ``watch`` sees every micro-batch."""
+        """Take all files there are; False if it was stopped before. ``watch`` sees every micro-batch.
+
+        Spark waits ten seconds for a Python process to start, and then gives up. Nothing is lost by that, and
+        nothing but the time was wrong: it is tried again.
+        """
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                return self._follow(self._started(), watch, should_stop)
+            except (PySparkException, Py4JError) as why:
+                if not attempts_left or not is_worker_missing(str(why)):
+                    raise RecensionError(reason_of(why)) from None
+            time.sleep(_PAUSE)
+        raise AssertionError("the last attempt ends in one way or the other")
+
+    def _started(self) -> Any:
         output = stream(
             self.spark,
             self.query,
@@ -60,17 +101,13 @@ class Job:
             files_per_batch=self.files_per_batch,
             closing=self.checkpoint / "closing",
         )
-        query = write(
+        return write(
             output,
             changelog=self.changelog,
             history=self.history if self.keeps_history else None,
-            checkpoint=self.checkpoint / "spark",
+            checkpoint=self.checkpoint / _SPARK,
             trigger={"availableNow": True},
         )
-        try:
-            return self._follow(query, watch, should_stop)
-        except StreamingQueryException as why:
-            raise RecensionError(reason_of(why)) from None
 
     def _follow(
         self, query: Any, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]

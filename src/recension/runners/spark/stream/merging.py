@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import TimeColumns, layout_of
+from recension.core.time_kind import AWARE, TICKS
 from recension.plan.nodes import Merge, Source
 from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import prepare_streaming
@@ -71,10 +72,10 @@ def merge_root(
     prepare_streaming(spark)
     root = Path(normpath(root))  # as Spark will name its files
     if schema is None:
-        columns, time_type = seen_columns(root)
+        columns, kind = seen_columns(root)
     else:
-        columns, time_type = schema, pa.timestamp("us", "UTC") if timestamps else pa.int64()
-    given = read_root(spark, root, files_per_batch, time_type)
+        columns, kind = schema, AWARE if timestamps else TICKS
+    given = read_root(spark, root, files_per_batch, kind)
     plan = Merge((Source(ANY, columns, **source),), is_open=True, **how)
     tells = root / FOLDER if feedback is True else local_path(feedback) if feedback else None
     return flow(spark, plan, {ANY: given}, shards, tells=tells)

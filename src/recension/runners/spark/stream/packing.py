@@ -16,13 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EventBatch
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, TimeError
+from recension.core.formats.agreement import StreamFile
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile
 from recension.core.formats.order import keys_of
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
+from recension.core.time_kind import merged
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.names import own_name
 from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
@@ -94,6 +96,7 @@ class Packing:
     ) -> None:
         self._only = only
         self._origin: Source = topology.sources()[source]
+        self._kind = topology.inlets[source].kind
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, task * _MOST_SENT
         self._tells = topology.first_edge(self._origin)
@@ -108,6 +111,7 @@ class Packing:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
         file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
+        self._require_kind(file)
         for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             kept = np.flatnonzero(decoded.kept)
@@ -117,6 +121,14 @@ class Packing:
                 beside |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
             yield from self._packed(decoded.batch, beside, place_of(path))
             row += rows.num_rows
+
+    def _require_kind(self, file: StreamFile) -> None:
+        """What was there when the query began says the kind of all times, and the type of its output's."""
+        try:
+            merged(self._kind, file.layout.kind)
+        except TimeError as why:
+            reason = f"{why} (the files that are there when a query begins decide: if none is, it is ticks)"
+            raise FormatError(reason, file=file.name) from None
 
     def tell(self, words: str, place: str) -> Iterator[Packet]:
         """A word for every shard."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,11 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH, KIND
 from recension.core.ticks import DurationLike, duration
+from recension.core.time_kind import TICKS
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
+from recension.plan.times import require_one_kind
+from recension.runners.intake import require_inputs
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.feedback import FeedbackPacker
 from recension.runners.spark.stream.identity import OWNER
@@ -53,7 +56,7 @@ def stream(
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     prepare_streaming(spark)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
-    _require_inputs(sources, inputs)
+    require_inputs(inputs, sources)
     ready: dict[str, Input] = {}
     for name, source in sources.items():
         match inputs[name]:
@@ -84,7 +87,11 @@ def flow(
     """
     refuse_alike(spark, query.schema.names, "the query's output")
     shards = shards or spark.sparkContext.defaultParallelism
-    plan = topology([query], shards, {name: given.inlet for name, given in inputs.items()})
+    found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
+    # Where no file is there yet the output has ticks, and so must the files that come.
+    kind = TICKS if found is None else found
+    inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
+    plan = topology([query], shards, inlets)
     # The number of partitions of a stateful operator is that of the session when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
@@ -94,8 +101,8 @@ def flow(
             packed.append(hears.mapInArrow(FeedbackPacker(plan, level, partition_keys(shards)).__call__, DDL))
         return packed
 
-    schema, time_type, first = plan.roots[0].schema, _time_type(inputs), partition_keys(shards)[0]
-    unpacker = Unpacker(schema, time_type, first_key=first, in_order=plan.in_order, feedback=tells)
+    schema, first = plan.roots[0].schema, partition_keys(shards)[0]
+    unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.in_order, feedback=tells)
     if plan.is_gathered or not unpacker.is_simple:
         return _unpacked(through_levels(plan, arriving), plan, unpacker)
     return _answered(_packets_at(plan, arriving, plan.levels), plan, unpacker)
@@ -105,14 +112,6 @@ def heard_from(spark: SparkSession, folder: Path) -> DataFrame:
     """The files of a merge's feedback as they come."""
     folder.mkdir(parents=True, exist_ok=True)
     return found_files(spark, folder, None)
-
-
-def _require_inputs(sources: Mapping[str, Source], inputs: Mapping[str, Any]) -> None:
-    named = ", ".join(sources)
-    if missing := [name for name in sources if name not in inputs]:
-        raise RecensionError(f"no input for source {missing[0]!r}; the query reads {named}")
-    if unknown := [name for name in inputs if name not in sources]:
-        raise RecensionError(f"no source {unknown[0]!r}; the query reads {named}")
 
 
 def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
@@ -184,9 +183,3 @@ def _columns(plan: Topology, schema: pa.Schema) -> StructType:
     columns = from_arrow_schema(schema)
     columns[BATCH].metadata = {OWNER: plan.owner}
     return columns
-
-
-def _time_type(inputs: Mapping[str, Input]) -> pa.DataType:
-    """Timestamps if any input has them."""
-    kinds = [given.time_type for given in inputs.values()]
-    return next((kind for kind in kinds if pa.types.is_timestamp(kind)), pa.int64())

@@ -54,9 +54,10 @@ class Report:
         }
 
 
-def _change(old: dict[str, int], new: Metrics) -> dict[str, object]:
+def _change(old: dict[str, Any], new: Metrics) -> dict[str, object]:
     """What an operator did in one micro-batch, and what it holds now."""
     now = asdict(new)
     for name in _COUNTED:
         now[name] -= old[name]
+    now["warnings"] = new.warnings[len(old["warnings"]) :]
     return now

@@ -15,7 +15,7 @@ same words of who joins and leaves. So files must never change, and appear as a 
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partial, reduce
 from os import PathLike
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from pyspark.sql import SparkSession
 from recension.core.errors import RecensionError
 from recension.core.formats.agreement import StreamFile, agreed_payload
 from recension.core.formats.columns import TimeColumns
-from recension.core.formats.listing import FORMATS, StoredFile
+from recension.core.formats.listing import StoredFile, is_data
 from recension.core.formats.reader import stream_file
+from recension.core.one_kind import OneKind
 from recension.core.ticks import TimeLike, instant
+from recension.core.time_kind import TimeKind, kind_of, merged
 from recension.runners.spark.sinks.durable import publish_text
 from recension.runners.spark.sinks.place import local_path
 from recension.runners.spark.stream.inputs import Input, found_files
@@ -41,7 +43,11 @@ def attach(root: str | PathLike[str], name: str, from_time: TimeLike) -> None:
     It then tells every event that ends at ``from_time`` or later, and moves nothing until the merge has come
     so far. A stream of which nobody says so is complete from the beginning.
     """
-    _publish(root, name, JOIN, {"from_time": instant(from_time)})
+    times, since = OneKind(), instant(from_time)
+    for file in _seen(local_path(root)):
+        times.note(file.layout.kind, file.name)
+    times.require(kind_of(since), f"attach {name}, from_time")
+    _publish(root, name, JOIN, {"from_time": int(since)})
 
 
 def detach(root: str | PathLike[str], name: str) -> None:
@@ -57,23 +63,27 @@ def _publish(root: str | PathLike[str], name: str, verb: str, words: dict[str, i
     publish_text(folder / f"{name}{verb}", json.dumps(words) + "\n")
 
 
-def read_root(spark: SparkSession, root: Path, files: int | None, time_type: pa.DataType) -> Input:
+def read_root(spark: SparkSession, root: Path, files: int | None, kind: TimeKind) -> Input:
     """All streams of a root as one input."""
     root.mkdir(parents=True, exist_ok=True)
     frame = found_files(spark, root, files, recursiveFileLookup="true")
-    return Input(frame, Inlet(is_root=True), time_type, partial(RootPacker, root=root))
+    return Input(frame, Inlet(is_root=True), kind, partial(RootPacker, root=root))
 
 
-def seen_columns(root: Path) -> tuple[pa.Schema, pa.DataType]:
+def seen_columns(root: Path) -> tuple[pa.Schema, TimeKind]:
     """The payload and the kind of times of the streams that are there."""
-    files = [_opened(folder) for folder in sorted(root.glob("[!_.]*/"))] if root.is_dir() else []
-    known = [file for file in files if file is not None and file.rows.schema.names]
+    known = _seen(root)
     if not known:
         raise RecensionError(f"{root}: no stream is there yet whose columns could be seen; give schema=")
-    return agreed_payload(known, None), known[0].layout.time_type
+    return agreed_payload(known, None), reduce(merged, (file.layout.kind for file in known), None)
+
+
+def _seen(root: Path) -> list[StreamFile]:
+    files = [_opened(folder) for folder in sorted(root.glob("[!_.]*/"))] if root.is_dir() else []
+    return [file for file in files if file is not None and file.rows.schema.names]
 
 
 def _opened(folder: Path) -> StreamFile | None:
     """The first file of a stream."""
-    files = sorted(f for f in folder.iterdir() if f.name[0] not in "_." and f.suffix.lower() in FORMATS)
+    files = sorted(file for file in folder.iterdir() if is_data(file))
     return stream_file(StoredFile(files[0]), TimeColumns(), None) if files else None

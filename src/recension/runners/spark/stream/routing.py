@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts, take_rows
+from recension.core.errors import RecensionError
 from recension.core.rowhash import row_hash
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.evaluation import Projection
 from recension.plan.fragments import Route
-from recension.plan.nodes import AlterLifetime, Union
-from recension.plan.span import projected_schema
+from recension.plan.node import Node, same_names
+from recension.plan.span import SpanNode, projected_schema
 
 Shards: TypeAlias = npt.NDArray[np.int64]
 
@@ -28,8 +29,7 @@ class Router:
 
     def __init__(self, route: Route, schema: pa.Schema, shards: int) -> None:
         self.shards = 1 if route.is_single else shards
-        # Steps that change lifetimes only do not matter here.
-        steps = [node for node in route.path if not isinstance(node, AlterLifetime | Union)]
+        steps = [node for node in route.path if _changes_payloads(node)]
         self._steps: list[Operator] = [operator_of(node) for node in steps]
         self._keys: Projection | None = None
         if route.keys:
@@ -78,3 +78,12 @@ class Router:
         for step in self._steps:
             passing = step.on_batch(0, passing)
         return passing.vs, passing.payload
+
+
+def _changes_payloads(node: Node) -> bool:
+    """Does a step on the way matter here? Those that change lifetimes only do not."""
+    if isinstance(node, SpanNode):
+        return True
+    if node.kept_columns() != same_names(node.schema):
+        raise RecensionError(f"{node.label!r} cannot be done on the way to a shard: it needs a place")
+    return False

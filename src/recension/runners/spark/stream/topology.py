@@ -11,13 +11,15 @@ from functools import cached_property
 from pyspark.cloudpickle import dumps
 
 from recension.core.errors import RecensionError
+from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node
+from recension.plan.node import Node, written_plan
 from recension.plan.nodes import Source
 from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
+from recension.runners.spark.stream.identity import FORMAT
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Inlet:
     """Columns that put them in order; none: they come with their place in a file, or need no order."""
     delay: int | None = None
     """With a watermark: how far promises lag behind the latest start seen."""
+    kind: TimeKind = None
+    """Of which kind the times of all inputs are."""
     is_root: bool = False
     """Do they come from a root, whose sub-folders are streams that come and go?"""
 
@@ -102,9 +106,13 @@ class Topology:
 
     @cached_property
     def owner(self) -> str:
-        """The query and the number of shards, as state made by it remembers them."""
-        plan = [[node["label"], node["inputs"], node["schema"]] for node in describe(self.roots)["nodes"]]
-        return json.dumps({"shards": self.shards, "plan": plan}, ensure_ascii=False)
+        """The query and the number of shards, as state made by it remembers them.
+
+        Every step is known by its structure, what it reads and its columns; its label is for messages.
+        """
+        described = zip(describe(self.roots)["nodes"], written_plan(self.roots), strict=True)
+        plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
+        return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan}, ensure_ascii=False)
 
     @cached_property
     def fingerprint(self) -> str:

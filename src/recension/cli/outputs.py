@@ -1,0 +1,190 @@
+"""Where results go: a file, whose name says the format, or standard output; and what can be known before.
+
+Everything that would stop the writing and does not depend on the result is looked at before any work is done:
+nobody should wait for an answer that then has no place to go.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import pyarrow as pa
+import typer
+
+from recension.cli.show import show_history
+from recension.cli.standard_output import StandardOutput
+from recension.core.batch import EventBatch
+from recension.core.errors import RecensionError
+from recension.core.formats import write_history, write_stream
+from recension.core.formats.encode import stream_schema
+from recension.core.formats.listing import format_of
+from recension.core.formats.manifest import is_table
+from recension.core.formats.writer import print_history, print_stream, refuse_unwritable
+from recension.core.history import History
+
+STANDARD: Final = "-"
+
+
+class TextFormat(StrEnum):
+    """What standard output can carry."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+FormatOption: TypeAlias = Annotated[
+    TextFormat | None,
+    typer.Option("--format", help="What - writes: JSON Lines unless you say otherwise."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A place for a stream or a history: a file, or standard output and what is written there."""
+
+    path: Path
+    form: TextFormat = TextFormat.JSONL
+
+    @property
+    def is_standard(self) -> bool:
+        """Does it go to standard output?"""
+        return str(self.path) == STANDARD
+
+    def check(self, inputs: Iterable[Path] = ()) -> None:
+        """Refuse what cannot be written, or would overwrite what is read."""
+        if self.is_standard:
+            # The root has put something in its place, for what else is printed.
+            if sys.__stdout__ is None:
+                raise RecensionError("-: standard output is closed")
+            return
+        check_file(self.path)
+        _refuse_input(self.path, inputs)
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse columns that the format has no form for."""
+        name = Path(f"standard output.{self.form}") if self.is_standard else self.path
+        refuse_unwritable(name, stream_schema(schema, pa.int64()))
+
+    def write_stream(self, batches: Iterable[EventBatch], schema: pa.Schema, time_type: pa.DataType) -> None:
+        """Write the elements as they come."""
+        if self.is_standard:
+            print_stream(StandardOutput(), self.form, batches, schema, time_type)
+        else:
+            write_stream(self.path, batches, schema, time_type)
+
+    def write_history(self, history: History, time_type: pa.DataType) -> None:
+        """Write a history, in the order it has."""
+        if self.is_standard:
+            print_history(StandardOutput(), self.form, history, time_type)
+        else:
+            write_history(self.path, history, time_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where the stream and the history that a command gives go; what goes nowhere is shown."""
+
+    output: Output | None
+    history: Output | None
+
+    @staticmethod
+    def of(output: Path | None, history: Path | None, form: TextFormat | None) -> Results:
+        """The places that the options name."""
+        written = form or TextFormat.JSONL
+        results = Results(
+            None if output is None else Output(output, written),
+            None if history is None else Output(history, written),
+        )
+        if form is not None and not any(place.is_standard for place in results.places):
+            raise RecensionError(
+                f"--format {form} is for standard output (--output -): a file's name says its format"
+            )
+        return results
+
+    @property
+    def places(self) -> list[Output]:
+        """Those that were given."""
+        return [place for place in (self.output, self.history) if place is not None]
+
+    def check(self, inputs: Iterable[Path]) -> None:
+        """Refuse places that cannot be written, and two that are one."""
+        inputs = list(inputs)
+        for place in self.places:
+            place.check(inputs)
+        if len({_real(place.path) for place in self.places}) < len(self.places):
+            raise RecensionError(f"--output and --history are both {self.places[0].path}")
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse columns that a format has no form for."""
+        for place in self.places:
+            place.check_columns(schema)
+
+    @property
+    def needs_history(self) -> bool:
+        """Is the history written or shown?"""
+        return self.history is not None or self.output is None
+
+    def put_history(self, history: History, time_type: pa.DataType) -> None:
+        """Write the history, or show it."""
+        if self.history is None:
+            show_history(history, time_type)
+        else:
+            self.history.write_history(history, time_type)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be made or replaced, or whose name says no known format."""
+    if path.is_dir():
+        what = "a history table" if is_table(path) else "a directory"
+        raise RecensionError(f"{path}: is {what}; name a file to write")
+    format_of(path)
+    if path.exists() and not path.is_file():
+        raise RecensionError(f"{path}: not a regular file")
+    folder = _real(path).parent
+    if not folder.is_dir():
+        raise RecensionError(f"{path}: no such directory {folder}: make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RecensionError(f"{path}: files cannot be written in {folder}: permission denied")
+
+
+def check_made_file(path: Path) -> None:
+    """The same for a file whose folder is made where it is missing, in a format of its own."""
+    if path.is_dir():
+        raise RecensionError(f"{path}: is a directory; name a file to write")
+    check_folder(path.parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that cannot be made or written in."""
+    if path.exists() and not path.is_dir():
+        raise RecensionError(f"{path}: is a file; name a folder")
+    nearest = next(place for place in (_real(path), *_real(path).parents) if place.exists())
+    if not nearest.is_dir():
+        raise RecensionError(f"{path}: {nearest} is not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise RecensionError(f"{path}: cannot be written in: permission denied")
+
+
+def _refuse_input(path: Path, inputs: Iterable[Path]) -> None:
+    for source in inputs:
+        if _real(path) == _real(source):
+            raise RecensionError(f"{path}: is also read: write to another file")
+        if source.is_dir() and _real(path).parent == _real(source):
+            raise RecensionError(f"{path}: lies in {source}, which is read: write to another directory")
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Is it this folder, or anything in it?"""
+    return _real(path).is_relative_to(_real(folder))
+
+
+def _real(path: Path) -> Path:
+    # Path.resolve would raise where links go round in a circle.
+    return Path(os.path.realpath(path))

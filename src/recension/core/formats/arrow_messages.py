@@ -1,0 +1,123 @@
+"""The messages that an Arrow file is made of, looked at before any of them is unpacked.
+
+Arrow's own readers stop at the end mark of a stream, or where the file stops, and unpack a record batch as a
+whole, however large it becomes. Messages are FlatBuffers: only the few numbers needed are read.
+Sources: the Arrow columnar format, "Serialization and Interprocess Communication"; Message.fbs and File.fbs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+# What one record batch may be when it is unpacked.
+LARGEST: Final = 512 << 20
+_MAGIC: Final = b"ARROW1"
+# The second is of Arrow before 0.15.
+_END_MARKS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
+_MESSAGE_HEADER: Final = 2
+_DICTIONARY_DATA: Final = 1
+_BUFFERS, _COMPRESSION = 2, 3
+_FOOTER_BLOCKS: Final = (2, 3)
+
+
+def check_stream(source: Any) -> None:
+    """Refuse a stream that was cut off, that something follows, or that unpacks to too much."""
+    while True:
+        at = source.tell()
+        try:
+            message = pa.ipc.read_message(source)
+        except EOFError:
+            break
+        _check_size(message)
+    end = source.tell()
+    source.seek(at)
+    if source.read(end - at) not in _END_MARKS:
+        raise pa.ArrowInvalid("cut off: the stream has no end mark")
+    if rest := source.size() - end:
+        raise pa.ArrowInvalid(
+            f"{rest:,} bytes after the end of the stream; are these several streams in one?"
+        )
+
+
+def check_file(source: Any) -> None:
+    """Refuse a file of which a record batch unpacks to too much."""
+    for at in _block_places(source):
+        source.seek(at)
+        _check_size(pa.ipc.read_message(source))
+
+
+def _block_places(source: Any) -> Iterator[int]:
+    """Where the record batches and dictionaries of the file form are, by its footer."""
+    tail = struct.calcsize("<i") + len(_MAGIC)
+    source.seek(max(0, source.size() - tail))
+    (length,) = struct.unpack_from("<i", source.read(tail))
+    if not 0 < length <= source.size() - tail:
+        raise pa.ArrowInvalid("cut off: the file has no footer")
+    source.seek(source.size() - tail - length)
+    footer = source.read(length)
+    for blocks in _FOOTER_BLOCKS:
+        for at in _items(footer, _field(footer, _root(footer), blocks), 24):
+            yield struct.unpack_from("<q", footer, at)[0]
+
+
+def _check_size(message: Any) -> None:
+    if message.type not in ("record batch", "dictionary") or message.body is None:
+        return
+    size = _unpacked_size(message)
+    if size > LARGEST:
+        raise pa.ArrowInvalid(
+            f"a record batch of {size:,} bytes when unpacked; at most {LARGEST >> 20} MiB can be read: "
+            "write smaller batches"
+        )
+
+
+def _unpacked_size(message: Any) -> int:
+    """What the buffers of a message will take; 0 if they are not packed, and so no larger than the file."""
+    data = message.metadata.to_pybytes()
+    header = _target(data, _field(data, _root(data), _MESSAGE_HEADER))
+    if message.type == "dictionary":
+        header = _target(data, _field(data, header, _DICTIONARY_DATA))
+    if not _field(data, header, _COMPRESSION):
+        return 0
+    total = 0
+    for at in _items(data, _field(data, header, _BUFFERS), 16):
+        offset, length = struct.unpack_from("<qq", data, at)
+        if (
+            length >= 8 and 0 <= offset <= message.body.size - 8
+        ):  # the size when unpacked, or -1 for a buffer that is not packed
+            (size,) = struct.unpack("<q", message.body.slice(offset, 8).to_pybytes())
+            total += max(size, 0)
+    return total
+
+
+def _root(data: bytes) -> int:
+    return _target(data, 0)
+
+
+def _target(data: bytes, at: int) -> int:
+    """Where an offset leads."""
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a table has a field; 0 if it has none."""
+    fields = table - struct.unpack_from("<i", data, table)[0]
+    (size,) = struct.unpack_from("<H", data, fields)
+    place = 4 + 2 * number
+    offset = struct.unpack_from("<H", data, fields + place)[0] if place < size else 0
+    return table + int(offset) if offset else 0
+
+
+def _items(data: bytes, at: int, width: int) -> range:
+    """Where the items of a vector are."""
+    if not at:
+        return range(0)
+    start = _target(data, at)
+    (number,) = struct.unpack_from("<I", data, start)
+    if start + 4 + number * width > len(data):
+        raise pa.ArrowInvalid("damaged: a list is longer than what holds it")
+    return range(start + 4, start + 4 + number * width, width)

@@ -1,0 +1,120 @@
+"""Tables in the forms people have them in: Arrow, pandas, polars, and back without loss.
+
+pandas frames get pandas' own nullable types, in which an integer stays an integer beside a null and NaN is
+not null. Other libraries are met through Arrow's C interface.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+import narwhals as nw
+import pyarrow as pa
+
+from recension.core.errors import RecensionError, StreamError
+
+_MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+def table_of(data: Any, name: str | None = None) -> pa.Table:
+    """An Arrow table from an Arrow table or batch, a pandas or polars frame, or what else speaks Arrow.
+
+    ``name`` is the source that an error names.
+    """
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    try:
+        frame = nw.from_native(data, eager_only=True)
+    except TypeError:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        kinds = "an Arrow table, a pandas or polars frame, a History, a Result, or a list of elements"
+        raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
+    try:
+        return _of_pandas(frame.to_native()) if frame.implementation.is_pandas() else frame.to_arrow()
+    except _MIXED as why:
+        raise _located(frame, name, why) from None
+
+
+def arrow_table(data: Any, verb: str) -> pa.Table:
+    """An Arrow table from one or from a batch; what else there is has a verb of its own."""
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if not isinstance(data, pa.Table):
+        others = "from_pandas and from_polars take frames"
+        raise RecensionError(f"{verb} takes an Arrow table or batch, not a {type(data).__name__}; {others}")
+    return data
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """Without the index, which has no meaning here: a filtered or sorted frame has another one."""
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    if len(frame):
+        return table
+    # Columns of nothing have the type that pandas gives to what it knows nothing of.
+    kinds = [
+        pa.null() if dtype in (object, float) else field.type
+        for field, dtype in zip(table.schema, frame.dtypes, strict=True)
+    ]
+    return pa.schema(list(zip(table.column_names, kinds, strict=True))).empty_table()
+
+
+def _located(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
+    """Where a column of pandas' type object first holds what does not go with the values before it."""
+    for column in frame.columns:
+        values = frame[column].to_list()
+        if _is_mixed(values):
+            low, high = 0, len(values)  # the first ``low`` go together, the first ``high`` do not
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if _is_mixed(values[:middle]) else (middle, high)
+            reason = f"column {column}: {values[low]!r} is not of the type of the values before it"
+            return StreamError(reason, file=name, row=high)
+    return StreamError(" ".join(str(why).split())[:300], file=name)
+
+
+def _is_mixed(values: list[Any]) -> bool:
+    try:
+        pa.array(values, from_pandas=True)
+    except _MIXED:
+        return True
+    return False
+
+
+def to_pandas(table: pa.Table) -> Any:
+    """A pandas frame with nullable types: whole numbers stay whole beside nulls, and NaN is not null.
+
+    Types that pandas has none of its own for (decimals, dates, lists, ...) stay Arrow's.
+    """
+    return table.to_pandas(types_mapper=_pandas_type)
+
+
+def to_polars(table: pa.Table) -> Any:
+    """A polars frame."""
+    try:
+        polars = import_module("polars")
+    except ModuleNotFoundError:
+        raise RecensionError("polars is not installed: pip install polars, or use to_arrow()") from None
+    return polars.from_arrow(table)
+
+
+def _pandas_type(kind: pa.DataType) -> Any:
+    if (own := _nullable().get(kind)) is not None:
+        return own
+    is_own = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_dictionary, pa.types.is_null)
+    if any(check(kind) for check in is_own) or isinstance(kind, pa.BaseExtensionType):
+        return None
+    return import_module("pandas").ArrowDtype(kind)
+
+
+@cache
+def _nullable() -> dict[pa.DataType, Any]:
+    pandas = import_module("pandas")
+    kinds = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+    types = {getattr(pa, kind.lower())(): getattr(pandas, f"{kind}Dtype")() for kind in kinds}
+    types |= {pa.float32(): pandas.Float32Dtype(), pa.float64(): pandas.Float64Dtype()}
+    return types | {pa.bool_(): pandas.BooleanDtype(), pa.string(): pandas.StringDtype()}

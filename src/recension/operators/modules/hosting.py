@@ -1,0 +1,188 @@
+"""Calling users' code: what a module is given, and errors that name the module, the window and its payloads.
+
+`add` and `remove` of an incremental module may change its state in place. To call them twice, where that is
+verified, the state is stored before and restored for the second call: so what is compared is what is stored,
+and states may be objects of any class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.errors import ModuleError, RecensionError
+from recension.core.exact import MISFITS, exact_array, misfit, plain
+from recension.core.ticks import Ticks
+from recension.modules.failures import failure, said
+from recension.modules.members import Events, Payloads, Table, Window
+from recension.modules.module import Clipping, Incremental, Module
+from recension.modules.repetition import NotDeterministicError, require_same, twice
+from recension.modules.stored_state import from_bytes, to_bytes
+from recension.operators.modules.members import Members, Order, WindowList
+
+Given: TypeAlias = Payloads | Callable[[], Payloads]
+"""What a module was given; or where to find it, if it is needed for an error only."""
+GivenTo: TypeAlias = Callable[[int], tuple[Window, Given]]
+"""The window in a row of a list, and what a module was given of it."""
+
+
+class Caller:
+    """Calls one module; ``verify`` makes every call twice and compares."""
+
+    def __init__(self, name: str, *, verify: bool) -> None:
+        self.name, self.verify = name, verify
+
+    def call(self, fn: Callable[[], Any], window: Window, given: Given) -> Any:
+        """What the module's code gives."""
+        return self.call_once((lambda: twice(fn)) if self.verify else fn, window, given)
+
+    def call_once(self, fn: Callable[[], Any], window: Window, given: Given, verb: str = "") -> Any:
+        """The same once, whatever is verified; ``verb`` names the method if it is not `compute`."""
+        try:
+            return fn()
+        except NotDeterministicError as why:
+            raise self.failure(f"{verb}{why}", window, given) from None
+        except Exception as why:
+            raise self.failure(f"{verb}{said(why)}", window, given) from why
+
+    def failure(self, reason: str, window: Window, given: Given) -> ModuleError:
+        """An error in one line."""
+        return failure(self.name, reason, window, given() if callable(given) else given)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedModule:
+    """A module with the names of the stored columns that are its inputs, and what it is to see of time."""
+
+    module: Module
+    columns: Sequence[str]
+    inputs: pa.Schema
+    clip: Clipping
+    caller: Caller
+    order: Order
+    """What matters of the order in which members come."""
+
+    def table(self, payload: pa.RecordBatch) -> Table:
+        """The stored columns by the names the module knows."""
+        columns = [payload.column(name) for name in self.columns]
+        return Table(pa.RecordBatch.from_arrays(columns, schema=self.inputs))
+
+    def windows_with_members(
+        self, windows: WindowList, members: Members
+    ) -> Iterator[tuple[Window, Payloads]]:
+        """Each window with what the module sees of its members."""
+        table, is_timed = self.table(members.payload), self.module.is_time_sensitive
+        bounds = (windows.start, windows.end, members.low, members.high)
+        for start, end, low, high in zip(*(column.tolist() for column in bounds), strict=True):
+            window = Window(start, end)
+            if not is_timed:
+                yield window, Payloads(table, low, high)
+                continue
+            yield window, self.slice(table, low, high, members.vs[low:high], members.ve[low:high], window)
+
+    def slice(self, table: Table, low: int, high: int, vs: Ticks, ve: Ticks, window: Window) -> Payloads:
+        """Some rows as the module sees them in a window."""
+        if not self.module.is_time_sensitive:
+            return Payloads(table, low, high)
+        return Events(table, low, high, *_clip(vs, ve, window, self.clip))
+
+    def compute(self, window: Window, members: Payloads) -> Any:
+        """What a module that is not incremental gives."""
+        timed = (window,) if self.module.is_time_sensitive else ()
+        return self.caller.call(lambda: self.module.compute(members, *timed), window, members)
+
+    def to_array(self, values: list[Any], kind: pa.DataType, given: GivenTo) -> pa.Array:
+        """The value of each window as the module gave it, in the declared type."""
+        answers = [plain(value) for value in values]
+        try:
+            return exact_array(answers, kind)
+        except MISFITS:
+            bad = next(row for row, value in enumerate(answers) if misfit(value, kind) is not None)
+        raise self.caller.failure(f"it gave {answers[bad]!r}, but declares {kind}", *given(bad))
+
+
+def _clip(vs: Ticks, ve: Ticks, window: Window, clip: Clipping) -> tuple[Ticks, Ticks]:
+    """Lifetimes cut to the window on the left, the right, both sides or neither."""
+    return (
+        np.maximum(vs, window.start) if clip in ("left", "full") else vs,
+        np.minimum(ve, window.end) if clip in ("right", "full") else ve,
+    )
+
+
+class StateCalls:
+    """Calls that make and change the states of one incremental module, one at a time."""
+
+    def __init__(self, hosted: HostedModule) -> None:
+        assert isinstance(hosted.module, Incremental)
+        self._module, self._caller = hosted.module, hosted.caller
+
+    def timed(self, window: Window) -> tuple[Window, ...]:
+        """What time-sensitive modules are given beside the rest."""
+        return (window,) if self._module.is_time_sensitive else ()
+
+    def build(self, members: Payloads, window: Window) -> Any:
+        """The state of these members alone."""
+        begun = self._make("initial: ", lambda: self._module.initial(*self.timed(window)), window, members)
+        return self.add(begun, members, window) if len(members) else begun
+
+    def add(self, state: Any, members: Payloads, window: Window) -> Any:
+        """The state with these members too."""
+        return self._change("add", state, members, window)
+
+    def remove(self, state: Any, members: Payloads, window: Window) -> Any:
+        """The state without these members."""
+        return self._change("remove", state, members, window)
+
+    def merge(self, a: Any, b: Any, window: Window, given: Given) -> Any:
+        """The state of the members of both."""
+        merge = self._module.merge
+        assert merge is not None
+        return self._make("merge: ", lambda: merge(a, b), window, given)
+
+    def compute(self, state: Any, window: Window, given: Given) -> Any:
+        """What the module gives for a state."""
+        timed = self.timed(window)
+        return self._caller.call(lambda: self._module.compute(state, *timed), window, given)
+
+    def _make(self, verb: str, make: Callable[[], Any], window: Window, given: Given) -> Any:
+        """A new state, for which nothing else was changed."""
+
+        def make_twice() -> Any:
+            state = make()
+            self._require_same(state, make())
+            return state
+
+        return self._caller.call_once(make_twice if self._caller.verify else make, window, given, verb)
+
+    def _change(self, verb: str, state: Any, members: Payloads, window: Window) -> Any:
+        method = getattr(self._module, verb)
+
+        def change(before: Any) -> Any:
+            return method(before, members, *self.timed(window))
+
+        def change_twice() -> Any:
+            before = self.store(state)
+            after = change(state)
+            self._require_same(after, change(self.restore(before)))
+            return after
+
+        call = change_twice if self._caller.verify else lambda: change(state)
+        return self._caller.call_once(call, window, members, f"{verb}: ")
+
+    def _require_same(self, state: Any, again: Any) -> None:
+        require_same(self._module.stored(state), self._module.stored(again))
+
+    def store(self, state: Any) -> bytes:
+        """A state as bytes."""
+        try:
+            return to_bytes(self._module.stored(state))
+        except RecensionError as why:
+            raise ModuleError(f"{self._module.name}: {why}") from None
+
+    def restore(self, stored: bytes) -> Any:
+        """The state that these bytes are."""
+        return self._module.restored(from_bytes(stored))

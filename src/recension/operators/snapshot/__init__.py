@@ -1,1 +1,0 @@
-"""Snapshot aggregates: one result per group and maximal interval in which its events do not change."""

@@ -1,0 +1,209 @@
+"""Aggregates that can take an event back: kept as sums, changed by differences."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import Index, Mask
+from recension.operators.double_double import Floats
+from recension.operators.windowed.steps import Contributions, Pair
+
+Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+
+# Counts of +inf and -inf share one whole number; that of NaN has its own.
+_DOWN_BITS = 31
+
+# Of floats up to this size no number of events that fits in int64 has a sum beyond the largest float.
+_LARGEST = 2.0**960
+
+
+class Accumulator(ABC):
+    """Whole numbers and float pairs that sum up one aggregate's events, and the result they stand for."""
+
+    ints: int = 0
+    pairs: int = 0
+
+    @abstractmethod
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        """What each event adds."""
+
+    @abstractmethod
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        """The aggregate where ``n`` events are live and the sums are as given."""
+
+
+class CountEvents(Accumulator):
+    """How many events are live."""
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(n)
+
+
+class CountValues(Accumulator):
+    """How many live events have a value."""
+
+    ints = 1
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(ints[0])
+
+
+class SumIntegers(Accumulator):
+    """The sum of whole numbers, exact."""
+
+    ints = 2
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(ints[1], mask=ints[0] == 0)
+
+
+class SumLongs(Accumulator):
+    """The sum of whole numbers of 64 bits, exact, or an error where it does not fit in as many.
+
+    Beside the sum, which wraps around, that of the upper halves tells how often it has.
+    """
+
+    ints = 3
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers = _longs(values)
+        # What has no sign and does not fit in int64 wraps around; its upper half remains what it is.
+        parts = [numbers.view(np.int64), (numbers >> 32).astype(np.int64)]
+        return Contributions([_is_valid(values).astype(np.int64), *parts], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        valid, total, high = ints
+        # What is left of the sum are the lower halves, which are not negative.
+        high = high + (total - (high << 32) >> 32)
+        beyond = (high >= 2**31) | (high < -(2**31))
+        if bool(beyond.any()):
+            raise BeyondInt64Error(int(np.argmax(beyond)))
+        return pa.array(total, mask=valid == 0)
+
+
+class BeyondInt64Error(Exception):
+    """A sum of whole numbers does not fit in int64: that of ``row``."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__("a sum of whole numbers leaves int64")
+        self.row = row
+
+
+class TooLargeError(Exception):
+    """A float is too large for sums of many to stay finite."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(f"{value!r} is beyond 2**960")
+        self.value = value
+
+
+class SumFloats(Accumulator):
+    """The sum of floats: NaN and the infinities are counted, not summed, so that they can leave again."""
+
+    ints = 3
+    pairs = 1
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        numbers, *kinds = _finite(_floats(values))
+        return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(_with_kinds(_rounded(pairs[0]), *ints[1:]), mask=ints[0] == 0)
+
+
+class Mean(SumFloats):
+    """The arithmetic mean."""
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
+        return pa.array(_with_kinds(mean, *ints[1:]), mask=ints[0] == 0)
+
+
+class MeanIntegers(Mean):
+    """The arithmetic mean of whole numbers, exact where their sum would not fit in int64."""
+
+    ints = 1
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64)], [_exact_pair(_longs(values))])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        return pa.array(_rounded(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+
+
+def _exact_pair(numbers: Longs) -> Pair:
+    """Whole numbers of 64 bits as floats and their rounding errors."""
+    high = numbers.astype(np.float64)
+    # At the top of the range high is the next power of two, which is no number of this type.
+    top, step = (2.0**64, 2048.0) if numbers.dtype == np.uint64 else (2.0**63, 1024.0)
+    is_top = high == top
+    near = np.where(is_top, top - step, high).astype(numbers.dtype)
+    low = (numbers - near).view(np.int64).astype(np.float64)
+    return high, np.where(is_top, low - step, low)
+
+
+def _is_valid(values: pa.Array | None) -> Mask:
+    assert values is not None
+    valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _integers(values: pa.Array | None) -> Index:
+    filled = pc.fill_null(values.cast(pa.int64()), 0)  # type: ignore[union-attr]
+    numbers: Index = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _longs(values: pa.Array | None) -> Longs:
+    """Whole numbers of 64 bits, with a sign unless they are given without."""
+    assert values is not None
+    if not pa.types.is_uint64(values.type):
+        return _integers(values)
+    numbers: Longs = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _floats(values: pa.Array | None) -> Floats:
+    filled = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)  # type: ignore[union-attr]
+    numbers: Floats = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _finite(numbers: Floats) -> tuple[Floats, Index, Index]:
+    """Numbers with 0 in the place of what is not finite, and what counts the NaN and the infinities."""
+    usual = np.abs(numbers) <= _LARGEST
+    if bool(usual.all()):
+        nothing = np.zeros(len(numbers), np.int64)
+        return numbers, nothing, nothing
+    too_large = np.isfinite(numbers) & ~usual
+    if bool(too_large.any()):
+        raise TooLargeError(float(numbers[np.argmax(too_large)]))
+    infinite = np.where(numbers == np.inf, 1, np.where(numbers == -np.inf, 1 << _DOWN_BITS, 0))
+    return np.where(usual, numbers, 0.0), np.isnan(numbers).astype(np.int64), infinite
+
+
+def _with_kinds(sums: Floats, nans: Index, infinite: Index) -> Floats:
+    if not bool(nans.any() or infinite.any()):
+        return sums
+    up, down = infinite & ((1 << _DOWN_BITS) - 1) > 0, infinite >> _DOWN_BITS > 0
+    with_infinite = np.where(up, np.inf, np.where(down, -np.inf, sums))
+    return np.where((nans > 0) | (up & down), np.nan, with_infinite)
+
+
+def _rounded(pair: Pair) -> npt.NDArray[np.float64]:
+    return pair[0] + pair[1]

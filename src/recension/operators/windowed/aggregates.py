@@ -1,0 +1,174 @@
+"""Built-in aggregates as a measure: sums that the index carries, and selections from the live events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, empty, take_rows
+from recension.core.ticks import FOREVER
+from recension.operators.base import Chunks
+from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
+from recension.operators.windowed.emission import Results, emit
+from recension.operators.windowed.events import CoveringEvents, EventsOfGroups
+from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, View, WindowIndex
+from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
+from recension.operators.windowed.selections import FunctionError, Selection, TopK
+from recension.operators.windowed.steps import NOTHING, Contributions
+from recension.operators.windowed.working_set import Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """One aggregate: its values per event (None: the event itself counts) and how they count."""
+
+    argument: Callable[[pa.RecordBatch], pa.Array] | None
+    measure: Accumulator | Selection | TopK
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """What is asked of an aggregate, whatever its windows are; without ``keys`` it is not grouped.
+
+    The aggregates are in the order of the last columns of ``schema``; one that yields rows stands alone.
+    ``breaks_ties`` says that some aggregate depends on the order of events that begin together, which the
+    ends decide: then a moved end can change the past back to the start of the event, and CTIs must wait.
+    """
+
+    schema: pa.Schema
+    input_schema: pa.Schema
+    aggregations: Sequence[Aggregation]
+    keys: Keys | None = None
+    key_schema: pa.Schema | None = None
+    breaks_ties: bool = False
+
+    def count_columns(self) -> tuple[int, int]:
+        """How many columns of whole numbers and of float pairs the sums take."""
+        sums = [a.measure for a in self.aggregations if isinstance(a.measure, Accumulator)]
+        return sum(m.ints for m in sums), sum(m.pairs for m in sums)
+
+    def index_spec(self, view: View) -> IndexSpec:
+        """What the index has to keep for it."""
+        keys = pa.schema([]) if self.key_schema is None else self.key_schema
+        return IndexSpec(keys, view, "seen" if self.breaks_ties else "unseen", *self.count_columns())
+
+
+def aggregate_over(
+    spec: AggregateSpec, view: View, make_index: Callable[[IndexSpec], WindowIndex]
+) -> WindowedOperator:
+    """The operator that aggregates over the windows of an index."""
+    index = make_index(spec.index_spec(view))
+    return WindowedOperator(index, Aggregates(spec, index), spec.keys)
+
+
+class Aggregates(Measure):
+    """One answer for each stretch, which the windows in it share."""
+
+    def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
+        super().__init__(spec.schema)
+        self._index, self._input_schema = index, spec.input_schema
+        self._aggregations, self._breaks_ties = list(spec.aggregations), spec.breaks_ties
+        ints, pairs = spec.count_columns()
+        self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
+        needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
+        self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
+        self.promises_alike = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
+
+    def no_events(self) -> EventBatch:
+        return empty(self._input_schema)
+
+    def contributions(self, batch: EventBatch) -> Contributions:
+        if not len(batch):
+            return self._no_amounts
+        total = NOTHING
+        for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
+            if isinstance(aggregation.measure, Accumulator):
+                values = None if aggregation.argument is None else aggregation.argument(batch.payload)
+                try:
+                    part = aggregation.measure.contributions(values, len(batch))
+                except TooLargeError as why:
+                    name = self.schema.names[place]
+                    reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
+                    raise OverflowError(reason) from None
+                total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
+        return total
+
+    def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
+        old = self._results(change.old, change.old_end) if len(change) else None
+        if self._events is not None and len(batch):
+            self._events.take(batch, self._index.group_hash(group))
+        if old is None:
+            return empty(self.schema)
+        return emit(change, self._index, old, self._results(change.new, change.new_end))
+
+    def _results(self, stretches: Stretches, end: Index) -> Results:
+        events, group = None, stretches.group
+        if self._events is not None:
+            events = self._events.within(self._index.group_hash, group, stretches.low, stretches.high)
+        try:
+            return self._rows(self._index.keys_of(group), stretches.sums, events)
+        except FunctionError as why:
+            low, high = stretches.low, np.minimum(stretches.high, end[stretches.slot])
+            windows = self._index.expand(*(x[why.row : why.row + 1] for x in (low, high)))
+            raise why.in_window(int(windows.start[0]), int(windows.end[0])) from why
+
+    def _rows(self, keys: pa.RecordBatch, sums: Sums, events: CoveringEvents | None) -> Results:
+        first = self._aggregations[0]
+        if isinstance(first.measure, TopK) and events is not None and first.argument is not None:
+            return self._top(first.measure, keys, events, first.argument(events.payload))
+        columns, ints, pairs = list(keys.columns), sums.ints, sums.pairs
+        for aggregation in self._aggregations:
+            measure = aggregation.measure
+            if isinstance(measure, Accumulator):
+                own = Sums(sums.n, ints[: measure.ints], pairs[: measure.pairs])
+                columns.append(self._total(measure, self.schema.names[len(columns)], keys, own))
+                ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
+            elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
+                columns.append(measure.result(events, aggregation.argument(events.payload)))
+        return Results(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def _total(self, measure: Accumulator, name: str, keys: pa.RecordBatch, sums: Sums) -> pa.Array:
+        try:
+            return measure.result(sums.n, sums.ints, sums.pairs)
+        except BeyondInt64Error as why:
+            group = f" of {keys.slice(why.row, 1).to_pylist()[0]}" if keys.num_columns else ""
+            reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
+            raise OverflowError(reason) from None
+
+    def _top(self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array) -> Results:
+        chosen, rank, counts = top.choose(events, values)
+        payload = take_rows(events.payload, chosen)
+        owner = pa.array(np.repeat(np.arange(events.snapshots), counts))
+        own = [column.take(owner) for column in keys.columns]
+        rest = [payload.column(name) for name in self.schema.names[len(own) : -1]]
+        return Results(pa.RecordBatch.from_arrays([*own, *rest, pa.array(rank)], schema=self.schema), counts)
+
+    def earliest_open_end(self, t: int) -> int:
+        return self._events.earliest_tie(t) if self._events is not None and self._breaks_ties else FOREVER
+
+    def close(self, t: int, closing: Closing) -> int:
+        if self._events is not None:
+            if closing.gone is not None:
+                self._events.drop(self._index.group_hash(closing.gone[0]), closing.gone[1])
+            self._events.expire(closing.past)
+        return closing.until if self._index.moves == "both" else closing.first_open
+
+    def clear(self) -> None:
+        if self._events is not None:
+            self._events.expire(FOREVER)
+
+    def rows(self) -> int:
+        return 0 if self._events is None else len(self._events)
+
+    def nbytes(self) -> int:
+        return 0 if self._events is None else self._events.nbytes()
+
+    def to_chunks(self) -> Chunks:
+        return {} if self._events is None else self._events.to_chunks()
+
+    def load(self, chunks: Chunks) -> None:
+        if self._events is not None:
+            self._events.load(chunks)

@@ -1,0 +1,160 @@
+"""A grid of windows: window ``i`` is ``[offset + i·hop, offset + i·hop + size)``.
+
+An event belongs to every window it overlaps (ruling G1). Those are consecutive, so that on the axis of
+window numbers an event is again an interval, and an aggregate over windows is one over snapshots there.
+
+Windows that reach beyond an end of time begin or end there (ruling A7), but are numbered as if time went on.
+So times are divided by the hop before anything is taken from them: differences may not fit, quotients do.
+Nothing else knows of size and hop: the index asks for numbers and lifetimes.
+
+With a hop of one tick there are more windows than numbers. Below `GAP`, a time that nobody uses, windows are
+then numbered by their ends instead of their starts; those around it have no number, and no event may be in
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+import numpy as np
+
+from recension.core.batch import Index
+from recension.core.errors import RecensionError
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+
+GAP: Final = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``until`` leaves only windows that start before it."""
+
+    size: int
+    hop: int
+    offset: int = 0
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", self.offset % self.hop)
+
+    def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
+        """Lifetimes on the axis of window numbers; one that meets no window is empty."""
+        if self.hop == 1 and bool(((vs < self._above) & (ve > self._below)).any()):
+            raise RecensionError(f"an event within a window of {GAP} is in windows without number")
+        first = self._first(vs)
+        return first, np.where(ve == vs, first, np.maximum(first, self._stop(ve)))
+
+    def _first(self, vs: Ticks) -> Index:
+        """The first window that an event starting at ``vs`` overlaps."""
+        if bool((vs == BEGINNING).any()):
+            raise RecensionError("an event that starts at the beginning of time is in windows without number")
+        hops, past = divmod(self.size + self.offset, self.hop)
+        if self.hop == 1:
+            return self._cut(np.where(vs < self._above, vs, add(vs, -hops)) + 1)
+        whole, rest = self._divided(vs)
+        return self._cut(whole - hops + (rest >= past))
+
+    def _stop(self, ve: Ticks) -> Index:
+        """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
+        if self.hop == 1:
+            window = np.where(ve <= self._below, add(ve, self.size), ve)
+        else:
+            whole, rest = self._divided(ve)
+            window = whole + (rest > self.offset)
+        return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), window))
+
+    def _divided(self, times: Ticks) -> tuple[Index, Index]:
+        """Quotient and remainder by the hop; the remainder takes a product, not another division."""
+        whole = times // self.hop
+        return whole, times - whole * self.hop
+
+    @property
+    def _below(self) -> int:
+        """Events that end by then are in windows numbered by their ends."""
+        return _in_range(GAP - self.size)
+
+    @property
+    def _above(self) -> int:
+        """Events that start from then on are in windows numbered by their starts."""
+        return _in_range(GAP + self.size - 1)
+
+    def _cut(self, window: Index) -> Index:
+        return window if self.until is None else np.minimum(window, self._stop_of(self.until))
+
+    def _stop_of(self, until: int) -> int:
+        """The first window that is not there any more."""
+        return -((self.offset - until) // self.hop)
+
+    def open_start(self, window: int, t: int) -> int:
+        """Up to where a CTI at ``t`` passes if ``window`` is the first that can change: all the way, if there
+        is no such window.
+        """
+        if self.until is not None and self.hop > 1 and window >= self._stop_of(self.until):
+            return t
+        return min(t, int(self.start(np.array([window]))[0]))
+
+    def start(self, window: Index) -> Ticks:
+        """Where each window starts."""
+        if self.hop == 1:
+            return np.where(window < GAP, add(window, -self.size), window)
+        return self._at(window, self.offset)
+
+    def end(self, window: Index) -> Ticks:
+        """Where each window ends."""
+        if self.hop == 1:
+            return np.where(window < GAP, window, add(window, self.size))
+        return self._at(window, self.offset + self.size)
+
+    def _at(self, window: Index, shift: int) -> Ticks:
+        """``shift + window * hop``, saturated."""
+        low, high = _in_range(-((shift - BEGINNING) // self.hop)), _in_range((FOREVER - shift) // self.hop)
+        within = np.clip(window, low, high)
+        # A product that wraps comes back with the shift: the sum fits.
+        at = within * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
+        at = np.where(window < low, np.int64(BEGINNING), at)
+        return np.where(window > high, np.int64(FOREVER), at)
+
+    def first_ending_after(self, t: int) -> int:
+        """The first window that ends after ``t``: earlier ones hear nothing of what happens from ``t`` on."""
+        return self._first_after(t, t - self.size)
+
+    def first_starting_after(self, t: int) -> int:
+        """The first window that starts after ``t``."""
+        return self._first_after(t, t)
+
+    def panes(self) -> Panes:
+        """The stretches of time that overlapping windows have in common."""
+        width = gcd(self.size, self.hop)
+        return Panes(width, self.offset % width, self.size // width)
+
+    def _first_after(self, t: int, start: int) -> int:
+        """The first window that starts after ``start``; at the ends of time, before or after all windows."""
+        if t in (BEGINNING, FOREVER):
+            return t
+        window = (start - self.offset) // self.hop + 1
+        if self.hop == 1 and window < GAP:
+            return min(window + self.size, GAP)
+        return _in_range(window)
+
+
+def _in_range(window: int) -> int:
+    return max(BEGINNING, min(FOREVER, window))
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """Time cut evenly so that every window consists of ``per_window`` panes, each ``width`` long."""
+
+    width: int
+    offset: int
+    per_window: int
+
+    def number(self, time: Ticks) -> Index:
+        """The pane each time lies in."""
+        return (time - self.offset) // self.width
+
+    def start(self, pane: int) -> int:
+        """Where a pane starts."""
+        return pane * self.width + self.offset

@@ -1,0 +1,256 @@
+"""The window index: which stretches of windows a batch changes, which come into view, which are closed.
+
+Each kind of window lies on an axis of its own: windows of a grid on that of window numbers, snapshots and
+count windows on that of time. A stretch is a part of a group's axis in which windows hold the same events;
+it carries the sums that the measure keeps.
+
+    axis              0    1    2    3    4    5    6
+    events                 |---------|
+                                |--------------|
+    stretches              |----|----|---------|          one answer each, however many windows
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import EventBatch, Index, Mask
+from recension.core.rowhash import Hashes
+from recension.core.ticks import BEGINNING, Ticks
+from recension.core.window_limit import TooManyWindowsError
+from recension.operators.base import Chunks
+from recension.operators.state.end_points import EndPoints
+from recension.operators.state.time_queue import TimeQueue
+from recension.operators.windowed.events import Placement
+from recension.operators.windowed.steps import Contributions
+from recension.operators.windowed.working_set import Side, Sums, WorkingSet
+
+View: TypeAlias = Literal["ended", "begun", "present", "all"]
+"""Which windows are shown: those that have ended by the watermark; those that have begun; likewise, the last
+as if it never ended (snapshots only); or all."""
+Ends: TypeAlias = Literal["unseen", "clipped", "seen"]
+"""What answers depend on of the ends of events: nothing, what lies in the window, or all."""
+Moves: TypeAlias = Literal["none", "shorten", "both"]
+"""How the end of a window that keeps its content may move: not at all, to earlier times, or to any."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """What an index is to keep and to show; ``ints`` and ``pairs`` count the measure's columns."""
+
+    key_schema: pa.Schema
+    view: View
+    ends: Ends = "unseen"
+    ints: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Stretches that were or are shown, in order of (group, low); their content holds on ``[low, high)``.
+
+    ``slot`` numbers the stretches of a change, ``rows`` tells where they are on the merged axis: columns of
+    the axis are read when they are asked for.
+    """
+
+    slot: Index
+    rows: Index
+    axis_group: Index
+    axis_low: Index
+    axis_high: Index
+    sums: Sums
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @property
+    def group(self) -> Index:
+        """The group of each."""
+        return self.axis_group[self.rows]
+
+    @property
+    def low(self) -> Index:
+        """Where each begins on the axis."""
+        return self.axis_low[self.rows]
+
+    @property
+    def high(self) -> Index:
+        """Where its content ends."""
+        return self.axis_high[self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be taken back and what to be shown; ``write_back`` makes it the present state.
+
+    By slot: a stretch begins at ``low``, before and after; it was shown up to ``old_end`` and is up to
+    ``new_end``; if that is not after ``low``, not at all. Each slot is shown before or after.
+    """
+
+    low: Index
+    old_end: Index
+    new_end: Index
+    old: Stretches
+    new: Stretches
+    write_back: Callable[[], None]
+
+    def __len__(self) -> int:
+        return len(self.old) + len(self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedWindows:
+    """Windows one by one: number of the stretch, ``[low, high)`` on the axis, ``[start, end)`` in time."""
+
+    stretch: Index
+    low: Index
+    high: Index
+    start: Ticks
+    end: Ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What a CTI closes, on the axis: windows that end by ``closed`` are closed, events that end by
+    ``past`` belong to such windows only, and so do those at the places ``gone`` (group, place).
+
+    ``first_open`` is the start in time of the first window that can still change. Where the ends of windows
+    may move, nothing changes before ``until``.
+    """
+
+    first_open: int
+    until: int
+    closed: int
+    past: int
+    gone: tuple[Index, Index] | None = None
+
+
+class WindowIndex(ABC):
+    """The windows of all groups."""
+
+    by_start: bool = True
+    """Does the order on the axis follow the starts of events?"""
+    is_fixed: ClassVar[bool] = False
+    """Are there the same windows whatever events there are? Then a stretch may stand for many."""
+    moves: Moves = "none"
+    emits_in_order: bool = True
+    """Are changes put in order of time over all groups?"""
+
+    def __init__(self, points: EndPoints, spec: IndexSpec) -> None:
+        self._points, self._view, self._ends = points, spec.view, spec.ends
+        self._upcoming = TimeQueue()
+        self.watermark = BEGINNING
+
+    @property
+    @abstractmethod
+    def place(self) -> Placement | None:
+        """Where on the axis a lifetime lies, if it is not where it is in time."""
+
+    @abstractmethod
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
+        """The stretches that a batch changes, or that come into view as the watermark moves.
+
+        ``amounts`` are what each event adds to the measure's columns.
+        """
+
+    def expand(self, low: Index, high: Index) -> ExpandedWindows:
+        """The windows of stretches; one each, if the data make them."""
+        return ExpandedWindows(np.arange(len(low)), low, high, low, high)
+
+    @abstractmethod
+    def close(self, t: int, earliest: int) -> Closing:
+        """Close what nothing can change any more once a CTI has come to ``t``.
+
+        ``earliest`` is where the first event starts whose end matters and may still move.
+        """
+
+    def check_end(self) -> None:
+        """Raise what the end of time would; windows that the data make have an end with them."""
+
+    def check_last(self, batch: EventBatch) -> None:
+        """The same when this batch still comes before it, where that is certain."""
+
+    def name_event(self, why: TooManyWindowsError, batch: EventBatch) -> TooManyWindowsError:
+        """The error with the event that fills so many windows, if it is in the batch."""
+        return why
+
+    def number(self, keys: pa.RecordBatch, size: int) -> Index:
+        """The group of each key row."""
+        return self._points.number(keys, size)
+
+    def keys_of(self, group: Index) -> pa.RecordBatch:
+        """The key rows of groups."""
+        return self._points.keys_of(group)
+
+    def group_hash(self, group: Index) -> Hashes:
+        """A hash of each group's key, which stays when numbers change."""
+        return self._points.group_hash(group)
+
+    def retire(self) -> None:
+        """Give up the numbers of groups that have nothing left."""
+        if (numbers := self._points.retire()) is not None:
+            self._upcoming.renumber(numbers)
+
+    def clear(self) -> None:
+        """Forget everything but how far time has come."""
+        self._points.clear()
+        self._upcoming = TimeQueue()
+
+    def trace(self) -> tuple[int, ...]:
+        """How far time has come, if what is shown depends on it."""
+        return (self.watermark,) if self._view != "all" else ()
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._points.nbytes() + 16 * len(self._upcoming)
+
+    def to_chunks(self) -> Chunks:
+        """The index as named Arrow tables."""
+        own = {"upcoming": self._upcoming.to_arrow(), "watermark": pa.table({"t": [self.watermark]})}
+        return {**self._points.to_chunks(), **own}
+
+    def load(self, chunks: Chunks) -> None:
+        """Become what `to_chunks` gave."""
+        self._points.load(chunks)
+        self._upcoming.load(chunks["upcoming"])
+        self.watermark = chunks["watermark"]["t"][0].as_py()
+
+    def _move_to(self, watermark: int) -> Change:
+        """Nothing changes but the watermark."""
+        at = np.zeros(0, np.int64)
+        none = Stretches(at, at, at, at, at, Sums(at, [], []))
+        return Change(at, at, at, none, none, lambda: self._set_watermark(watermark))
+
+    def _set_watermark(self, watermark: int) -> None:
+        self.watermark = watermark
+
+
+def changed_stretches(
+    work: WorkingSet, at: Index, low: Index, ends: tuple[Index, Index], write_back: Callable[[], None]
+) -> Change:
+    """Those at some places of the merged axis, shown from ``low`` to ``ends`` before and after, if at all."""
+    own, old_end, new_end = low[at], ends[0][at], ends[1][at]
+
+    def shown(side: Side, end: Index) -> Stretches:
+        slot = np.flatnonzero(end > own)
+        rows = at[slot]
+        return Stretches(slot, rows, work.group, low, side.following, side.sums.take(rows))
+
+    return Change(own, old_end, new_end, shown(work.old, old_end), shown(work.new, new_end), write_back)
+
+
+def in_view(view: View, watermark: int, start: Ticks, end: Ticks) -> Mask:
+    """Which windows are shown at a watermark."""
+    if view == "all":
+        return np.ones(len(start), np.bool_)
+    shown: Mask = (end <= watermark) if view == "ended" else (start <= watermark)
+    return shown

@@ -1,0 +1,190 @@
+"""Numbered windows: an event is an interval of window numbers, and so is what a batch changes.
+
+Windows have numbers in the order of their starts and of their ends, whatever events there are: those of a
+grid, or any others with boundaries that are known beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Index
+from recension.core.errors import RecensionError
+from recension.core.ranges import expand
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.time_kind import shown_here
+from recension.core.values import rows_of
+from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
+from recension.operators.base import Chunks, new_end, old_end
+from recension.operators.state.end_points import EndPoints
+from recension.operators.windowed.events import Placement
+from recension.operators.windowed.index import (
+    Change,
+    Closing,
+    ExpandedWindows,
+    IndexSpec,
+    WindowIndex,
+    changed_stretches,
+)
+from recension.operators.windowed.steps import Contributions, Steps, steps_of
+from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
+
+ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
+
+
+class Numbering(Protocol):
+    """Windows by their numbers. BEGINNING and FOREVER are before and after all of them."""
+
+    def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
+        """The windows ``[first, stop)`` that lifetimes overlap; none of an empty one."""
+
+    def start(self, window: Index) -> Ticks:
+        """Where each window starts."""
+
+    def end(self, window: Index) -> Ticks:
+        """Where each window ends."""
+
+    def first_ending_after(self, t: int) -> int:
+        """The first window that ends after ``t``."""
+
+    def first_starting_after(self, t: int) -> int:
+        """The first window that starts after ``t``."""
+
+    def open_start(self, window: int, t: int) -> int:
+        """Up to where a CTI at ``t`` passes if ``window`` is the first that can still change."""
+
+
+class NumberedIndex(WindowIndex):
+    """Numbered windows; a stretch stands for all the windows in it."""
+
+    is_fixed = True
+
+    def __init__(self, spec: IndexSpec, numbering: Numbering, limit: WindowLimit = USUAL) -> None:
+        super().__init__(EndPoints(state_columns(spec.ints, spec.pairs), spec.key_schema), spec)
+        self._numbering, self._limit_of_windows = numbering, limit
+        self._closed = BEGINNING
+
+    @property
+    def place(self) -> Placement | None:
+        return self._numbering.place
+
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
+        coming = self._find_coming(watermark)
+        if not len(batch) and not len(coming[0]):
+            return self._move_to(watermark)
+        work = lay_over(self._points, self._steps(batch, group, amounts, coming))
+        low, had, has = self._compare(work, watermark)
+        at = np.flatnonzero((np.maximum(had, has) > low) & ~work.is_context)
+        self._refuse_many(low[at], np.maximum(had, has)[at])
+
+        def write_back() -> None:
+            work.write_back(self._points)
+            self.watermark = watermark
+
+        return changed_stretches(work, at, low, (had, has), write_back)
+
+    def _refuse_many(self, low: Index, high: Index) -> None:
+        """Refuse stretches ``[low, high)`` of more windows than the limit allows, before they are made."""
+        if bool((high == FOREVER).any()):
+            raise RecensionError(ENDLESS)
+        self._limit_of_windows.check(low, high, self._numbering.start)
+
+    def name_event(self, why: TooManyWindowsError, batch: EventBatch) -> TooManyWindowsError:
+        end = new_end(batch)
+        first, stop = self._numbering.place(batch.vs, end)
+        for row in np.flatnonzero((first <= why.low) & (stop >= why.high))[:1].tolist():
+            payload = (rows_of(batch.payload.slice(row, 1)) or [{}])[0]
+            lifetime = f"[{shown_here(int(batch.vs[row]))}, {shown_here(int(end[row]))})"
+            return why.named(f"the event {lifetime} {payload or ''}".rstrip())
+        return why
+
+    def check_end(self) -> None:
+        if self._points.is_endless():
+            raise RecensionError(ENDLESS)
+
+    def check_last(self, batch: EventBatch) -> None:
+        place = self._numbering.place
+        old, new = (place(batch.vs, ends)[1] == FOREVER for ends in (old_end(batch), new_end(batch)))
+        gained, lost = int((new & ~old).sum()), int((old & ~new).sum())
+        # How many of those that are known never end is not counted: if some were to end, nothing is certain.
+        if lost == 0 if self._points.is_endless() else gained > lost:
+            raise RecensionError(ENDLESS)
+
+    def _steps(
+        self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
+    ) -> Steps:
+        first, new = self._numbering.place(batch.vs, new_end(batch))
+        is_plain = bool((batch.kind == INSERT).all())
+        old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
+        since = self._since(batch, first, np.maximum(old, new))
+        return steps_of(group, first, old, new, amounts, since=since, spans=coming)
+
+    def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
+        """From which window on each element changes answers, if not only where events come and go."""
+        if self._ends == "unseen" or not len(batch):
+            return None
+        if self._ends == "clipped":
+            # An end that moves within a window changes nothing on the axis, yet the module sees it.
+            moved = np.minimum(old_end(batch), new_end(batch))
+            first = np.maximum(first, self._numbering.place(moved, moved)[0])
+        # A closed window stays as it is, whatever becomes of the events in it.
+        return np.minimum(np.maximum(first, self._closed), stop)
+
+    def _edge(self, watermark: int) -> int:
+        """The first window that is not in view by the watermark alone."""
+        if self._view == "ended":
+            return self._numbering.first_ending_after(watermark)
+        return self._numbering.first_starting_after(watermark)
+
+    def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
+        """For every group the stretch of windows that come into view as the watermark moves."""
+        low, high = self._edge(self.watermark), self._edge(watermark)
+        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        return groups, np.full(len(groups), low), np.full(len(groups), high)
+
+    def _limit(self, side: Side, watermark: int) -> Index:
+        """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
+        edge = np.full(len(side.n), self._edge(watermark))
+        return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
+
+    def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
+        """From which window on each stretch is to be looked at, and up to which it was and is shown."""
+        limits = self._limit(work.old, self.watermark), self._limit(work.new, watermark)
+        end = next_in_group(work.group, work.time)
+        # Where nothing changed only the windows that came into view are new.
+        low = np.where(work.is_changed, work.time, np.maximum(work.time, limits[0]))
+        had, has = (
+            np.where(side.n > 0, np.minimum(end, limit), work.time)
+            for side, limit in zip((work.old, work.new), limits, strict=True)
+        )
+        return low, had, has
+
+    def expand(self, low: Index, high: Index) -> ExpandedWindows:
+        stretch, window = expand(low, high)
+        return ExpandedWindows(
+            stretch, window, window + 1, self._numbering.start(window), self._numbering.end(window)
+        )
+
+    def close(self, t: int, earliest: int) -> Closing:
+        closed = self._numbering.first_ending_after(t)
+        if earliest < t:
+            first = np.array([earliest])
+            closed = min(closed, int(self._numbering.place(first, first)[0][0]))
+        self._closed = max(self._closed, closed)
+        self._points.forget_before(closed)
+        first_open = self._numbering.open_start(closed, t)
+        return Closing(first_open, first_open, closed, closed)
+
+    def trace(self) -> tuple[int, ...]:
+        # Endless events are shown up to the watermark, whatever is shown of others.
+        return (self.watermark,)
+
+    def to_chunks(self) -> Chunks:
+        return {**super().to_chunks(), "closed": pa.table({"window": [self._closed]})}
+
+    def load(self, chunks: Chunks) -> None:
+        super().load(chunks)
+        self._closed = chunks["closed"]["window"][0].as_py()

@@ -1,0 +1,157 @@
+"""Windows: for each group, what a measure says of the events of every window.
+
+An index knows the windows (a grid, snapshots, counts) and yields the stretches that change; a measure keeps
+what it needs of events and answers for stretches (sums and selections) or for single windows (modules).
+
+Assumes     a valid physical stream.
+Guarantees  after every batch the output history is the measure over the windows in view, of the input so far:
+            all of them (of endless events on a grid: those that have begun), or those that have ended by the
+            watermark; perfect input then gives perfect output (snapshots and counts: if it is not grouped),
+            and ordered input ordered output. On a closed stream all views agree. An output CTI is where the
+            first window starts that can still change, or before which not even ends can move.
+State       end points or moments at or after the last CTI and a few before it per group, with the sums that
+            hold there; the live events themselves for what is not a sum.
+Cost        O(n log n) in the batch, the end points between the changes it makes, and what it puts out:
+            overlapping windows share the stretches between end points, so that size/hop costs nothing by
+            itself. Count windows: n moments to either side. Modules: a call for each window.
+Source      Operator Algorithm Design for Speculative Stream Processing, §3, as corrected by rulings B1–B18;
+            The Extensibility Framework in Microsoft StreamInsight, §III–§V; rulings G1–G11.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import INSERT, EventBatch, Index
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.window_limit import TooManyWindowsError
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.windowed.index import Change, Closing, WindowIndex
+from recension.operators.windowed.steps import NOTHING, Contributions
+
+Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+class Measure(ABC):
+    """What is said of windows, and what has to be kept of events for it."""
+
+    promises_alike: bool = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    @abstractmethod
+    def no_events(self) -> EventBatch:
+        """A batch of nothing, as the measure keeps events."""
+
+    def prepare(self, batch: EventBatch, group: Index) -> EventBatch:
+        """The batch with nothing but what is read of it."""
+        return batch
+
+    def contributions(self, batch: EventBatch) -> Contributions:
+        """What each event adds to the sums that the index carries."""
+        return NOTHING
+
+    @abstractmethod
+    def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
+        """Take in a batch that does this to stretches; gives back what changes in the output."""
+
+    @abstractmethod
+    def earliest_open_end(self, t: int) -> int:
+        """Where the first event starts whose end matters and may still move after the CTI ``t``."""
+
+    @abstractmethod
+    def close(self, t: int, closing: Closing) -> int:
+        """Forget what the CTI ``t`` closes; gives back the CTI of the output."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """The input has ended: forget everything."""
+
+    def trace(self) -> tuple[int, ...]:
+        """As that of an operator."""
+        return ()
+
+    @abstractmethod
+    def rows(self) -> int:
+        """How many rows of state are held."""
+
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory taken."""
+
+    @abstractmethod
+    def to_chunks(self) -> Chunks:
+        """The state as named Arrow tables."""
+
+    @abstractmethod
+    def load(self, chunks: Chunks) -> None:
+        """Become what `to_chunks` gave."""
+
+
+class WindowedOperator(Operator):
+    """A measure over the windows of an index; without ``keys`` all events are one group."""
+
+    def __init__(self, index: WindowIndex, measure: Measure, keys: Keys | None = None) -> None:
+        super().__init__(measure.schema)
+        self.index, self.measure, self._keys = index, measure, keys
+        self.promises_alike = measure.promises_alike
+
+    def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if not len(batch):
+            return self._nothing
+        keys = pa.record_batch([]) if self._keys is None else self._keys(batch.payload)
+        group = self.index.number(keys, len(batch))
+        # The greatest start or CTI seen; retractions do not move it (ruling B9).
+        starts = batch.vs[batch.kind == INSERT]
+        watermark = max(self.index.watermark, int(starts.max(initial=BEGINNING)))
+        try:
+            return self._step(self.measure.prepare(batch, group), group, watermark)
+        except TooManyWindowsError as why:
+            raise self.index.name_event(why, batch) from None
+
+    def on_cti(self, port: int, t: int) -> Output:
+        watermark = max(self.index.watermark, t)
+        shown = self._step(self.measure.no_events(), np.zeros(0, np.int64), watermark)
+        if t == FOREVER:
+            self.index.clear()
+            self.measure.clear()
+            return self.promise(t, shown)
+        out_cti = self.measure.close(t, self.index.close(t, self.measure.earliest_open_end(t)))
+        self.index.retire()
+        return self.promise(out_cti, shown)
+
+    def check_end(self) -> None:
+        self.index.check_end()
+
+    def check_last(self, batch: EventBatch) -> None:
+        self.index.check_last(batch)
+
+    def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
+        change = self.index.change(batch, group, self.measure.contributions(batch), watermark)
+        out = self._nothing
+        if len(batch) or len(change):
+            out = self.measure.apply(change, batch, group)
+        change.write_back()
+        return out
+
+    def trace(self) -> tuple[int, ...] | None:
+        return (*self.index.trace(), *self.measure.trace())
+
+    def state_rows(self) -> int:
+        return len(self.index) + self.measure.rows()
+
+    def state_bytes(self) -> int:
+        return self.index.nbytes() + self.measure.nbytes()
+
+    def state_chunks(self) -> Chunks:
+        return {**self.index.to_chunks(), **self.measure.to_chunks()}
+
+    def load_chunks(self, chunks: Chunks) -> None:
+        self.index.load(chunks)
+        self.measure.load(chunks)

@@ -1,0 +1,237 @@
+"""A batch as steps along the time axis of each group.
+
+An element takes an event's end from ``a`` to ``b`` (``a == vs``: it was not there; ``b == vs``: it goes).
+Whatever is counted over live events therefore changes by ``+x`` at ``a`` and ``-x`` at ``b``, and the
+number of end points at a time changes so:
+
+    at a   +1 for an insert (its start appears)       -1 for a retraction (its old end goes)
+    at b   -1 for a removal (its start goes)          +1 otherwise (its new end appears)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recension.core.batch import Index, Mask
+from recension.core.ticks import Ticks
+from recension.operators import double_double as dd
+from recension.operators.double_double import Floats
+from recension.operators.state.block_table import sort_keys
+
+Pair = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """What each event adds to the accumulators: whole numbers exactly, floats as pairs."""
+
+    ints: list[Index]
+    pairs: list[Pair]
+
+
+NOTHING = Contributions([], [])
+"""Where nothing is summed but the number of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One row per distinct (group, time), sorted; amounts are running totals within their segment.
+
+    A segment is a maximal stretch of a group's time axis over which some event changes; ``covered`` tells
+    whether the stretch from this step to the next belongs to it.
+    """
+
+    group: Index
+    time: Ticks
+    refs: Index
+    n: Index
+    covered: Mask
+    ints: list[Index]
+    pairs: list[Pair]
+
+    def segments(self) -> tuple[Index, Ticks, Ticks]:
+        """Group, first and last time of each segment."""
+        last = np.flatnonzero(~self.covered)
+        first = np.append(0, last[:-1] + 1)
+        return self.group[last], self.time[first], self.time[last]
+
+
+def steps_of(
+    group: Index,
+    vs: Ticks,
+    a: Ticks,
+    b: Ticks,
+    amounts: Contributions,
+    *,
+    look: tuple[Ticks, Index] | None = None,
+    since: Ticks | None = None,
+    spans: tuple[Index, Ticks, Ticks] | None = None,
+) -> Steps:
+    """The steps of a batch of changes.
+
+    A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
+    further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
+    """
+    change = _Change(group, vs, a, b, since)
+    extra = _Extra.of(group, since, look, spans)
+    begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
+    if not amounts.pairs and (dense := DenseAxis.of(begins, ends, looked, amounts.ints)) is not None:
+        return _counted(dense, change, amounts.ints, extra)
+    return _sorted(np.concatenate([begins, ends, looked]), change, amounts, extra)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What each element does at its two ends."""
+
+    group: Index
+    vs: Ticks
+    a: Ticks
+    b: Ticks
+    since: Ticks | None
+
+    def is_fresh(self) -> bool:
+        """Are all elements new events, each of which lasts?"""
+        return self.a is self.vs and self.since is None and not bool((self.a == self.b).any())
+
+    def refs(self) -> tuple[Index, Index]:
+        """By how much the number of end points changes at ``a`` and at ``b``."""
+        return np.where(self.a > self.vs, -1, 1), np.where(self.b > self.vs, 1, -1)
+
+    def cover(self) -> tuple[Index, Index]:
+        """+1 where a touched stretch begins, -1 where it ends, at ``a`` and at ``b``."""
+        if self.since is None:
+            begins = np.where(self.a < self.b, 1, -1)
+            return begins, -begins
+        return np.where(self.a < self.b, 0, -1), np.where(self.a < self.b, -1, 0)
+
+
+def _counted(dense: DenseAxis, change: _Change, ints: list[Index], extra: _Extra) -> Steps:
+    at = dense.points()
+    begins, ends = dense.counts()
+    n = begins - ends
+    refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
+    return Steps(
+        dense.spread(change.group, change.group, extra.group)[at],
+        dense.spread(change.a, change.b, extra.time)[at],
+        refs[at],
+        np.cumsum(n[at]),
+        np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0,
+        [np.cumsum(dense.change(x)[at]) for x in ints],
+        [],
+    )
+
+
+def _sorted(keys: Index, change: _Change, amounts: Contributions, extra: _Extra) -> Steps:
+    none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
+    ints = [
+        np.concatenate([*change.refs(), none]),
+        np.concatenate([*change.cover(), extra.cover]),
+        *(np.concatenate([x, -x, none]) for x in (np.ones(len(change.a), np.int64), *amounts.ints)),
+    ]
+    order = np.argsort(keys)
+    last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
+    refs, cover, n, *sums = (np.cumsum(column[order])[last] for column in ints)
+    at, covered = order[last], cover > 0
+    pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
+    group = np.concatenate([change.group, change.group, extra.group])[at]
+    time = np.concatenate([change.a, change.b, extra.time])[at]
+    return Steps(group, time, np.diff(np.append(0, refs)), n, covered, sums, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """Points that are touched or looked at without being an end of a change."""
+
+    group: Index
+    time: Ticks
+    cover: Index
+
+    @staticmethod
+    def of(
+        group: Index,
+        since: Ticks | None,
+        look: tuple[Ticks, Index] | None,
+        spans: tuple[Index, Ticks, Ticks] | None,
+    ) -> _Extra:
+        parts = [] if since is None else [(group, since, 1)]
+        parts += [] if look is None else [(look[1], look[0], 0)]
+        parts += [] if spans is None else [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
+        none = np.zeros(0, np.int64)
+        return _Extra(
+            np.concatenate([none, *(p[0] for p in parts)]),
+            np.concatenate([none, *(p[1] for p in parts)]),
+            np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
+        )
+
+
+def _running_pair(pair: Pair, zero: Floats, order: Index, last: Index, covered: Mask) -> Pair:
+    """Totals since the segment began; where no event changes they are nothing, exactly."""
+    high, low = (np.concatenate([part, -part, zero])[order] for part in pair)
+    ends = last[~covered]
+    total = dd.running_sum(high, low, np.diff(np.append(-1, ends)))
+    return np.where(covered, total[0][last], 0.0), np.where(covered, total[1][last], 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseAxis:
+    """Sums at the ends of changes by counting instead of sorting, where the points lie close together.
+
+    Windows do: a batch has far more events than there are window starts in the time it spans. ``begins``,
+    ``ends`` and ``looked`` are where changes begin, where they end and what else is looked at, as places from
+    0 to ``size``.
+    """
+
+    begins: Index
+    ends: Index
+    looked: Index
+    size: int
+
+    @staticmethod
+    def of(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
+        """None if counting would not pay, or sums would not be exact in floats."""
+        count = 2 * len(begins) + len(looked)
+        if not count or any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):
+            return None
+        every = [keys for keys in (begins, ends, looked) if len(keys)]
+        low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
+        if high - low > 2 * count:
+            return None
+        return DenseAxis(begins - low, ends - low, looked - low, high - low + 1)
+
+    def points(self) -> Index:
+        """The places where there is anything."""
+        is_point = np.zeros(self.size, np.bool_)
+        for places in (self.begins, self.ends, self.looked):
+            is_point[places] = True
+        return np.flatnonzero(is_point)
+
+    def spread(self, at_begin: Index, at_end: Index, looked: Index) -> Index:
+        """Values that are the same wherever places are, by place."""
+        values = np.empty(self.size, np.int64)
+        values[self.begins], values[self.ends], values[self.looked] = at_begin, at_end, looked
+        return values
+
+    def counts(self) -> tuple[Index, Index]:
+        """How many changes begin and end at each place."""
+        return np.bincount(self.begins, minlength=self.size), np.bincount(self.ends, minlength=self.size)
+
+    def change(self, by: Index) -> Index:
+        """What is added where changes begin and taken away where they end."""
+        return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
+            np.int64
+        )
+
+    def sum(self, ends: tuple[Index, Index]) -> Index:
+        """What is added at the two ends."""
+        at_begin, at_end = (
+            np.bincount(self.begins, ends[0], self.size),
+            np.bincount(self.ends, ends[1], self.size),
+        )
+        return (at_begin + at_end).astype(np.int64)
+
+    def sum_looked(self, values: Index) -> Index:
+        """What is added at the places looked at."""
+        return np.bincount(self.looked, values, self.size).astype(np.int64)

@@ -1,0 +1,198 @@
+"""The part of the time axis a batch touches, before and after the batch, side by side.
+
+    end points kept so far     |----------|-------|--------------|
+    steps of the batch               +        -           +
+    merged                     |-----|----|---|---|-------|------|
+
+Each end point of the merged axis knows the state that held from it to the next one before the batch
+(``old``; a new end point inherits that of its left neighbour) and the one that holds now (``new``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recension.core.batch import Index, Mask
+from recension.core.errors import StreamError
+from recension.core.ticks import Ticks
+from recension.operators import double_double as dd
+from recension.operators.state.block_table import Column, Columns, Extract, sort_keys
+from recension.operators.state.end_points import EndPoints
+from recension.operators.windowed.steps import Pair, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """How many events there are, and what they add up to."""
+
+    n: Index
+    ints: list[Index]
+    pairs: list[Pair]
+
+    def take(self, rows: Index) -> Sums:
+        """Some of the rows."""
+        pairs = [(high[rows], low[rows]) for high, low in self.pairs]
+        return Sums(self.n[rows], [column[rows] for column in self.ints], pairs)
+
+    def columns(self) -> Columns:
+        """The sums as the block table keeps them."""
+        columns: Columns = {"n": self.n} | {f"int{i}": column for i, column in enumerate(self.ints)}
+        for i, (high, low) in enumerate(self.pairs):
+            columns |= {f"high{i}": high, f"low{i}": low}
+        return columns
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The state from each end point to the next, before or after."""
+
+    is_point: Mask
+    following: Ticks
+    sums: Sums
+
+    @property
+    def n(self) -> Index:
+        """How many events are live."""
+        return self.sums.n
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSet:
+    """The merged axis; ``blocks`` are those of the table that it was read from."""
+
+    blocks: Index
+    group: Index
+    time: Ticks
+    refs: Index
+    is_new: Mask
+    is_context: Mask
+    is_changed: Mask
+    old: Side
+    new: Side
+
+    @property
+    def born(self) -> Mask:
+        """The end points that were not there before."""
+        return self.is_new & self.new.is_point
+
+    def write_back(self, points: EndPoints) -> None:
+        """Keep what the end points became."""
+        keep = np.flatnonzero(self.new.is_point & ~self.is_context)
+        gone, born = self.old.is_point & ~self.new.is_point, self.born
+        columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
+        columns |= self.new.sums.take(keep).columns()
+        points.replace(self.blocks, columns, (self.group[born], self.time[born]), self.group[gone])
+
+
+def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
+    """The columns an end point has beside its group and time."""
+    columns: dict[str, npt.DTypeLike] = {"refs": np.int64, "n": np.int64}
+    columns |= {f"int{i}": np.int64 for i in range(ints)}
+    for i in range(pairs):
+        columns |= {f"high{i}": np.float64, f"low{i}": np.float64}
+    return columns
+
+
+def lay_over(points: EndPoints, steps: Steps) -> WorkingSet:
+    """The steps of a batch over the end points kept so far."""
+    return _merge(points.extract(*steps.segments()), steps)
+
+
+def _merge(extract: Extract, steps: Steps) -> WorkingSet:
+    known = extract.columns
+    at_known, at_steps, is_new = _interleave(known, steps)
+    size = len(is_new)
+    group, time = np.empty(size, np.int64), np.empty(size, np.int64)
+    group[at_known], time[at_known] = known["group"], known["time"]
+    group[at_steps], time[at_steps] = steps.group, steps.time
+    refs = np.zeros(size, np.int64)
+    refs[at_known] = known["refs"]
+    refs[at_steps] += steps.refs
+    if bool((refs < 0).any()):
+        raise StreamError("an event was retracted that had never been inserted")
+    is_context = np.zeros(size, np.bool_)
+    is_context[at_known] = extract.follower
+    inherit = _inherit(at_known, group, size)
+    last_step = _latest(at_steps, size)
+    is_changed = (last_step >= 0) & steps.covered[last_step]
+    old = _old_sums(known, inherit, len(steps.ints), len(steps.pairs))
+    new = _new_sums(old, steps, last_step, is_changed)
+    return WorkingSet(
+        extract.blocks, group, time, refs, is_new, is_context, is_changed,
+        Side(~is_new, following(group, time, ~is_new), old),
+        Side(refs > 0, following(group, time, refs > 0), new),
+    )  # fmt: skip
+
+
+def _interleave(known: Columns, steps: Steps) -> tuple[Index, Index, Mask]:
+    """Positions of the known end points and of the steps on the merged axis; which positions are new."""
+    known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
+    place = np.searchsorted(known_keys, step_keys)
+    found = np.append(known_keys, -1)[place] == step_keys
+    inserted = place[~found]
+    shift = np.cumsum(np.bincount(inserted, minlength=len(known_keys) + 1))[: len(known_keys)]
+    at_known = np.arange(len(known_keys)) + shift
+    at_steps = np.append(at_known, 0)[place]
+    at_steps[~found] = inserted + np.arange(len(inserted))
+    is_new = np.ones(len(known_keys) + len(inserted), np.bool_)
+    is_new[at_known] = False
+    return at_known, at_steps, is_new
+
+
+def _latest(positions: Index, size: int) -> Index:
+    """For each position the number of the last marked one at or before it, -1 if there is none."""
+    marks = np.full(size, -1, np.int64)
+    marks[positions] = np.arange(len(positions))
+    return np.maximum.accumulate(marks)
+
+
+def _inherit(at_known: Index, group: Index, size: int) -> Index:
+    """The known end point each position takes its old state from; the last row stands for "nothing"."""
+    latest = _latest(at_known, size)
+    same = (latest >= 0) & (group[at_known[latest]] == group) if len(at_known) else np.zeros(size, np.bool_)
+    return np.where(same, latest, len(at_known))
+
+
+def _old_sums(known: Columns, inherit: Index, ints: int, pairs: int) -> Sums:
+    def old(name: str) -> Column:
+        return np.append(known[name], 0)[inherit].astype(known[name].dtype, copy=False)
+
+    return Sums(
+        old("n"),
+        [old(f"int{i}") for i in range(ints)],
+        [(old(f"high{i}"), old(f"low{i}")) for i in range(pairs)],
+    )
+
+
+def _new_sums(old: Sums, steps: Steps, last_step: Index, is_changed: Mask) -> Sums:
+    def moved(before: Index, running: Index) -> Index:
+        return before + np.where(is_changed, running[last_step], 0)
+
+    n = moved(old.n, steps.n)
+    pairs = []
+    for (high, low), (by_high, by_low) in zip(old.pairs, steps.pairs, strict=True):
+        by = (np.where(is_changed, by_high[last_step], 0.0), np.where(is_changed, by_low[last_step], 0.0))
+        new_high, new_low = dd.add((high, low), by)
+        # With no event left there is no rounding error left either.
+        pairs.append((np.where(n == 0, 0.0, new_high), np.where(n == 0, 0.0, new_low)))
+    return Sums(n, [moved(o, r) for o, r in zip(old.ints, steps.ints, strict=True)], pairs)
+
+
+def following(group: Index, time: Ticks, is_point: Mask) -> Ticks:
+    """The time of the next end point of the same group; its own time where there is none."""
+    points = np.flatnonzero(is_point)
+    if len(points) == len(time):
+        return next_in_group(group, time)
+    after = np.cumsum(is_point)
+    same = np.append(group[points], -1)[after] == group
+    return np.where(same, np.append(time[points], 0)[after], time)
+
+
+def next_in_group(group: Index, time: Ticks) -> Ticks:
+    """The time of the next row of the same group; its own time where there is none."""
+    after = time.copy()
+    np.copyto(after[:-1], time[1:], where=group[1:] == group[:-1])
+    return after

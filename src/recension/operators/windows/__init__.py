@@ -1,1 +1,0 @@
-"""Windows on a fixed grid: tumbling and hopping."""

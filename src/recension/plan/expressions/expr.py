@@ -1,0 +1,310 @@
+"""The expression as users write it: operators and methods.
+
+Every method here is computed row by row, so that it means the same on any batch. What is not here is refused
+by name (`refusals`). How each is computed says `values`; a page of the guide lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+from recension.core.errors import SchemaError
+from recension.plan.expressions import refusals
+from recension.plan.expressions.conversion import IntoType, data_type, member_values, operand
+from recension.plan.expressions.namespaces import (
+    DateTimeMethods,
+    ListMethods,
+    NameMethods,
+    StringMethods,
+    StructMethods,
+)
+from recension.plan.expressions.rendering import render
+from recension.plan.expressions.tree import Call, Column, Tree
+
+Closed: TypeAlias = Literal["both", "left", "right", "none"]
+NO_DEFAULT: Any = ...
+
+
+class Expr:
+    """A value of each row: a column, a literal, or what is computed from them.
+
+    Operators are Python's own: ``+ - * / // % **``, comparisons, and ``& | ~`` for and, or, not. Plain values
+    beside them are literals. Null in, null out, but for `is_null`, `fill_null`, and what ``&`` and ``|`` know
+    without it.
+
+    >>> import recension as rc
+    >>> (rc.col("bytes") > 0) & ~rc.col("site").is_in(["a", "b"])
+    Expr((bytes > 0) & ~site.is_in(['a', 'b']))
+    """
+
+    __slots__ = ("output_name", "tree")
+    __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # NumPy's values leave operators to this, and its functions refuse it
+
+    def __init__(self, tree: Tree, output_name: str | None) -> None:
+        self.tree = tree
+        self.output_name = output_name
+        """The name of the column it makes if it is not given another one; None: it has to be given one."""
+
+    def __str__(self) -> str:
+        return render(self.tree)
+
+    def __repr__(self) -> str:
+        return f"Expr({self})"
+
+    def __bool__(self) -> NoReturn:
+        raise SchemaError(
+            f"{self} is true or false of each row, not as a whole; write & for 'and', | for 'or', "
+            "~ for 'not', and is_between(low, high) for low <= x <= high"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise SchemaError(f"{self} is one value of each row; there is nothing in it to go through")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise refusals.unknown(name, type(self), self)
+
+    def _call(self, name: str, /, **arguments: Any) -> Expr:
+        """A method of this, by its name and with all of its arguments."""
+        given = tuple(
+            (key, value.tree if isinstance(value, Expr) else value) for key, value in arguments.items()
+        )
+        return Expr(Call(name, (self.tree,), given), self.output_name)
+
+    def _binary(self, sign: str, other: Any) -> Expr:
+        return Expr(Call(sign, (self.tree, operand(other))), self.output_name)
+
+    def _reversed(self, sign: str, other: Any) -> Expr:
+        return Expr(Call(sign, (operand(other), self.tree)), "literal")
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return self._binary("==", other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return self._binary("!=", other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return self._binary("<", other)
+
+    def __le__(self, other: Any) -> Expr:
+        return self._binary("<=", other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return self._binary(">", other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return self._binary(">=", other)
+
+    def __and__(self, other: Any) -> Expr:
+        return self._binary("&", other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return self._binary("&", other).alias("literal")
+
+    def __or__(self, other: Any) -> Expr:
+        return self._binary("|", other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return self._binary("|", other).alias("literal")
+
+    def __invert__(self) -> Expr:
+        return self._call("not")
+
+    def __add__(self, other: Any) -> Expr:
+        return self._binary("+", other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return self._binary("+", other).alias("literal")
+
+    def __sub__(self, other: Any) -> Expr:
+        return self._binary("-", other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return self._reversed("-", other)
+
+    def __mul__(self, other: Any) -> Expr:
+        return self._binary("*", other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return self._binary("*", other).alias("literal")
+
+    def __truediv__(self, other: Any) -> Expr:
+        return self._binary("/", other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return self._reversed("/", other)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return self._binary("//", other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return self._reversed("//", other)
+
+    def __mod__(self, other: Any) -> Expr:
+        return self._binary("%", other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return self._reversed("%", other)
+
+    def __pow__(self, other: Any) -> Expr:
+        return self._binary("**", other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return self._reversed("**", other)
+
+    def __neg__(self) -> Expr:
+        return self._call("negate")
+
+    def __abs__(self) -> Expr:
+        return self.abs()
+
+    def alias(self, name: str) -> Expr:
+        """The same under another name, for ``select`` and ``with_columns``."""
+        return Expr(self.tree, name)
+
+    def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """``function(self, ...)``, for chains of methods."""
+        return function(self, *args, **kwargs)
+
+    def cast(self, dtype: IntoType) -> Expr:
+        """As another type: its name (``"float64"``), Arrow's or narwhals'.
+
+        What does not fit is an error, but a whole number becomes the nearest float.
+        """
+        return self._call("cast", dtype=data_type(dtype, "cast"))
+
+    def abs(self) -> Expr:
+        """Without its sign."""
+        return self._call("abs")
+
+    def round(self, decimals: int = 0) -> Expr:
+        """Rounded to so many decimals, halves away from 0."""
+        return self._call("round", decimals=decimals)
+
+    def floor(self) -> Expr:
+        """The greatest whole number that is not above it."""
+        return self._call("floor")
+
+    def ceil(self) -> Expr:
+        """The least whole number that is not below it."""
+        return self._call("ceil")
+
+    def exp(self) -> Expr:
+        """The exponential function."""
+        return self._call("exp")
+
+    def log(self, base: float = 2.718281828459045) -> Expr:
+        """The logarithm to a base, by default the natural one."""
+        return self._call("log", base=base)
+
+    def sqrt(self) -> Expr:
+        """The square root."""
+        return self._call("sqrt")
+
+    def sin(self) -> Expr:
+        """The sine."""
+        return self._call("sin")
+
+    def cos(self) -> Expr:
+        """The cosine."""
+        return self._call("cos")
+
+    def clip(self, lower_bound: Any = None, upper_bound: Any = None) -> Expr:
+        """No less than one bound and no more than the other; text names a column."""
+        bounds = [None if x is None else or_column(x) for x in (lower_bound, upper_bound)]
+        return self._call("clip", lower_bound=bounds[0], upper_bound=bounds[1])
+
+    def is_null(self) -> Expr:
+        """Is there no value?"""
+        return self._call("is_null")
+
+    def is_nan(self) -> Expr:
+        """Is it not a number? (NaN is a value, null is none.)"""
+        return self._call("is_nan")
+
+    def is_finite(self) -> Expr:
+        """Is it neither infinite nor NaN?"""
+        return self._call("is_finite")
+
+    def is_in(self, other: Iterable[Any]) -> Expr:
+        """Is it one of these values?"""
+        return self._call("is_in", other=member_values(other))
+
+    def is_between(self, lower_bound: Any, upper_bound: Any, closed: Closed = "both") -> Expr:
+        """Does it lie between two bounds? ``closed`` says which of them belong to it; text names a column."""
+        low, high = or_column(lower_bound), or_column(upper_bound)
+        return self._call("is_between", lower_bound=low, upper_bound=high, closed=closed)
+
+    def is_close(
+        self, other: Any, *, abs_tol: float = 0.0, rel_tol: float = 1e-09, nans_equal: bool = False
+    ) -> Expr:
+        """Are they equal, but for a tolerance?"""
+        return self._call("is_close", other=other, abs_tol=abs_tol, rel_tol=rel_tol, nans_equal=nans_equal)
+
+    def fill_null(self, value: Any = None, strategy: None = None, limit: None = None) -> Expr:
+        """``value`` where there is none."""
+        if strategy is not None or limit is not None:
+            raise refusals.looks_at_other_rows(f"fill_null(strategy={strategy!r})")
+        if value is None:
+            raise SchemaError(f"{self}.fill_null: give the value that stands for null")
+        return self._call("fill_null", value=value)
+
+    def fill_nan(self, value: float | None) -> Expr:
+        """``value``, perhaps None, where it is NaN."""
+        return self._call("fill_nan", value=value)
+
+    def replace_strict(
+        self,
+        old: Sequence[Any] | Mapping[Any, Any],
+        new: Sequence[Any] | None = None,
+        *,
+        default: Any = NO_DEFAULT,
+        return_dtype: IntoType | None = None,
+    ) -> Expr:
+        """Each of the old values by its new one. Any other is an error, or ``default``, if there is one."""
+        if new is None and not isinstance(old, Mapping):
+            raise SchemaError("replace_strict: give old and new values, or a mapping from one to the other")
+        pairs = dict(old) if isinstance(old, Mapping) else None
+        return self._call(
+            "replace_strict",
+            old=tuple(pairs if pairs is not None else old),
+            new=tuple(pairs.values() if pairs is not None else new or ()),
+            default=default,
+            return_dtype=None if return_dtype is None else data_type(return_dtype, "replace_strict"),
+        )
+
+    # Last: below, `str` and `list` no longer name types.
+    @property
+    def str(self) -> StringMethods[Expr]:
+        """Methods of text."""
+        return StringMethods(self)
+
+    @property
+    def dt(self) -> DateTimeMethods[Expr]:
+        """Methods of timestamps, dates and durations."""
+        return DateTimeMethods(self)
+
+    @property
+    def list(self) -> ListMethods[Expr]:
+        """Methods of lists."""
+        return ListMethods(self)
+
+    @property
+    def struct(self) -> StructMethods[Expr]:
+        """Methods of structs."""
+        return StructMethods(self)
+
+    @property
+    def name(self) -> NameMethods[Expr]:
+        """Other names for the column that is made."""
+        return NameMethods(self)
+
+
+def or_column(value: Any) -> Expr:
+    """An expression; here text names a column."""
+    if isinstance(value, Expr):
+        return value
+    return Expr(Column(value), value) if isinstance(value, str) else Expr(operand(value), "literal")

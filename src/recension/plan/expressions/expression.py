@@ -1,0 +1,146 @@
+"""Expressions in a plan: what a row says about itself, checked when the query is built.
+
+An expression is computed row by row, so that it means the same on any batch. It is never evaluated on
+data to find its type: an empty batch of the right schema is enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
+from recension.plan.expressions.conversion import operand
+from recension.plan.expressions.expr import Expr
+from recension.plan.expressions.rendering import render
+from recension.plan.expressions.tree import (
+    ARITHMETIC,
+    TOTAL,
+    Call,
+    Column,
+    Tree,
+    calls_functions,
+    columns_of,
+    walk,
+)
+from recension.plan.expressions.values import values_of
+from recension.plan.structure import Structural
+from recension.plan.type_names import listed, type_name
+
+IntoExpression: TypeAlias = Expr | str | Any
+
+_NO_KERNEL: Final = re.compile(r"Function '(\w+?)(?:_checked)?' has no kernel matching input types (\(.*\))")
+
+
+@dataclass(frozen=True, eq=False)
+class Expression(Structural):
+    """A tree, with what is known of it; equal if the trees are."""
+
+    tree: Tree
+
+    @cached_property
+    def references(self) -> frozenset[str]:
+        """The columns it reads."""
+        return frozenset(columns_of(self.tree))
+
+    @cached_property
+    def column(self) -> str | None:
+        """The column's name if that is all there is to it."""
+        return self.tree.name if isinstance(self.tree, Column) else None
+
+    @cached_property
+    def constant(self) -> pa.Scalar | None:
+        """The value it has on every row, if it reads no column."""
+        if self.references:
+            return None
+        (value,) = values_of([self.tree], pa.record_batch({"_": [0]}))
+        return value
+
+    def is_total(self, schema: pa.Schema) -> bool:
+        """Can it be computed for any row of this schema? (A cast may fail, whole numbers may not fit.)"""
+        return all(
+            node.name in TOTAL and (node.name not in ARITHMETIC or _is_float(node, schema))
+            for node in walk(self.tree)
+            if isinstance(node, Call)
+        ) and not calls_functions(self.tree)
+
+    def __str__(self) -> str:
+        return render(self.tree)
+
+
+def _is_float(tree: Tree, schema: pa.Schema) -> bool:
+    return bool(pa.types.is_floating(result_type(Expression(tree), schema, "")))
+
+
+def expression(value: IntoExpression) -> Expression:
+    """An expression from what users write: an expression, a column's name, or a value.
+
+    >>> from recension.plan.expressions import col
+    >>> str(expression(col("bytes") * 8)), str(expression("bytes")), str(expression(1))
+    ('bytes * 8', 'bytes', '1')
+    """
+    if isinstance(value, Expression):
+        return value
+    return Expression(Column(value) if isinstance(value, str) else operand(value))
+
+
+def column(name: str) -> Expression:
+    """A column as an expression."""
+    return Expression(Column(name))
+
+
+def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataType:
+    """The type the expression has on rows of this schema; ``verb`` says in errors where it stands."""
+    require_columns(computed.references, schema, verb)
+    if computed.column is not None:
+        return schema.field(computed.column).type
+    try:
+        return _inferred(computed, schema)
+    except Exception as why:  # whatever fails on no rows at all is a misfit of types
+        raise SchemaError(f"{verb}: cannot compute {computed}{_misfit(computed, schema, why)}") from None
+
+
+@lru_cache(maxsize=4096)
+def _inferred(computed: Expression, schema: pa.Schema) -> pa.DataType:
+    """Remembered, for rewrites ask again and again."""
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+    (value,) = values_of([computed.tree], nothing)
+    return value.type
+
+
+def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
+    """Which types the columns have, and what the computation says to that."""
+    types = [f"{name} is {type_name(schema.field(name).type)}" for name in sorted(computed.references)]
+    said = str(why).splitlines()[0] if str(why) else type(why).__name__
+    if match := _NO_KERNEL.match(said):
+        said = f"{match[1]} does not take {match[2]}"
+    return f", where {' and '.join(types)}: {said}" if types else f": {said}"
+
+
+def result_name(given: IntoExpression, verb: str) -> str:
+    """The name of a column that is not given one: its alias, or the first column it reads."""
+    name = given.output_name if isinstance(given, Expr) else "literal"
+    if name is None:
+        raise SchemaError(f"{verb}: name the column, as in {verb}(answer={given})")
+    return name
+
+
+def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
+    """Raise unless every name is a column."""
+    for name in sorted(set(names) - set(schema.names)):
+        near = get_close_matches(name, schema.names, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {listed(schema)}")
+
+
+def require_boolean(predicate: Expression, schema: pa.Schema, verb: str) -> None:
+    """Raise unless the expression is a condition."""
+    kind = result_type(predicate, schema, verb)
+    if not pa.types.is_boolean(kind):
+        raise SchemaError(f"{verb}: a condition must be true or false, but {predicate} is {type_name(kind)}")

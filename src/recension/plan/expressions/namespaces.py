@@ -1,0 +1,322 @@
+"""Methods by the kind of value: ``rc.col("site").str.to_uppercase()``, ``rc.col("at").dt.year()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Self, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.errors import SchemaError
+from recension.plan.expressions import refusals
+from recension.plan.expressions.tree import Tree, root_name
+
+TimeUnit: TypeAlias = Literal["ns", "us", "ms"]
+
+
+class Recorder(Protocol):
+    """An expression, as far as its methods need it."""
+
+    tree: Tree
+    output_name: str | None
+
+    def _call(self, name: str, /, **arguments: Any) -> Self: ...
+
+    def alias(self, name: str) -> Self: ...
+
+
+E = TypeVar("E", bound=Recorder)
+
+
+class Methods(Generic[E]):
+    """Methods of an expression that go by a common name."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: E) -> None:
+        self._of = of
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise refusals.unknown(name, type(self), self._of)
+
+
+def _finds_nothing(pattern: str) -> bool:
+    """Does a regular expression match the empty text?"""
+    return bool(pc.match_substring_regex(pa.scalar(""), pattern).as_py())
+
+
+class StringMethods(Methods[E]):
+    """Methods of text."""
+
+    def len_chars(self) -> E:
+        """The number of characters."""
+        return self._of._call("str.len_chars")
+
+    def to_lowercase(self) -> E:
+        """In small letters."""
+        return self._of._call("str.to_lowercase")
+
+    def to_uppercase(self) -> E:
+        """In capitals."""
+        return self._of._call("str.to_uppercase")
+
+    def to_titlecase(self) -> E:
+        """Every word with a capital."""
+        return self._of._call("str.to_titlecase")
+
+    def contains(self, pattern: Any, *, literal: bool = False) -> E:
+        """Does the pattern, a regular expression unless it is ``literal``, occur in it?"""
+        return self._of._call("str.contains", pattern=pattern, literal=literal)
+
+    def starts_with(self, prefix: Any) -> E:
+        """Does it begin with this?"""
+        return self._of._call("str.starts_with", prefix=prefix)
+
+    def ends_with(self, suffix: Any) -> E:
+        """Does it end with this?"""
+        return self._of._call("str.ends_with", suffix=suffix)
+
+    def replace(self, pattern: str, value: Any, *, literal: bool = False, n: int = 1) -> E:
+        """The first ``n`` matches of a pattern replaced."""
+        self._require_text("replace", pattern, literal, n)
+        return self._of._call("str.replace", pattern=pattern, value=value, literal=literal, n=n)
+
+    def replace_all(self, pattern: str, value: Any, *, literal: bool = False) -> E:
+        """All matches of a pattern replaced."""
+        self._require_text("replace_all", pattern, literal)
+        return self._of._call("str.replace_all", pattern=pattern, value=value, literal=literal)
+
+    def _require_text(self, verb: str, pattern: str, literal: bool, n: int = 1) -> None:
+        """Arrow goes on for ever with nothing, or finds it again and again in the same place."""
+        if (literal and pattern == "") or (n > 1 and not literal and _finds_nothing(pattern)):
+            raise SchemaError(
+                f"{self._of}.str.{verb}: {pattern!r} is found where there is no text; name some"
+            )
+
+    def slice(self, offset: int, length: int | None = None) -> E:
+        """So many characters from an offset on, which counts from the end if it is negative."""
+        return self._of._call("str.slice", offset=offset, length=length)
+
+    def head(self, n: int = 5) -> E:
+        """The first characters."""
+        return self._of._call("str.head", n=n)
+
+    def tail(self, n: int = 5) -> E:
+        """The last characters."""
+        return self._of._call("str.tail", n=n)
+
+    def split(self, by: str) -> E:
+        """The parts between separators, as a list."""
+        self._require_text("split", by, literal=True)
+        return self._of._call("str.split", by=by)
+
+    def strip_chars(self, characters: str | None = None) -> E:
+        """Without these characters, or white space, at both ends."""
+        return self._of._call("str.strip_chars", characters=characters)
+
+    def strip_chars_start(self, characters: str | None = None) -> E:
+        """Without these characters, or white space, at the start."""
+        return self._of._call("str.strip_chars_start", characters=characters)
+
+    def strip_chars_end(self, characters: str | None = None) -> E:
+        """Without these characters, or white space, at the end."""
+        return self._of._call("str.strip_chars_end", characters=characters)
+
+    def pad_start(self, length: int, fill_char: str = " ") -> E:
+        """Filled up at the start to a length."""
+        return self._of._call("str.pad_start", length=length, fill_char=fill_char)
+
+    def pad_end(self, length: int, fill_char: str = " ") -> E:
+        """Filled up at the end to a length."""
+        return self._of._call("str.pad_end", length=length, fill_char=fill_char)
+
+    def zfill(self, width: int) -> E:
+        """Filled up with zeros, after a sign if there is one."""
+        return self._of._call("str.zfill", width=width)
+
+    def to_datetime(self, format: str | None = None) -> E:
+        """The timestamp it writes; what is none is an error."""
+        return self._of._call("str.to_datetime", format=format)
+
+    def to_date(self, format: str | None = None) -> E:
+        """The date it writes; what is none is an error."""
+        return self._of._call("str.to_date", format=format)
+
+    def to_time(self, format: str | None = None) -> E:
+        """The time of day it writes; what is none is an error."""
+        return self._of._call("str.to_time", format=format)
+
+
+class DateTimeMethods(Methods[E]):
+    """Methods of timestamps, dates and durations."""
+
+    def date(self) -> E:
+        """The date of a timestamp."""
+        return self._of._call("dt.date")
+
+    def year(self) -> E:
+        """The year."""
+        return self._of._call("dt.year")
+
+    def month(self) -> E:
+        """The month, from 1."""
+        return self._of._call("dt.month")
+
+    def day(self) -> E:
+        """The day of the month, from 1."""
+        return self._of._call("dt.day")
+
+    def hour(self) -> E:
+        """The hour."""
+        return self._of._call("dt.hour")
+
+    def minute(self) -> E:
+        """The minute."""
+        return self._of._call("dt.minute")
+
+    def second(self) -> E:
+        """The second."""
+        return self._of._call("dt.second")
+
+    def millisecond(self) -> E:
+        """The milliseconds of the second."""
+        return self._of._call("dt.millisecond")
+
+    def microsecond(self) -> E:
+        """The microseconds of the second."""
+        return self._of._call("dt.microsecond")
+
+    def nanosecond(self) -> E:
+        """The nanoseconds of the second."""
+        return self._of._call("dt.nanosecond")
+
+    def ordinal_day(self) -> E:
+        """The day of the year, from 1."""
+        return self._of._call("dt.ordinal_day")
+
+    def weekday(self) -> E:
+        """The day of the week, from Monday = 1 to Sunday = 7."""
+        return self._of._call("dt.weekday")
+
+    def total_minutes(self) -> E:
+        """A duration in whole minutes."""
+        return self._of._call("dt.total_minutes")
+
+    def total_seconds(self) -> E:
+        """A duration in whole seconds."""
+        return self._of._call("dt.total_seconds")
+
+    def total_milliseconds(self) -> E:
+        """A duration in whole milliseconds."""
+        return self._of._call("dt.total_milliseconds")
+
+    def total_microseconds(self) -> E:
+        """A duration in whole microseconds."""
+        return self._of._call("dt.total_microseconds")
+
+    def total_nanoseconds(self) -> E:
+        """A duration in nanoseconds."""
+        return self._of._call("dt.total_nanoseconds")
+
+    def timestamp(self, time_unit: TimeUnit = "us") -> E:
+        """The time since 1970 as a whole number."""
+        return self._of._call("dt.timestamp", time_unit=time_unit)
+
+    def to_string(self, format: str) -> E:
+        """As text, by a format such as ``"%Y-%m-%d"``."""
+        return self._of._call("dt.to_string", format=format)
+
+    def replace_time_zone(self, time_zone: str | None) -> E:
+        """The same clock time in another time zone, or in none."""
+        return self._of._call("dt.replace_time_zone", time_zone=time_zone)
+
+    def convert_time_zone(self, time_zone: str) -> E:
+        """The same instant in another time zone."""
+        return self._of._call("dt.convert_time_zone", time_zone=time_zone)
+
+    def truncate(self, every: str) -> E:
+        """The start of the interval it falls into: ``"1h"``, ``"15m"``, ``"1d"``, ``"1mo"``."""
+        return self._of._call("dt.truncate", every=every)
+
+    def offset_by(self, by: str) -> E:
+        """Moved by a length of time: ``"1h"``, ``"-3d"``."""
+        return self._of._call("dt.offset_by", by=by)
+
+
+class ListMethods(Methods[E]):
+    """Methods of lists."""
+
+    def len(self) -> E:
+        """The number of items."""
+        return self._of._call("list.len")
+
+    def get(self, index: int) -> E:
+        """The item at a place, from 0; a list that is too short is an error."""
+        return self._of._call("list.get", index=index)
+
+    def contains(self, item: Any) -> E:
+        """Is this one of the items?"""
+        return self._of._call("list.contains", item=item)
+
+    def sort(self, *, descending: bool = False, nulls_last: bool = False) -> E:
+        """The items in order."""
+        return self._of._call("list.sort", descending=descending, nulls_last=nulls_last)
+
+    def min(self) -> E:
+        """The least item."""
+        return self._of._call("list.min")
+
+    def max(self) -> E:
+        """The greatest item."""
+        return self._of._call("list.max")
+
+    def mean(self) -> E:
+        """The mean of the items."""
+        return self._of._call("list.mean")
+
+    def median(self) -> E:
+        """The median of the items."""
+        return self._of._call("list.median")
+
+    def sum(self) -> E:
+        """The sum of the items; 0 of none."""
+        return self._of._call("list.sum")
+
+
+class StructMethods(Methods[E]):
+    """Methods of structs."""
+
+    def field(self, name: str) -> E:
+        """One of its fields, under that name."""
+        return self._of._call("struct.field", name=name).alias(name)
+
+
+class NameMethods(Methods[E]):
+    """Other names for the column that is made."""
+
+    def keep(self) -> E:
+        """The name of the first column that is read, whatever it was called since."""
+        return self._of.alias(root_name(self._of.tree))
+
+    def map(self, function: Callable[[str], str]) -> E:
+        """A function of the name."""
+        return self._of.alias(function(self._of.output_name or root_name(self._of.tree)))
+
+    def prefix(self, prefix: str) -> E:
+        """With something before it."""
+        return self.map(lambda name: prefix + name)
+
+    def suffix(self, suffix: str) -> E:
+        """With something after it."""
+        return self.map(lambda name: name + suffix)
+
+    def to_lowercase(self) -> E:
+        """In small letters."""
+        return self.map(str.lower)
+
+    def to_uppercase(self) -> E:
+        """In capitals."""
+        return self.map(str.upper)

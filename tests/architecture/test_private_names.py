@@ -1,0 +1,51 @@
+"""Nothing leans on what another package keeps to itself; completion shows what is meant for users."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import recension as rc
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def imported(file: Path) -> Iterator[tuple[int, str]]:
+    """Every name a file imports, in full, with its line."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+
+
+def is_private(name: str) -> bool:
+    """Has the path to it a part that begins with one underscore? (``__future__`` is public.)"""
+    return any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
+
+
+def test_no_private_name_of_another_package_is_imported() -> None:
+    assert is_private("narwhals._expression_parsing.ExprNode")
+    assert not is_private("__future__.annotations")
+    found = [
+        f"{file.relative_to(SOURCE)}:{line} {name}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        for line, name in imported(file)
+        if is_private(name) and not name.startswith("recension.")
+    ]
+    assert found == []
+
+
+def test_completion_shows_what_is_meant_for_users() -> None:
+    assert dir(rc) == sorted(rc.__all__)
+    assert all(hasattr(rc, name) for name in rc.__all__ if name != "spark")
+    for internal in ("Any", "TYPE_CHECKING", "import_module"):
+        assert not hasattr(rc, internal)
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"recension has no 'sesion'; did you mean 'session'\?"):
+        getattr(rc, "sesion")  # noqa: B009

@@ -1,0 +1,124 @@
+"""Every kind of node answers every question that is put to nodes, and the answers fit its columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.plan.test_structure import NODES, node_kinds
+
+from recension.core.errors import RecensionError, SchemaError
+from recension.lowering import operator_of
+from recension.lowering.words import chosen
+from recension.operators.base import Operator
+from recension.plan.expressions import expression, lit
+from recension.plan.node import Names, Node, all_of
+from recension.plan.source import Leaf
+from recension.plan.span import Project, SpanNode
+
+EVERY = [
+    pytest.param(node, id=f"{kind.__name__} {i}") for kind in NODES for i, node in enumerate(NODES[kind])
+]
+STEPS = [case for case in EVERY if not isinstance(case.values[0], Leaf)]
+SPANS = [case for case in EVERY if isinstance(case.values[0], SpanNode)]
+
+every_node = pytest.mark.parametrize("node", EVERY)
+every_step = pytest.mark.parametrize("node", STEPS)
+
+
+def below(node: Node) -> list[Names]:
+    return [frozenset(child.schema.names) for child in node.inputs]
+
+
+def test_there_are_nodes_of_every_kind() -> None:
+    assert node_kinds() == NODES.keys()
+
+
+@every_node
+def test_columns_are_those_of_its_inputs(node: Node) -> None:
+    whole = frozenset(node.schema.names)
+    read = node.columns_read(whole)
+    assert len(read) == len(node.inputs)
+    for names, child in zip(read, below(node), strict=True):
+        assert names <= child
+    kept = node.kept_columns()
+    assert kept.keys() <= whole
+    if node.inputs:
+        assert set(kept.values()) <= frozenset.intersection(*below(node))
+    types = {name: [child.schema.field(old).type for child in node.inputs] for name, old in kept.items()}
+    assert all(node.schema.field(name).type == kind for name, of in types.items() for kind in of)
+
+
+@every_node
+def test_without_unread_columns_it_still_gives_what_is_read(node: Node) -> None:
+    for name in node.schema.names:
+        narrow = node.without_unread(frozenset([name]))
+        assert narrow.schema.field(name) == node.schema.field(name)
+        assert narrow.columns_read(frozenset([name])) == node.columns_read(frozenset([name]))
+
+
+@every_node
+def test_filters_go_to_its_inputs(node: Node) -> None:
+    rules = node.filters_below()
+    assert len(rules) == len(node.inputs)
+    for rule, child in zip(rules, below(node), strict=True):
+        if rule is not None:
+            assert rule.columns.keys() <= set(node.schema.names)
+            assert all(computed.references <= child for computed in rule.columns.values())
+
+
+@every_step
+def test_it_says_what_it_needs_together(node: Node) -> None:
+    needs = node.needs() if not node.is_spread else None
+    if needs is not None:
+        assert len(needs) == len(node.inputs)
+        for keys, child in zip(needs, below(node), strict=True):
+            assert all(computed.references <= child for _, computed in keys)
+        assert len({len(keys) for keys in needs}) <= 1
+
+
+@every_step
+def test_it_says_how_it_stands_to_time(node: Node) -> None:
+    assert isinstance(node.passes_external_ctis, bool)
+    assert isinstance(node.ignores_ctis, bool)
+    assert isinstance(node.is_keyed(set()), bool)
+    assert not node.is_before_state or node.needs() is None or len(node.schema) == len(node.inputs[0].schema)
+    assert all(isinstance(where, str) and isinstance(t, int) for where, t in node.named_times)
+    assert node.with_speculate("eager").schema == node.schema
+
+
+@every_step
+def test_on_all_groups_its_first_columns_are_the_keys(node: Node) -> None:
+    givers = [at for at, child in enumerate(node.inputs) if child in node.givers] or [0]
+    keyed = [_keyed(child) if at in givers else child for at, child in enumerate(node.inputs)]
+    made = node.with_group_keys(("a key",), keyed)
+    assert made.schema.names == ["a key", *node.schema.names]
+
+
+def _keyed(node: Node) -> Node:
+    return Project(node, (("a key", expression(lit(1))), *all_of(node.schema)))
+
+
+@every_step
+def test_the_local_engine_and_explain_know_it(node: Node) -> None:
+    assert isinstance(operator_of(node), Operator)
+    assert chosen(node) is None or isinstance(chosen(node), str)
+
+
+@pytest.mark.parametrize("node", SPANS)
+def test_a_span_is_what_its_parts_say(node: SpanNode) -> None:
+    parts = node.as_span()
+    if parts is not None:
+        assert [name for name, _ in parts[1]] == node.schema.names
+    keep, payload = node.kernel()(pa.RecordBatch.from_pylist([], schema=node.input.schema))
+    assert payload.schema == node.schema
+    assert keep is None or not len(keep)
+
+
+@pytest.mark.parametrize("node", [case for case in EVERY if isinstance(case.values[0], Leaf)])
+def test_what_stands_for_a_stream_is_never_taken_for_a_step(node: Any) -> None:
+    with pytest.raises(SchemaError):
+        node.with_group_keys(("k",), node.inputs)
+    with pytest.raises(RecensionError):
+        operator_of(node)
