@@ -312,12 +312,16 @@ def test_a_stream_is_no_history(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
 def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file four times as long takes no more memory."""
+    """A file five times as long takes about the same memory.
+
+    How many blocks Arrow reads ahead hangs on its threads, hence the wide bound; a file read whole would
+    need five times as much.
+    """
     for module in ("json_read", "csv_read"):
         monkeypatch.setattr(f"recension.core.formats.{module}._BLOCK", 1 << 18)
     monkeypatch.setattr("recension.core.formats.parquet._ROW_GROUP", 1 << 16)
     peaks = []
-    for pieces in (20, 80):
+    for pieces in (20, 100):
         path = tmp_path / f"{pieces}.{suffix}"
         write_stream(path, (piece(i * PIECE) for i in range(pieces)), SCHEMA)
         before, peak, rows = pa.total_allocated_bytes(), 0, 0
@@ -327,7 +331,7 @@ def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pyte
             peak = max(peak, pa.total_allocated_bytes() - before)
         assert rows == pieces * PIECE
         peaks.append(peak)
-    assert peaks[1] <= 1.5 * peaks[0]
+    assert peaks[1] <= 2.5 * peaks[0]
 
 
 PIECE, SCHEMA = 10_000, pa.schema([("n", pa.int64()), ("s", pa.string())])
