@@ -98,10 +98,10 @@ class Checked:
             self.runs.rewrite(lambda part: part | {"count": part["count"] + 1})
             model.rows = [(key, count + 1, end) for key, count, end in model.rows]
         elif what == "reload":
-            table = self.runs.to_arrow()
+            table = self.runs.snapshot()
             self.runs = self._new(model.equal, model.keys)
             self.written = {}
-            self.runs.load(table, model.frontier)
+            self.runs.restore(table, model.frontier)
 
     def _push(self, rows: list[Row]) -> None:
         if self.model.equal == "sum" and self.model.keys == 1:

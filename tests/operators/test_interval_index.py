@@ -81,9 +81,9 @@ class AnyIndex(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        chunks = self.index.chunks("x")
+        chunks = self.index.snapshot("x")
         self.index = IntervalIndex(("extra",))
-        self.index.load("x", chunks)
+        self.index.restore("x", chunks)
 
     @rule(questions=st.lists(st.tuples(st.sampled_from(GROUPS), TIMES, ENDS), max_size=6))
     def ask(self, questions: list[Row]) -> None:
@@ -219,7 +219,7 @@ def test_payloads_survive_when_dead_ones_are_dropped() -> None:
     _, at = live.overlapping(hashes([5]), ticks([0]), ticks([1]))
     found = zip(live.payload(at)["p"].to_pylist(), live.column("ve", at).tolist(), strict=True)
     assert dict(found) == {name: 29 if int(name) < 250 else 10 for name in names}
-    rows = sum(table.num_rows for name, table in live.chunks("x").items() if "block" in name)
+    rows = sum(table.num_rows for name, table in live.snapshot("x").items() if "block" in name)
     assert rows < 2 * len(live) + 2000
 
 
@@ -237,7 +237,7 @@ def test_rows_keep_their_numbers(kind: type[RowStore], sizes: list[int], data: s
     store.retain(ticks(picked))
     assert store.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
     other = kind(SCHEMA)
-    other.load("rows", store.chunks("rows"))
+    other.restore("rows", store.snapshot("rows"))
     assert other.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
 
 

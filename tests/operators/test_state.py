@@ -35,7 +35,7 @@ def test_block_table_reads_and_rewrites_parts(
         table, model = BlockTable({"x": np.int64}), dict[tuple[int, int], int]()
         for fresh, (group, low), length in edits:
             _edit(table, model, fresh, group, low, low + length)
-            assert table.to_arrow().to_pydict() == pa.table(_columns(model)).to_pydict()
+            assert table.snapshot().to_pydict() == pa.table(_columns(model)).to_pydict()
             assert len(table) == len(model)
     finally:
         block_table._BLOCK = original
@@ -102,4 +102,4 @@ def test_keys_are_numbered_in_order_of_appearance(
         new = index.retire(in_use)
         assert new.tolist() == [sum(in_use[:i].tolist()) if used else -1 for i, used in enumerate(in_use)]
         model = [k for k, used in zip(model, in_use, strict=True) if used]
-        assert index.to_arrow()["k"].to_pylist() == model
+        assert index.snapshot()["k"].to_pylist() == model

@@ -65,11 +65,11 @@ def test_disorder_is_the_same_in_any_batches(arriving: list[Row], size: int) -> 
 def test_a_snapshot_goes_on_as_the_original(first: list[Row], then: list[Row]) -> None:
     original, restored = learner(10), learner(10)
     shown(original, first)
-    restored.load(original.chunks())
+    restored.restore(original.snapshot())
     for each in (original, restored):
         shown(each, then)
     assert restored.estimate() == original.estimate()
-    assert restored.chunks() == original.chunks()
+    assert restored.snapshot() == original.snapshot()
 
 
 def test_probabilities_are_found_and_followed() -> None:

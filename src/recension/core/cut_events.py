@@ -31,10 +31,10 @@ class CutEvents:
         """A time such that no event that was told to end before it can be corrected, when this is the CTI."""
         return min(cti, self._least) if cti <= self._cti < FOREVER else cti
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """Both, as a table of one row."""
         return pa.table({"cti": [self._cti], "least": [self._least]})
 
-    def load(self, table: pa.Table) -> None:
-        """Become what `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Become what `snapshot` gave."""
         self._cti, self._least = table["cti"][0].as_py(), table["least"][0].as_py()

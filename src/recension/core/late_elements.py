@@ -106,14 +106,14 @@ class LateElements:
         """The CTI is ``t``: events shown with an end before it are final."""
         self._known.forget_before(t)
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """What is remembered."""
-        return {"altered": self._known.to_arrow(), "cut": self._cut.to_arrow()}
+        return {"altered": self._known.snapshot(), "cut": self._cut.snapshot()}
 
-    def load(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
+    def restore(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
         """Remember what `chunks` gave."""
-        self._known.load(chunks["altered"], frontier)
-        self._cut.load(chunks["cut"])
+        self._known.restore(chunks["altered"], frontier)
+        self._cut.restore(chunks["cut"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,14 +118,14 @@ class OpenClose:
         until = pa.table(
             {"frontier": [self._frontier], "settled": [self._settled], "has_forgotten": [self._has_forgotten]}
         )
-        return {"open": self._open.to_arrow(), "open_until": until}
+        return {"open": self._open.snapshot(), "open_until": until}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Remember what the snapshot remembers."""
         self._frontier = chunks["open_until"]["frontier"][0].as_py()
         self._settled = chunks["open_until"]["settled"][0].as_py()
         self._has_forgotten = chunks["open_until"]["has_forgotten"][0].as_py()
-        self._open.load(chunks["open"], max(self._frontier, self._settled))
+        self._open.restore(chunks["open"], max(self._frontier, self._settled))
 
     def _standing(self, walk: Walk, faults: _Faults) -> Walk:
         """The rows that stand, each close with the start of its event."""

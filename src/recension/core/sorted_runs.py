@@ -206,14 +206,14 @@ class SortedRuns:
         elif any(bool((run.columns[self._expiry] < t).any()) for run in self._runs if self._expiry):
             self.unite()
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """All rows, of equal keys the earlier first."""
         parts = [run.part() for run in self._runs]
         rows = self._united(parts) if self._equal == "newest" else self._joined(parts)
         return pa.table(self._live(rows))
 
-    def load(self, table: pa.Table, frontier: int = BEGINNING) -> None:
-        """Become what `to_arrow` gave."""
+    def restore(self, table: pa.Table, frontier: int = BEGINNING) -> None:
+        """Become what `snapshot` gave."""
         self.clear()
         self.frontier = frontier
         rows = {name: table[name].to_numpy() for name in self._types}

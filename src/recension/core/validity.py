@@ -120,9 +120,9 @@ class Checker:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and rejected elements are not part of it."""
-        live = {} if self._live is None else {"live": self._live.to_arrow()}
+        live = {} if self._live is None else {"live": self._live.snapshot()}
         frontier = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
-        moved = self._moved.chunks() if self._policy == "adjust" else {}
+        moved = self._moved.snapshot() if self._policy == "adjust" else {}
         return {"frontier": frontier, **live, **moved}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
@@ -130,10 +130,10 @@ class Checker:
         self._frontier = chunks["frontier"]["frontier"][0].as_py()
         self._settled = chunks["frontier"]["settled"][0].as_py()
         if self._live is not None:
-            self._live.load(chunks["live"], max(self._frontier, self._settled))
+            self._live.restore(chunks["live"], max(self._frontier, self._settled))
         # Snapshots written before late elements were followed know of none.
         if self._policy == "adjust" and "altered" in chunks:
-            self._moved.load(chunks, self._frontier)
+            self._moved.restore(chunks, self._frontier)
 
     @property
     def is_closed(self) -> bool:

@@ -128,14 +128,14 @@ class AdvanceTime(Operator):
     def state_bytes(self) -> int:
         return self._settling.nbytes()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "events": [self._events]})
-        return {"seen": seen, **self._settling.chunks()}
+        return {"seen": seen, **self._settling.snapshot()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._events = seen["latest"], seen["events"]
-        self._settling.load(chunks, self.out_cti)
+        self._settling.restore(chunks, self.out_cti)
 
 
 def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:

@@ -156,17 +156,17 @@ class Align(Operator):
         passage = 0 if self._passage is None else self._passage.nbytes()
         return self._waiting.nbytes() + self._latest.nbytes() + passage
 
-    def state_chunks(self) -> Chunks:
-        seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.to_arrow()}
-        passage = {} if self._passage is None else {"passage": self._passage.to_arrow()}
-        return {**seen, **passage, **self._waiting.chunks("waiting")}
+    def snapshot_state(self) -> Chunks:
+        seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.snapshot()}
+        passage = {} if self._passage is None else {"passage": self._passage.snapshot()}
+        return {**seen, **passage, **self._waiting.snapshot("waiting")}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._arrivals = chunks["seen"]["arrivals"][0].as_py()
-        self._latest.load(chunks["latest"])
-        self._waiting.load("waiting", chunks)
+        self._latest.restore(chunks["latest"])
+        self._waiting.restore("waiting", chunks)
         if self._passage is not None:
-            self._passage.load(chunks["passage"])
+            self._passage.restore(chunks["passage"])
 
 
 def _sync(vs: Ticks, old: Ticks, new: Ticks) -> Ticks:

@@ -106,23 +106,23 @@ class Operator(ABC):
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
         left_out = {"left_out": counts_table(counts)} if (counts := self.counts()) else {}
-        return {"progress": pa.table({"out_cti": [self.out_cti]})} | left_out | dict(self.state_chunks())
+        return {"progress": pa.table({"out_cti": [self.out_cti]})} | left_out | dict(self.snapshot_state())
 
     def restore(self, chunks: Chunks) -> None:
         """Become the operator whose snapshot this is."""
         self.out_cti = chunks["progress"]["out_cti"][0].as_py()
-        self.load_chunks(chunks)
+        self.restore_state(chunks)
         counts = self.counts()
         counts.clear()
         if "left_out" in chunks:
             counts.update(counts_of(chunks["left_out"]))
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         """What `snapshot` holds beyond the promised CTI; operators with state give it here."""
         return {}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        """Take back what `state_chunks` gave; operators with state do it here."""
+    def restore_state(self, chunks: Chunks) -> None:
+        """Take back what `snapshot_state` gave; operators with state do it here."""
 
     def counts(self) -> Counter[str]:
         """The elements left out or moved so far, by reason: the operator's own, which `restore` sets."""

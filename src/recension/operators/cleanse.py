@@ -129,12 +129,12 @@ class Cleanse(Operator):
     def state_bytes(self) -> int:
         return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         front = {} if self._front is None else {"front": pa.table(self._front.left())}
-        return front | self._held.chunks("held")
+        return front | self._held.snapshot("held")
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._held.load("held", chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        self._held.restore("held", chunks)
         self._front = None
         if "front" in chunks:
             self._held.add({name: chunks["front"][name].to_numpy() for name in chunks["front"].column_names})

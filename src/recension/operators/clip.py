@@ -119,14 +119,14 @@ class Clip(Operator):
         self._starts.expire(both)
         return self.promise(both)
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})
-        return {"ctis": ctis} | self._left.chunks("left") | self._starts.chunks("starts")
+        return {"ctis": ctis} | self._left.snapshot("left") | self._starts.snapshot("starts")
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._cti = chunks["ctis"]["cti"].to_pylist()
-        self._left.load("left", chunks)
-        self._starts.load("starts", chunks)
+        self._left.restore("left", chunks)
+        self._starts.restore("starts", chunks)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

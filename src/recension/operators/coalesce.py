@@ -83,8 +83,8 @@ class Coalesce(Operator):
     def state_bytes(self) -> int:
         return self._chains.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return self._chains.to_chunks()
+    def snapshot_state(self) -> Chunks:
+        return self._chains.snapshot()
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._chains.load(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        self._chains.restore(chunks)

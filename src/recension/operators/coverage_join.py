@@ -190,19 +190,19 @@ class CoverageJoin(Operator):
     def take_warnings(self) -> list[str]:
         return self._skew.take_warnings()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         progress = pa.table(
             {"left": [self._cti[LEFT]], "right": [self._cti[RIGHT]], "numbered": [self._numbered]}
         )
-        live = self._left.chunks("left") | self._right.chunks("right") | self._parts.chunks("parts")
+        live = self._left.snapshot("left") | self._right.snapshot("right") | self._parts.snapshot("parts")
         return {"ctis": progress} | live
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         progress = chunks["ctis"].to_pylist()[0]
         self._cti, self._numbered = [progress["left"], progress["right"]], progress["numbered"]
-        self._left.load("left", chunks)
-        self._right.load("right", chunks)
-        self._parts.load("parts", chunks)
+        self._left.restore("left", chunks)
+        self._right.restore("right", chunks)
+        self._parts.restore("parts", chunks)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

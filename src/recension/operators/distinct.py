@@ -87,9 +87,9 @@ class Distinct(Operator):
     def state_bytes(self) -> int:
         return self._points.nbytes() + self._runs.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return {**self._points.to_chunks(), "runs": self._runs.to_arrow()}
+    def snapshot_state(self) -> Chunks:
+        return {**self._points.snapshot(), "runs": self._runs.snapshot()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._points.load(chunks)
-        self._runs.load(chunks["runs"])
+    def restore_state(self, chunks: Chunks) -> None:
+        self._points.restore(chunks)
+        self._runs.restore(chunks["runs"])

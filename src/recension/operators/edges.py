@@ -75,8 +75,8 @@ class Edges(Operator):
     def state_bytes(self) -> int:
         return self._readings.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return self._readings.to_chunks()
+    def snapshot_state(self) -> Chunks:
+        return self._readings.snapshot()
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._readings.load(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        self._readings.restore(chunks)

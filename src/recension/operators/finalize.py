@@ -195,18 +195,18 @@ class Finalize(Operator):
         passage = 0 if self._passage is None else self._passage.nbytes()
         return self._live.nbytes() + self._chains.nbytes() + self._known.nbytes() + passage
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         seen = {"latest": pa.array([self._latest], pa.int64()), "aged": pa.array([self._aged], pa.int64())}
-        own = {"seen": pa.table(seen), "live": self._live.to_arrow()}
+        own = {"seen": pa.table(seen), "live": self._live.snapshot()}
         if self._passage is not None:
-            own["passage"] = self._passage.to_arrow()
-        return own | self._chains.chunks() | self._known.chunks()
+            own["passage"] = self._passage.snapshot()
+        return own | self._chains.snapshot() | self._known.snapshot()
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._aged = seen["latest"], seen["aged"]
-        self._live.load(chunks["live"], self.out_cti)
-        self._chains.load(dict(chunks), self._live)
-        self._known.load(dict(chunks))
+        self._live.restore(chunks["live"], self.out_cti)
+        self._chains.restore(dict(chunks), self._live)
+        self._known.restore(dict(chunks))
         if self._passage is not None:
-            self._passage.load(chunks["passage"])
+            self._passage.restore(chunks["passage"])

@@ -168,14 +168,14 @@ class GroupApply(Operator):
     def state_bytes(self) -> int:
         return self._keys.nbytes() + sum(group.state_bytes() for group in [self._unseen, *self._groups])
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         unseen = {f"unseen/{name}": table for name, table in self._unseen.snapshot().items()}
         groups = stacked(group.snapshot() for group in self._groups)
         stack = {f"groups/{name}": table for name, table in groups.items()}
-        return {"keys": self._keys.to_arrow(), **unseen, **stack}
+        return {"keys": self._keys.snapshot(), **unseen, **stack}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self._keys.load(_whole(chunks["keys"]))
+    def restore_state(self, chunks: Chunks) -> None:
+        self._keys.restore(_whole(chunks["keys"]))
         self._unseen, self._unseen_chunks = self._make(), None
         self._unseen.restore(below("unseen/", chunks))
         self._groups = []

@@ -107,14 +107,14 @@ class GroupedCleanse(Operator):
     def state_bytes(self) -> int:
         return self._held.nbytes()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         first = pa.table({"start": [self._first_start], "end": [self._first_end]})
-        return {"first": first, **self._held.chunks("held")}
+        return {"first": first, **self._held.snapshot("held")}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         first = chunks["first"].to_pylist()[0]
         self._first_start, self._first_end = first["start"], first["end"]
-        self._held.load("held", chunks)
+        self._held.restore("held", chunks)
 
 
 def _open_before(group: Index, is_open: Mask) -> Index:

@@ -74,14 +74,14 @@ class Join(Operator):
     def take_warnings(self) -> list[str]:
         return self._skew.take_warnings()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})
-        return {"ctis": ctis} | self._live[LEFT].chunks("left") | self._live[RIGHT].chunks("right")
+        return {"ctis": ctis} | self._live[LEFT].snapshot("left") | self._live[RIGHT].snapshot("right")
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._cti = chunks["ctis"]["cti"].to_pylist()
-        self._live[LEFT].load("left", chunks)
-        self._live[RIGHT].load("right", chunks)
+        self._live[LEFT].restore("left", chunks)
+        self._live[RIGHT].restore("right", chunks)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

@@ -55,8 +55,8 @@ class OrphanCheck(Operator):
     def state_bytes(self) -> int:
         return self._checker.state_bytes()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         return self._checker.snapshot()
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._checker.restore(chunks)

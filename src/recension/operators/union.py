@@ -54,8 +54,8 @@ class Union(Operator):
     def trace(self) -> tuple[int, ...] | None:
         return ()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._ctis = chunks["ctis"]["cti"].to_numpy().copy()

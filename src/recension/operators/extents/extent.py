@@ -116,24 +116,24 @@ class Extent:
         most = alive + len(self) // 4 if self._shares else len(self) + len(self) // 2 + _SLACK
         if len(self._store) <= most:
             return
-        table = self._table.to_arrow()
+        table = self._table.snapshot()
         used, place = np.unique(table["row"].to_numpy(), return_inverse=True)
         self._store.retain(used)
         self._alive = len(used)
-        self._table.load(table.set_column(2, "row", pa.array(place)))
+        self._table.restore(table.set_column(2, "row", pa.array(place)))
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""
         head = pa.table({"forgotten": [self.forgotten]})
         return {
-            f"{name}/readings": self._table.to_arrow(),
+            f"{name}/readings": self._table.snapshot(),
             f"{name}/head": head,
-            **self._store.chunks(name),
+            **self._store.snapshot(name),
         }
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the extent that gave these chunks under this name."""
-        self._table.load(chunks[f"{name}/readings"])
+        self._table.restore(chunks[f"{name}/readings"])
         self.forgotten = chunks[f"{name}/head"]["forgotten"][0].as_py()
-        self._store.load(name, chunks)
+        self._store.restore(name, chunks)
         self._alive = len(self._store)

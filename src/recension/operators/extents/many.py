@@ -220,32 +220,32 @@ class CoalesceMany(Operator):
         learned = sum(each.nbytes() for each in self._learned if len(each))
         return learned + sum(own.state_bytes() for own in self._keeping())
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         chunks = {"schemes": pa.table({"is_eager": self.is_eager, "is_wanted": self._wanted})}
         own = [(j, member) for j, member in enumerate(self._members) if isinstance(member, Owner)]
-        parts = [(str(j), member.state_chunks()) for j, member in own]
-        parts += [(f"{j}/learned", each.chunks()) for j, each in enumerate(self._learned)]
+        parts = [(str(j), member.snapshot_state()) for j, member in own]
+        parts += [(f"{j}/learned", each.snapshot()) for j, each in enumerate(self._learned)]
         if self._keeper is not None:
-            parts.append(("keeper", self._keeper.state_chunks()))
+            parts.append(("keeper", self._keeper.snapshot_state()))
         if self._planner is not None:
             chunks["arrived"] = pa.table({"readings": [self._arrived]})
         if self.plan is not None:
-            chunks["plan"] = self.plan.to_arrow()
+            chunks["plan"] = self.plan.snapshot()
         return chunks | {f"{part}/{name}": table for part, each in parts for name, table in each.items()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         eager, wanted = (chunks["schemes"][name].to_numpy() for name in ("is_eager", "is_wanted"))
         self._wanted = wanted.astype(np.bool_)
         kept = _part("keeper", chunks)
         self._keeper = Keeper(self._readings, self._window) if kept else None
         if self._keeper is not None:
-            self._keeper.load_chunks(kept)
+            self._keeper.restore_state(kept)
         self._members = [self._owner(j) if each else self._reader(j) for j, each in enumerate(eager.tolist())]
         for j, member in enumerate(self._members):
             if isinstance(member, Owner):
-                member.load_chunks(_part(str(j), chunks))
+                member.restore_state(_part(str(j), chunks))
         for j, learned in enumerate(self._learned):
-            learned.load(_part(f"{j}/learned", chunks))
+            learned.restore(_part(f"{j}/learned", chunks))
         if self._planner is not None:
             self._arrived = chunks["arrived"]["readings"][0].as_py()
             self.plan = self._planner.from_arrow(chunks["plan"]) if "plan" in chunks else None

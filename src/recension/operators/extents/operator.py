@@ -171,12 +171,12 @@ class CoalesceExtent(Operator):
     def state_bytes(self) -> int:
         return self._extent.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return {"watermark": pa.table({"t": [self._watermark]}), **self._extent.chunks("extent")}
+    def snapshot_state(self) -> Chunks:
+        return {"watermark": pa.table({"t": [self._watermark]}), **self._extent.snapshot("extent")}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self._watermark = chunks["watermark"]["t"][0].as_py()
-        self._extent.load("extent", chunks)
+        self._extent.restore("extent", chunks)
 
 
 def answered(

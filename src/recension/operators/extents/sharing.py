@@ -106,11 +106,11 @@ class Keeper(CoalesceExtent):
         self.since, self._watermark = BEGINNING, owner.watermark
         self._extent.forgotten = owner.extent.forgotten - more
 
-    def state_chunks(self) -> Chunks:
-        return {**super().state_chunks(), "since": pa.table({"t": [self.since]})}
+    def snapshot_state(self) -> Chunks:
+        return {**super().snapshot_state(), "since": pa.table({"t": [self.since]})}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self.since = chunks["since"]["t"][0].as_py()
 
 

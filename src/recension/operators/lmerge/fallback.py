@@ -92,11 +92,11 @@ class Fallback(LogicalMerge):
     def state_bytes(self) -> int:
         return self._merge.state_bytes()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         own = {f"merge/{name}": table for name, table in self._merge.snapshot().items()}
         return {"fallen": pa.table({"fallen": [self.has_fallen]}), **own}
 
-    def load_chunks(self, chunks: Chunks) -> None:
+    def restore_state(self, chunks: Chunks) -> None:
         self.has_fallen = chunks["fallen"]["fallen"][0].as_py()
         self._use((self._strong if self.has_fallen else self._cheap)(0))
         own = {n.removeprefix("merge/"): table for n, table in chunks.items() if n.startswith("merge/")}

@@ -108,16 +108,16 @@ class In2t:
                 self._payloads.retain(self._nodes["row"])
                 self._nodes["row"][:] = np.arange(len(self._nodes))
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """Everything as named tables."""
-        return {**self._nodes.chunks("nodes"), **self._payloads.chunks("payloads")}
+        return {**self._nodes.snapshot("nodes"), **self._payloads.snapshot("payloads")}
 
-    def load(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
+    def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
         """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
         ends = {_column(port): _END for port in (OUT, *ports)}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._nodes.load("nodes", chunks)
-        self._payloads.load("payloads", chunks)
+        self._nodes.restore("nodes", chunks)
+        self._payloads.restore("payloads", chunks)
         nodes = self._nodes.rows()
         vs = self._nodes["vs"]
         self._half = nodes[vs < frontier]

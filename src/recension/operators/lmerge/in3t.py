@@ -136,22 +136,22 @@ class In3t:
         nobody: Mask = total == 0
         return nobody
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """Everything as named tables; nodes are numbered as they are stored."""
         alive = self.nodes.rows()
         number = np.full(max(len(self.nodes), 1), -1, np.int64)
         number[alive] = np.arange(len(alive))
-        events = self.events.chunks("events")
+        events = self.events.snapshot("events")
         for name, table in events.items():
             at = table.schema.get_field_index("node")
             events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
-        return {**self.nodes.chunks("nodes"), **events, **self._payloads.chunks("payloads")}
+        return {**self.nodes.snapshot("nodes"), **events, **self._payloads.snapshot("payloads")}
 
-    def load(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
+    def restore(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
         """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
-        self.nodes.load("nodes", chunks)
-        self.events.load("events", chunks)
-        self._payloads.load("payloads", chunks)
+        self.nodes.restore("nodes", chunks)
+        self.events.restore("events", chunks)
+        self._payloads.restore("payloads", chunks)
         rows, vs = self.events.rows(), self.nodes["vs"][self.events["node"]]
         self._half = rows[vs < frontier]
         self._starts = TimeQueue()

@@ -129,9 +129,9 @@ class InOrderMerge(LogicalMerge):
         kept += [batch for batches in self._waiting.values() for batch in batches]
         return sum(int(batch.payload.nbytes) + 33 * len(batch) for batch in kept)
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         progress = pa.table({"last": pa.array(self._last, pa.int64())})
-        chunks = {**super().state_chunks(), "last": progress, "max_vs": pa.table({"vs": [self.max_vs]})}
+        chunks = {**super().snapshot_state(), "last": progress, "max_vs": pa.table({"vs": [self.max_vs]})}
         kept = [("waiting", port, batch) for port, batches in self._waiting.items() for batch in batches]
         kept += [("memory", held.port, held.events) for held in self._memory]
         for number, (kind, port, batch) in enumerate(kept):
@@ -139,8 +139,8 @@ class InOrderMerge(LogicalMerge):
         names = [f"kept/{kind}/{port}/{number}" for number, (kind, port, _) in enumerate(kept)]
         return {**chunks, "kept": pa.table({"name": pa.array(names, pa.string())})}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self._last = chunks["last"]["last"].to_pylist()
         self.max_vs = chunks["max_vs"]["vs"][0].as_py()
         self._waiting, self._memory = {}, []

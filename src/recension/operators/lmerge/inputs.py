@@ -96,11 +96,11 @@ class Inputs:
         """The state of each input by port."""
         return [one.state for one in self._all]
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """All inputs."""
         kinds = [("since", pa.int64()), ("stable", pa.int64()), ("state", pa.string())]
         return pa.Table.from_pylist([asdict(one) for one in self._all], pa.schema(kinds))
 
-    def load(self, table: pa.Table) -> None:
-        """Become the inputs that `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Become the inputs that `snapshot` gave."""
         self._all = [Input(**row) for row in table.to_pylist()]

@@ -155,13 +155,13 @@ class KeyTable:
         columns = sum(int(column.nbytes) for column in self._columns.values())
         return int(self._keys.nbytes) + int(self._slots.nbytes) + columns
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The living rows as tables whose names begin with ``name``, renumbered from 0."""
         rows = self.rows()
         columns = {column: self[column][rows] for column in self._types}
         return cut(name, pa.table({"key": self.keys[rows], **columns}))
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the table that gave these chunks; columns that it had are made."""
         table = whole(name, chunks)
         self.clear()

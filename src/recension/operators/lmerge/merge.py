@@ -101,11 +101,11 @@ class LogicalMerge(Operator):
         """What a reader does not want is not wanted of any input either."""
         return [t] * len(self.inputs)
 
-    def state_chunks(self) -> Chunks:
-        return {"inputs": self.inputs.to_arrow(), "anomalies": pa.table({"count": [self.anomalies]})}
+    def snapshot_state(self) -> Chunks:
+        return {"inputs": self.inputs.snapshot(), "anomalies": pa.table({"count": [self.anomalies]})}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self.inputs.load(chunks["inputs"])
+    def restore_state(self, chunks: Chunks) -> None:
+        self.inputs.restore(chunks["inputs"])
         self.anomalies = chunks["anomalies"]["count"][0].as_py()
 
 

@@ -56,12 +56,12 @@ class Policy(ABC):
     def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
         """Of the nodes that an input has just changed: which follow it now."""
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """What the policy remembers."""
         return pa.table({})
 
-    def load(self, table: pa.Table) -> None:
-        """Remember what `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Remember what `snapshot` gave."""
 
 
 class First(Policy):
@@ -114,11 +114,11 @@ class LeadByStarts(First):
         latest = max(merge.live(), key=lambda one: (self._latest.get(one, BEGINNING), -one))
         return super().shows(port, nodes, merge) & (port == latest)
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         kinds = pa.schema([("port", pa.int64()), ("vs", pa.int64())])
         return pa.table({"port": list(self._latest), "vs": list(self._latest.values())}, kinds)
 
-    def load(self, table: pa.Table) -> None:
+    def restore(self, table: pa.Table) -> None:
         self._latest = dict(zip(table["port"].to_pylist(), table["vs"].to_pylist(), strict=True))
 
 

@@ -36,9 +36,9 @@ class R0(InOrderMerge):
         self.max_vs = max(self.max_vs, int(batch.vs[-1]))
         return batch.slice(first, len(batch))
 
-    def state_chunks(self) -> Chunks:
-        return {**super().state_chunks(), "begun": pa.table({"begun": [self._has_begun]})}
+    def snapshot_state(self) -> Chunks:
+        return {**super().snapshot_state(), "begun": pa.table({"begun": [self._has_begun]})}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self._has_begun = chunks["begun"]["begun"][0].as_py()

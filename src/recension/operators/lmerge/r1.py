@@ -59,14 +59,14 @@ class R1(InOrderMerge):
         super().on_attach(port)
         self._sent.append((BEGINNING, 0))
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         sent = {"vs": [vs for vs, _ in self._sent], "count": [count for _, count in self._sent]}
         kinds = pa.schema([("vs", pa.int64()), ("count", pa.int64())])
         counts = {"sent": pa.table(sent, kinds), "shown": pa.table({"count": [self._shown]})}
-        return {**super().state_chunks(), **counts}
+        return {**super().snapshot_state(), **counts}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self._shown = chunks["shown"]["count"][0].as_py()
         sent = chunks["sent"]
         self._sent = list(zip(sent["vs"].to_pylist(), sent["count"].to_pylist(), strict=True))

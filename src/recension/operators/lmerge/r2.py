@@ -127,19 +127,19 @@ class R2(InOrderMerge):
     def state_bytes(self) -> int:
         return super().state_bytes() + self._seen.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        chunks = {**super().state_chunks(), **self._seen.chunks("seen")}
+    def snapshot_state(self) -> Chunks:
+        chunks = {**super().snapshot_state(), **self._seen.snapshot("seen")}
         for port, own in self._own.items():
-            chunks |= own.chunks(f"own/{port}")
+            chunks |= own.snapshot(f"own/{port}")
         ports = pa.table({"port": pa.array(list(self._own), pa.int64())})
         return {**chunks, "own": ports}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
-        self._seen.load("seen", chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
+        self._seen.restore("seen", chunks)
         self._own = {port: _own_table() for port in chunks["own"]["port"].to_pylist()}
         for port, own in self._own.items():
-            own.load(f"own/{port}", chunks)
+            own.restore(f"own/{port}", chunks)
 
 
 def _own_table() -> KeyTable:

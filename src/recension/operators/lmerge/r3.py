@@ -184,14 +184,14 @@ class R3(IndexedMerge):
     def state_bytes(self) -> int:
         return self._index.nbytes()
 
-    def state_chunks(self) -> Chunks:
+    def snapshot_state(self) -> Chunks:
         progress = pa.table({"max_in": [self._max_in], "leader": [self.leader]})
-        own = {"furthest": progress, "policy": self._policy.to_arrow()}
-        return {**super().state_chunks(), **own, **self._index.chunks()}
+        own = {"furthest": progress, "policy": self._policy.snapshot()}
+        return {**super().snapshot_state(), **own, **self._index.snapshot()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         furthest = chunks["furthest"].to_pylist()[0]
         self._max_in, self.leader = furthest["max_in"], furthest["leader"]
-        self._policy.load(chunks["policy"])
-        self._index.load(chunks, self.inputs.live(), self._max_in)
+        self._policy.restore(chunks["policy"])
+        self._index.restore(chunks, self.inputs.live(), self._max_in)

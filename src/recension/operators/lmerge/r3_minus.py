@@ -91,18 +91,18 @@ class R3Minus(IndexedMerge):
     def state_bytes(self) -> int:
         return sum(index.nbytes() for index in self._indexes.values())
 
-    def state_chunks(self) -> Chunks:
-        chunks = dict(super().state_chunks())
+    def snapshot_state(self) -> Chunks:
+        chunks = dict(super().snapshot_state())
         for port, index in self._indexes.items():
-            chunks |= {f"{port}/{name}": table for name, table in index.chunks().items()}
+            chunks |= {f"{port}/{name}": table for name, table in index.snapshot().items()}
         return chunks
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live())}
         for port, index in self._indexes.items():
             own = {n.removeprefix(f"{port}/"): t for n, t in chunks.items() if n.startswith(f"{port}/")}
-            index.load(own, [], max(self.out_cti, BEGINNING))
+            index.restore(own, [], max(self.out_cti, BEGINNING))
 
 
 def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> None:

@@ -167,13 +167,13 @@ class R4(IndexedMerge):
     def state_bytes(self) -> int:
         return self._index.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return {**super().state_chunks(), **self._index.chunks()}
+    def snapshot_state(self) -> Chunks:
+        return {**super().snapshot_state(), **self._index.snapshot()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        super().load_chunks(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
         self._index = In3t(self.schema, self.inputs.live())
-        self._index.load(chunks, self.out_cti)
+        self._index.restore(chunks, self.out_cti)
 
 
 def _as_keys(nodes: Index) -> Hashes:

@@ -189,21 +189,21 @@ class Modules(Measure):
     def nbytes(self) -> int:
         return self._events.nbytes() + (0 if self._kept is None else self._kept.nbytes())
 
-    def to_chunks(self) -> Chunks:
-        chunks = {**self._events.to_chunks(), "in_cti": pa.table({"t": [self._in_cti]})}
+    def snapshot(self) -> Chunks:
+        chunks = {**self._events.snapshot(), "in_cti": pa.table({"t": [self._in_cti]})}
         if self._kept is not None:
-            chunks |= dict(self._kept.to_chunks())
+            chunks |= dict(self._kept.snapshot())
         for i, states in enumerate(self._answers.states):
-            chunks |= {f"states{i}": states.to_arrow(), f"panes{i}": states.panes_to_arrow()}
+            chunks |= {f"states{i}": states.snapshot(), f"panes{i}": states.snapshot_panes()}
         return chunks
 
-    def load(self, chunks: Chunks) -> None:
-        self._events.load(chunks)
+    def restore(self, chunks: Chunks) -> None:
+        self._events.restore(chunks)
         self._in_cti = chunks["in_cti"]["t"][0].as_py()
         if self._kept is not None:
-            self._kept.load(chunks)
+            self._kept.restore(chunks)
         for i, states in enumerate(self._answers.states):
-            states.load(chunks[f"states{i}"], chunks[f"panes{i}"])
+            states.restore(chunks[f"states{i}"], chunks[f"panes{i}"])
 
 
 def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:

@@ -184,10 +184,10 @@ class KeptRows:
         """Memory taken."""
         return self._held.nbytes()
 
-    def to_chunks(self) -> Chunks:
+    def snapshot(self) -> Chunks:
         """The rows as named Arrow tables."""
-        return self._held.chunks("shown")
+        return self._held.snapshot("shown")
 
-    def load(self, chunks: Chunks) -> None:
-        """Become what `to_chunks` gave."""
-        self._held.load("shown", chunks)
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+        self._held.restore("shown", chunks)

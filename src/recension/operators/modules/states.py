@@ -95,17 +95,17 @@ class States:
         if self._panes is not None:
             self._panes.clear()
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """The states, as plain values."""
         return _table([(*key, high, self._calls.store(state)) for key, (high, state) in self._held.items()])
 
-    def panes_to_arrow(self) -> pa.Table:
+    def snapshot_panes(self) -> pa.Table:
         """The states of the panes, likewise."""
         held = {} if self._panes is None else self._panes.held
         return _table([(*key, 0, self._calls.store(state)) for key, state in held.items()])
 
-    def load(self, windows: pa.Table, panes: pa.Table) -> None:
-        """Become what `to_arrow` and `panes_to_arrow` gave."""
+    def restore(self, windows: pa.Table, panes: pa.Table) -> None:
+        """Become what `snapshot` and `snapshot_panes` gave."""
         self._held = {key: (high, state) for key, high, state in self._rows(windows)}
         if self._panes is not None:
             self._panes.held = {key: state for key, _, state in self._rows(panes)}

@@ -101,7 +101,7 @@ class Probabilities:
         self._groups, self._times = self._groups[kept], self._times[kept]
         self._values = take_rows(self._values, kept)
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """The state as named tables."""
         return {
             "counts": pa.table({"count": self._counts}),
@@ -109,7 +109,7 @@ class Probabilities:
             "values": pa.Table.from_batches([self._values]),
         }
 
-    def load(self, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Become what gave these chunks."""
         self._counts = chunks["counts"]["count"].to_numpy().copy()
         self._groups, self._times = (chunks["latest"][name].to_numpy().copy() for name in ("group", "time"))

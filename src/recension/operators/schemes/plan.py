@@ -51,7 +51,7 @@ class SchemePlan:
             lines.append(f"the extent that lazy queries share: {self.model.shared():.2f}")
         return lines
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """What it was made from, a row a query, and the choice."""
         size, load = len(self.names), self.model.load
         known = {f.name: [getattr(each, f.name) for each in self.learned] for f in fields(Estimate)}

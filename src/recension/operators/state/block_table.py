@@ -189,12 +189,12 @@ class BlockTable:
         places = bisect(group, time, *known, after_equal=not or_equal)
         return np.cumsum(np.bincount(places, minlength=len(group) + 1))[: len(group)] - 1
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """All rows."""
         return pa.table(self._read(np.arange(len(self._blocks))).columns)
 
-    def load(self, table: pa.Table) -> None:
-        """Become the table that `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Become the table that `snapshot` gave."""
         self.clear()
         self.replace(
             np.zeros(0, np.int64), {n: table[n].to_numpy().astype(k) for n, k in self._types.items()}

@@ -190,20 +190,20 @@ class Chains(EndPoints):
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no event and begin no chain."""
         if len(self._store) > 4 * len(self) + _SLACK:
-            table = self._table.to_arrow()
+            table = self._table.snapshot()
             row, head = (table[name].to_numpy() for name in ("row", "head"))
             used, place = np.unique(np.concatenate([row, head]), return_inverse=True)
             self._store.retain(used)
             for name, new in (("row", place[: len(row)]), ("head", place[len(row) :])):
                 table = table.set_column(table.schema.get_field_index(name), name, pa.array(new))
-            self._table.load(table)
+            self._table.restore(table)
 
-    def to_chunks(self) -> Chunks:
-        return {**super().to_chunks(), **self._store.chunks("events")}
+    def snapshot(self) -> Chunks:
+        return {**super().snapshot(), **self._store.snapshot("events")}
 
-    def load(self, chunks: Chunks) -> None:
-        super().load(chunks)
-        self._store.load("events", chunks)
+    def restore(self, chunks: Chunks) -> None:
+        super().restore(chunks)
+        self._store.restore("events", chunks)
 
 
 def _check(axis: _Axis) -> None:

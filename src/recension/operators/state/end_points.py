@@ -39,7 +39,7 @@ class EndPoints:
         self._expiring = TimeQueue()
         self._points_of = self._held = np.zeros(0, np.int64)
         if self._keys is not None:
-            self._keys.load(self._keys.no_rows())
+            self._keys.restore(self._keys.no_rows())
 
     def __len__(self) -> int:
         return len(self._table)
@@ -132,27 +132,27 @@ class EndPoints:
         self._points_of, self._held = self._points_of[in_use], self._held[in_use]
         return numbers
 
-    def to_chunks(self) -> Chunks:
+    def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables."""
         groups = {"points": self._points_of.copy(), "held": self._held.copy()}
         chunks = {
-            "points": self._table.to_arrow(),
-            "expiring": self._expiring.to_arrow(),
+            "points": self._table.snapshot(),
+            "expiring": self._expiring.snapshot(),
             "groups": pa.table(groups),
         }
-        return chunks | ({} if self._keys is None else {"keys": self._keys.to_arrow()})
+        return chunks | ({} if self._keys is None else {"keys": self._keys.snapshot()})
 
-    def load(self, chunks: Chunks) -> None:
-        """Become the end points that `to_chunks` gave."""
-        self._table.load(chunks["points"])
-        self._expiring.load(chunks["expiring"])
+    def restore(self, chunks: Chunks) -> None:
+        """Become the end points that `snapshot` gave."""
+        self._table.restore(chunks["points"])
+        self._expiring.restore(chunks["expiring"])
         self._points_of, self._held = (chunks["groups"][n].to_numpy().copy() for n in ("points", "held"))
         if self._keys is not None:
             rows = chunks["keys"].combine_chunks().to_batches()
-            self._keys.load(rows[0] if rows else self._keys.no_rows())
+            self._keys.restore(rows[0] if rows else self._keys.no_rows())
 
 
 def renumber(table: BlockTable, numbers: Index) -> None:
     """Give the rows of a table the new numbers of their groups, which keep the order of the old."""
-    rows = table.to_arrow()
-    table.load(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
+    rows = table.snapshot()
+    table.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))

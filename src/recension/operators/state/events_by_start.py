@@ -82,19 +82,19 @@ class EventsByStart:
 
     def tidy(self) -> None:
         """Drop the payload rows that belong to no event here; the others get new numbers."""
-        table = self._table.to_arrow()
+        table = self._table.snapshot()
         self._store.retain(table["row"].to_numpy())
         at = table.schema.get_field_index("row")
-        self._table.load(table.set_column(at, "row", pa.array(np.arange(len(self)))))
+        self._table.restore(table.set_column(at, "row", pa.array(np.arange(len(self)))))
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""
-        return {f"{name}/events": self._table.to_arrow(), **self._store.chunks(name)}
+        return {f"{name}/events": self._table.snapshot(), **self._store.snapshot(name)}
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become what gave these chunks under this name."""
-        self._table.load(chunks[f"{name}/events"])
-        self._store.load(name, chunks)
+        self._table.restore(chunks[f"{name}/events"])
+        self._store.restore(name, chunks)
 
 
 def is_open_at(end: Ticks, t: int) -> Mask:

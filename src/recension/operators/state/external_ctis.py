@@ -105,16 +105,16 @@ class ExternalCtis:
     def _starts(self) -> Ticks:
         return np.sort(np.array([vs for vs, _, _ in self._waiting], np.int64))
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """The state as named tables."""
         held = np.array(self._waiting, np.int64).reshape(-1, 3)
         held = held[held[:, 1] > self.frontier]
         return {
             "frontier": pa.table({"frontier": pa.array([self.frontier], pa.int64())}),
             "intervals": pa.table(dict(zip(_COLUMNS, held.T, strict=True))),
-        } | self._counts.chunks()
+        } | self._counts.snapshot()
 
-    def load(self, chunks: dict[str, pa.Table]) -> None:
+    def restore(self, chunks: dict[str, pa.Table]) -> None:
         """Become what gave these chunks."""
         self.frontier = chunks["frontier"]["frontier"][0].as_py()
         self._clear()
@@ -122,4 +122,4 @@ class ExternalCtis:
         self._waiting = list(zip(*columns, strict=True))
         heapify(self._waiting)
         self._ends.push(np.sort(chunks["intervals"]["ve"].to_numpy()))
-        self._counts.load(chunks, self._starts())
+        self._counts.restore(chunks, self._starts())

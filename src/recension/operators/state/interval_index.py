@@ -233,7 +233,7 @@ class IntervalIndex:
             if 2 * self.live() <= len(self._arena):
                 self._rebuild()
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``.
 
         A chunk of a run never changes, except that rows of it may be listed as dead: one that was stored
@@ -255,7 +255,7 @@ class IntervalIndex:
             tables |= cut(f"{name}/run{run.serial}", pa.table(columns))
         return tables
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the index that gave these chunks under this name."""
         head = chunks[f"{name}/head"].to_pylist()[0]
         self._clear()

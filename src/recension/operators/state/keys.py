@@ -105,10 +105,10 @@ class KeyIndex:
     def retire(self, in_use: Mask) -> Index:
         """Forget the groups not in use; the new number of each old one, -1 for those forgotten."""
         new_numbers = np.where(in_use, np.cumsum(in_use) - 1, -1)
-        self.load(self.rows(np.flatnonzero(in_use)))
+        self.restore(self.rows(np.flatnonzero(in_use)))
         return new_numbers
 
-    def load(self, rows: pa.RecordBatch) -> None:
+    def restore(self, rows: pa.RecordBatch) -> None:
         """Number these distinct rows 0, 1, 2, …"""
         self._clear()
         if rows.num_rows:
@@ -120,6 +120,6 @@ class KeyIndex:
         """An empty table of keys."""
         return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._schema], schema=self._schema)
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """All key rows in order of their numbers."""
-        return self._rows.to_arrow()
+        return self._rows.to_table()

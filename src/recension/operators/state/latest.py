@@ -58,13 +58,13 @@ class Latest:
         """All that it remembers."""
         return self.all, *self._group.tolist(), *self._time.tolist()
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """The state; the first row is of all groups."""
         group = np.append(np.zeros(1, np.uint64), self._group)
         return pa.table({"group": group, "time": np.append(np.int64(self.all), self._time)})
 
-    def load(self, table: pa.Table) -> None:
-        """Become what `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Become what `snapshot` gave."""
         group, time = table["group"].to_numpy(), table["time"].to_numpy()
         self.all, self._group, self._time = int(time[0]), group[1:].copy(), time[1:].copy()
 

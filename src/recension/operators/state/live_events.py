@@ -68,9 +68,9 @@ class LiveEvents(IntervalIndex):
     def nbytes(self) -> int:
         return super().nbytes() + self._store.nbytes()
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
-        return super().chunks(name) | self._store.chunks(name)
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
+        return super().snapshot(name) | self._store.snapshot(name)
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        super().load(name, chunks)
-        self._store.load(name, chunks)
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        super().restore(name, chunks)
+        self._store.restore(name, chunks)

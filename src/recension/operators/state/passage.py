@@ -65,14 +65,14 @@ class Passage:
         """All that it remembers."""
         return self._reached, *(moment for step in self._steps for moment in step)
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """The state; the first row is the clock's last reading, with what was reached in time."""
         rows = [(self._now, self._reached), *self._steps]
         at, latest = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
         return pa.table({"at": at, "latest": latest})
 
-    def load(self, table: pa.Table) -> None:
-        """Become what `to_arrow` gave."""
+    def restore(self, table: pa.Table) -> None:
+        """Become what `snapshot` gave."""
         rows = zip(table["at"].to_pylist(), table["latest"].to_pylist(), strict=True)
         (self._now, self._reached), *steps = rows
         self._steps = deque(steps)

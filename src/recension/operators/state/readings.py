@@ -89,16 +89,16 @@ class Readings(KeptMoments):
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no reading."""
         if len(self._store) > 2 * len(self) + _SLACK:
-            table = self._table.to_arrow()
+            table = self._table.snapshot()
             self._store.retain(table["row"].to_numpy())
-            self._table.load(table.set_column(2, "row", pa.array(np.arange(len(self)))))
+            self._table.restore(table.set_column(2, "row", pa.array(np.arange(len(self)))))
 
-    def to_chunks(self) -> Chunks:
-        return {**super().to_chunks(), **self._store.chunks("readings")}
+    def snapshot(self) -> Chunks:
+        return {**super().snapshot(), **self._store.snapshot("readings")}
 
-    def load(self, chunks: Chunks) -> None:
-        super().load(chunks)
-        self._store.load("readings", chunks)
+    def restore(self, chunks: Chunks) -> None:
+        super().restore(chunks)
+        self._store.restore("readings", chunks)
 
 
 def come_and_gone(batch: EventBatch) -> tuple[Index, Index]:

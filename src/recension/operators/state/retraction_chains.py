@@ -182,7 +182,7 @@ class RetractionChains:
             lost += [self._remove(number) for number in list(self._of[key])]
         return lost
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """The state as named tables."""
         waiting = [broken for _, broken in self._waiting.values()]
         elements = self.elements_of(waiting)
@@ -198,7 +198,7 @@ class RetractionChains:
             "broken payloads": pa.Table.from_batches([elements.payload], elements.schema),
         }
 
-    def load(self, chunks: dict[str, pa.Table], live: LiveEnds) -> None:
+    def restore(self, chunks: dict[str, pa.Table], live: LiveEnds) -> None:
         """Become what gave these chunks, with these ends alive."""
         self._clear()
         _, ve, vn = (column.to_pylist() for column in chunks["broken elements"].columns)

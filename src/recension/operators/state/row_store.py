@@ -98,11 +98,11 @@ class RowStore:
         if len(numbers):
             self._push(kept, len(numbers))
 
-    def to_arrow(self) -> pa.Table:
+    def to_table(self) -> pa.Table:
         """All rows, in order of their numbers."""
         return pa.Table.from_batches(self._blocks, self.schema)
 
-    def chunks(self, name: str) -> dict[str, pa.Table]:
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The rows as tables whose names begin with ``name``; one stored before need not be stored again."""
         blocks = pa.list_(pa.int64())
         head = {
@@ -115,7 +115,7 @@ class RowStore:
             tables |= cut(f"{name}/block{serial}", pa.Table.from_batches([block], self.schema))
         return tables
 
-    def load(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the store that gave these chunks under this name."""
         self.clear()
         head = chunks[f"{name}/blocks"].to_pylist()[0]

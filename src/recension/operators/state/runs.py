@@ -77,13 +77,13 @@ class Runs:
         """Groups got new numbers."""
         renumber(self._table, numbers)
 
-    def to_arrow(self) -> pa.Table:
+    def snapshot(self) -> pa.Table:
         """All runs."""
-        return self._table.to_arrow()
+        return self._table.snapshot()
 
-    def load(self, table: pa.Table) -> None:
-        """Become the runs that `to_arrow` gave."""
-        self._table.load(table)
+    def restore(self, table: pa.Table) -> None:
+        """Become the runs that `snapshot` gave."""
+        self._table.restore(table)
 
 
 class _Axis:

@@ -77,17 +77,17 @@ class SyncCounts:
         self._starts = TimeBag()
         self._starts.push(starts[starts >= self._low])
 
-    def chunks(self) -> dict[str, pa.Table]:
+    def snapshot(self) -> dict[str, pa.Table]:
         """The state as named tables; the starts are those of the open intervals."""
         return {
             "low": pa.table({"low": pa.array([self._low], pa.int64())}),
             "cells": pa.table({"start": self._cells.copy(), "count": self._counts.copy()}),
-            "syncs": self._recent.to_arrow(),
+            "syncs": self._recent.snapshot(),
         }
 
-    def load(self, chunks: dict[str, pa.Table], starts: Ticks) -> None:
+    def restore(self, chunks: dict[str, pa.Table], starts: Ticks) -> None:
         """Become what gave these chunks, with intervals open that begin at these times, sorted."""
         self._low = chunks["low"]["low"][0].as_py()
         self._cells, self._counts = (chunks["cells"][name].to_numpy().copy() for name in ("start", "count"))
-        self._recent.load(chunks["syncs"])
+        self._recent.restore(chunks["syncs"])
         self.keep_starts(starts)

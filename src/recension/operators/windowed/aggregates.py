@@ -166,9 +166,9 @@ class Aggregates(Measure):
     def nbytes(self) -> int:
         return 0 if self._events is None else self._events.nbytes()
 
-    def to_chunks(self) -> Chunks:
-        return {} if self._events is None else self._events.to_chunks()
+    def snapshot(self) -> Chunks:
+        return {} if self._events is None else self._events.snapshot()
 
-    def load(self, chunks: Chunks) -> None:
+    def restore(self, chunks: Chunks) -> None:
         if self._events is not None:
-            self._events.load(chunks)
+            self._events.restore(chunks)

@@ -175,13 +175,13 @@ class EventsOfGroups:
         """Memory taken by the events."""
         return self._live.nbytes()
 
-    def to_chunks(self) -> Chunks:
+    def snapshot(self) -> Chunks:
         """The events as named Arrow tables."""
-        return self._live.chunks("events")
+        return self._live.snapshot("events")
 
-    def load(self, chunks: Chunks) -> None:
-        """Become what `to_chunks` gave."""
-        self._live.load("events", chunks)
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+        self._live.restore("events", chunks)
 
 
 _NONE = np.iinfo(np.int64).max

@@ -213,15 +213,15 @@ class WindowIndex(ABC):
         """Memory taken."""
         return self._points.nbytes() + 16 * len(self._upcoming)
 
-    def to_chunks(self) -> Chunks:
+    def snapshot(self) -> Chunks:
         """The index as named Arrow tables."""
-        own = {"upcoming": self._upcoming.to_arrow(), "watermark": pa.table({"t": [self.watermark]})}
-        return {**self._points.to_chunks(), **own}
+        own = {"upcoming": self._upcoming.snapshot(), "watermark": pa.table({"t": [self.watermark]})}
+        return {**self._points.snapshot(), **own}
 
-    def load(self, chunks: Chunks) -> None:
-        """Become what `to_chunks` gave."""
-        self._points.load(chunks)
-        self._upcoming.load(chunks["upcoming"])
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+        self._points.restore(chunks)
+        self._upcoming.restore(chunks["upcoming"])
         self.watermark = chunks["watermark"]["t"][0].as_py()
 
     def _move_to(self, watermark: int) -> Change:

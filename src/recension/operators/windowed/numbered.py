@@ -182,9 +182,9 @@ class NumberedIndex(WindowIndex):
         # Endless events are shown up to the watermark, whatever is shown of others.
         return (self.watermark,)
 
-    def to_chunks(self) -> Chunks:
-        return {**super().to_chunks(), "closed": pa.table({"window": [self._closed]})}
+    def snapshot(self) -> Chunks:
+        return {**super().snapshot(), "closed": pa.table({"window": [self._closed]})}
 
-    def load(self, chunks: Chunks) -> None:
-        super().load(chunks)
+    def restore(self, chunks: Chunks) -> None:
+        super().restore(chunks)
         self._closed = chunks["closed"]["window"][0].as_py()

@@ -86,12 +86,12 @@ class Measure(ABC):
         """Memory taken."""
 
     @abstractmethod
-    def to_chunks(self) -> Chunks:
+    def snapshot(self) -> Chunks:
         """The state as named Arrow tables."""
 
     @abstractmethod
-    def load(self, chunks: Chunks) -> None:
-        """Become what `to_chunks` gave."""
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
 
 
 class WindowedOperator(Operator):
@@ -149,9 +149,9 @@ class WindowedOperator(Operator):
     def state_bytes(self) -> int:
         return self.index.nbytes() + self.measure.nbytes()
 
-    def state_chunks(self) -> Chunks:
-        return {**self.index.to_chunks(), **self.measure.to_chunks()}
+    def snapshot_state(self) -> Chunks:
+        return {**self.index.snapshot(), **self.measure.snapshot()}
 
-    def load_chunks(self, chunks: Chunks) -> None:
-        self.index.load(chunks)
-        self.measure.load(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        self.index.restore(chunks)
+        self.measure.restore(chunks)
