@@ -139,7 +139,7 @@ def test_drop_keeps_the_end_that_stands() -> None:
     found = translated(rows("open A 1, cti 5, close A 3, close A 8, open B 2, close B 9"), feed=feed)
     assert found == [Insert({"p": "A"}, 1), Cti(5), Retract({"p": "A"}, 1, FOREVER, 8)]
     assert feed.counts == {LATE: 2, NOT_OPEN: 1}
-    assert sum(len(part) for _, part in feed.rejected) == 3
+    assert sum(len(part) for _, part in feed.dropped) == 3
 
 
 def test_what_adjust_moves_is_closed_where_it_is_shown() -> None:

@@ -28,12 +28,12 @@ class Broken:
 
 @dataclass
 class FinalizeByElement:
-    """What comes out is in ``output``, what was left out in ``rejected``."""
+    """What comes out is in ``output``, what was left out in ``dropped``."""
 
     remember: int
     since: int = 0
     output: list[Element] = field(default_factory=list)
-    rejected: list[Element] = field(default_factory=list)
+    dropped: list[Element] = field(default_factory=list)
     last: int = BEGINNING
     frontier: int = BEGINNING
     latest: int = BEGINNING
@@ -60,7 +60,7 @@ class FinalizeByElement:
         self.syncs[sync] += 1
         self.latest = max(self.latest, sync)
         if sync < self.last:
-            self.rejected.append(e)
+            self.dropped.append(e)
         return sync >= self.last
 
     def _insert(self, e: Insert) -> None:
@@ -100,7 +100,7 @@ class FinalizeByElement:
             is_orphan = b.key[0] < self.frontier and b.key not in alive
             if is_orphan or b.ve < self.frontier or b.sync < lost_before:
                 self.broken.remove(b)
-                self.rejected += b.elements
+                self.dropped += b.elements
 
     def _progress(self) -> None:
         self._settle()

@@ -60,7 +60,7 @@ def test_late_elements_go_where_the_walk_puts_them(late: Late, data: st.DataObje
         sieve.take(element, cti)
     assert list(map(str, without_ctis(drive.output))) == list(map(str, sieve.output))
     assert drive.operator.counts() == Counter({LATE: len(sieve.lost), ADJUSTED: sieve.moved})
-    aside = [e for _, batch in drive.operator.take_rejected() for e in batch.to_elements()]
+    aside = [e for _, batch in drive.operator.take_dropped() for e in batch.to_elements()]
     assert list(map(str, aside)) == ([] if late == "drop" else list(map(str, sieve.lost)))
 
 

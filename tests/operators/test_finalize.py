@@ -92,10 +92,10 @@ def test_with_a_short_memory_all_elements_come_out_or_are_counted(data: st.DataO
             drive.revive()
     drive.feed([Cti(FOREVER)])
     operator = drive.operator
-    left_out = Counter(str(e) for _, batch in operator.take_rejected() for e in batch.to_elements())
-    assert left_out.total() == operator.counts().total()
-    kept = [e for e in changes if not left_out[str(e)] or left_out.subtract([str(e)])]
-    assert left_out.total() == 0
+    dropped = Counter(str(e) for _, batch in operator.take_dropped() for e in batch.to_elements())
+    assert dropped.total() == operator.counts().total()
+    kept = [e for e in changes if not dropped[str(e)] or dropped.subtract([str(e)])]
+    assert dropped.total() == 0
     assert_equivalent(drive.history(), net(kept))
 
 
@@ -152,8 +152,8 @@ def test_as_an_element_at_a_time(data: st.DataObject, remember: int) -> None:
         ]
         if data.draw(st.booleans()):
             drive.revive()
-    left_out = [e for _, batch in drive.operator.take_rejected() for e in batch.to_elements()]
-    assert Counter(map(str, left_out)) == Counter(map(str, reference.rejected))
+    dropped = [e for _, batch in drive.operator.take_dropped() for e in batch.to_elements()]
+    assert Counter(map(str, dropped)) == Counter(map(str, reference.dropped))
 
 
 @pytest.mark.parametrize("cut", range(16))

@@ -112,8 +112,8 @@ def test_what_is_late_in_one_group_is_not_in_another() -> None:
     session.push("s", [Insert({"k": "b", "v": 5}, 5, 30)])
     out = session.read()
     assert [e.payload["v"] for e in out.elements() if isinstance(e, Insert)] == [20, 19, 18, 5]
-    ((_, left_out),) = next(iter(out.dropped.values()))
-    assert list(map(str, left_out.to_elements())) == ["insert [5, 30) {'k': 'a', 'v': 5}"]
+    ((_, dropped),) = next(iter(out.dropped.values()))
+    assert list(map(str, dropped.to_elements())) == ["insert [5, 30) {'k': 'a', 'v': 5}"]
     assert sum(m.dropped for m in out.metrics) == 1
 
 

@@ -44,15 +44,15 @@ def sifted(elements: list[Element], policy: Policy, orphans: bool) -> tuple[list
     """What a policy keeps (perhaps altered) and what it rejects."""
     if policy == "adjust":
         return moved(elements, orphans)
-    walk, kept, rejected = Walk(orphans=orphans), list[Element](), list[Element]()
+    walk, kept, dropped = Walk(orphans=orphans), list[Element](), list[Element]()
     for element in elements:
         if walk.fault(element):
-            rejected.append(element)
+            dropped.append(element)
             continue
         if not isinstance(element, Cti) or element.t > walk.cti:
             kept.append(element)
         walk.take(element)
-    return kept, rejected
+    return kept, dropped
 
 
 def moved(elements: list[Element], orphans: bool) -> tuple[list[Element], list[Element]]:
@@ -60,20 +60,20 @@ def moved(elements: list[Element], orphans: bool) -> tuple[list[Element], list[E
 
     Of an event that ended before the CTI nobody asks whether it was there: its changes are late.
     """
-    told, late, cti, rejected = Walk(orphans=orphans), LateByElement(adjusts=True), BEGINNING, list[Element]()
+    told, late, cti, dropped = Walk(orphans=orphans), LateByElement(adjusts=True), BEGINNING, list[Element]()
     for element in elements:
         if isinstance(element, Cti):
             if element.t > cti:
                 cti = element.t
                 late.output.append(element)
         elif (fault := told.fault(element)) and not ("not there" in fault and element.ve < cti):
-            rejected.append(element)
+            dropped.append(element)
         elif isinstance(element, ExternalCti):
             late.output.append(element)
         else:
             told.take(element)
             late.take(element, cti)
-    return late.output, rejected + late.lost
+    return late.output, dropped + late.lost
 
 
 @st.composite
@@ -117,10 +117,10 @@ def test_policies_keep_what_the_plain_walk_keeps(policy: Policy) -> None:
     def holds(data: st.DataObject, orphans: bool) -> None:
         stream = uniform(data.draw(unruly_streams() | streams_with_ctis_too_early()))
         checker = Checker(policy, orphans=orphans)
-        kept, rejected = sifted(stream, policy, orphans)
+        kept, dropped = sifted(stream, policy, orphans)
         assert list(checked(checker, data.draw(batchings(stream)))) == kept
-        found = [e for _, batch in checker.rejected for e in batch.to_elements()]
-        assert sorted(map(str, found)) == sorted(map(str, rejected))
+        found = [e for _, batch in checker.dropped for e in batch.to_elements()]
+        assert sorted(map(str, found)) == sorted(map(str, dropped))
         assert_valid(kept, orphans=orphans)
 
     holds()
@@ -160,6 +160,6 @@ def test_every_element_is_accounted_for(policy: Policy) -> None:
         checker = Checker(policy)
         kept = list(checked(checker, data.draw(batchings(stream))))
         stale = checker.counts["a cti that does not advance"]
-        assert len(kept) + sum(len(batch) for _, batch in checker.rejected) + stale == len(stream)
+        assert len(kept) + sum(len(batch) for _, batch in checker.dropped) + stale == len(stream)
 
     holds()

@@ -25,7 +25,7 @@ def resumed(session: rc.Session, query: rc.Stream) -> rc.Session:
 
 
 @pytest.mark.parametrize(
-    ("query", "left_out"),
+    ("query", "dropped"),
     [
         (s.finalize(2), {LATE: 2}),
         (s.advance_time(2), {LATE: 2}),
@@ -33,18 +33,18 @@ def resumed(session: rc.Session, query: rc.Stream) -> rc.Session:
         (s.advance_time(2, late="adjust"), {LATE: 1, ADJUSTED: 1}),
     ],
 )
-def test_operators_go_on_counting(query: rc.Stream, left_out: dict[str, int]) -> None:
+def test_operators_go_on_counting(query: rc.Stream, dropped: dict[str, int]) -> None:
     first = rc.session(query)
     first.push("s", EARLY)
     first.push("s", LATER)
     (counts,) = (counts for name, counts in first.counts().items() if name != "s")
-    assert counts == left_out
+    assert counts == dropped
     second = resumed(first, query)
     assert second.counts() == first.counts()
     assert [m.dropped for m in second.metrics()] == [m.dropped for m in first.metrics()]
     second.push("s", LATER)
     (counts,) = (counts for name, counts in second.counts().items() if name != "s")
-    assert counts == {reason: 2 * n for reason, n in left_out.items()}
+    assert counts == {reason: 2 * n for reason, n in dropped.items()}
 
 
 def test_sources_go_on_counting() -> None:

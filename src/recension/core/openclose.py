@@ -44,14 +44,14 @@ class OpenClose:
     """Translates a stream batch by batch.
 
     With another policy than ``raise``, faulty rows are left out, counted by reason and kept in
-    ``rejected`` (a close stands there as a retraction of an event without end). With ``drop`` so is what
+    ``dropped`` (a close stands there as a retraction of an event without end). With ``drop`` so is what
     comes too late for a CTI: the next close of the same event must know which end still stands. With
     ``adjust`` the `Checker` moves such elements, and follows what it has moved.
     """
 
     def __init__(self, policy: Policy = "raise") -> None:
         self.counts: Counter[str] = Counter()
-        self.rejected: list[tuple[str, EventBatch]] = []
+        self.dropped: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._open = OpenEvents()
         self._frontier = self._settled = BEGINNING
@@ -85,12 +85,12 @@ class OpenClose:
             walk = self._standing(_walk(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file, kind)
             events, batch = walk.last_of_each(), _written(batch, rows, walk)
-        return Translated(batch, events, frontier, faults.counts, faults.rejected)
+        return Translated(batch, events, frontier, faults.counts, faults.dropped)
 
     def note(self, translated: Translated) -> None:
         """Remember what was opened and closed, and count what was left out."""
         self.counts.update(translated.counts)
-        self.rejected += translated.rejected
+        self.dropped += translated.dropped
         if translated.events is not None:
             self._remember(translated.events)
         if translated.frontier > self._frontier:
@@ -114,7 +114,7 @@ class OpenClose:
         self._open.forget_before(max(self._frontier, self._settled))
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """What can still be closed; counts and rejected rows are not part of it."""
+        """What can still be closed; counts and dropped rows are not part of it."""
         until = pa.table(
             {"frontier": [self._frontier], "settled": [self._settled], "has_forgotten": [self._has_forgotten]}
         )
@@ -142,10 +142,10 @@ class OpenClose:
         reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
         return faults.without_any(walk, reasons | {LATE: is_late & ~is_early & ~is_final})
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking; forgets them."""
-        rejected, self.rejected = self.rejected, []
-        return rejected
+        dropped, self.dropped = self.dropped, []
+        return dropped
 
     def _report(
         self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind
@@ -159,7 +159,7 @@ class OpenClose:
             raise StreamError(f"{reason}: {payload[0]} at {at_time}", file=file, row=first_row + at)
         for reason, rows in faults.found:
             faults.counts[reason] += len(rows)
-            faults.rejected.append((reason, _as_elements(batch.take(rows))))
+            faults.dropped.append((reason, _as_elements(batch.take(rows))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Translated:
     events: Walk | None
     frontier: int
     counts: Counter[str]
-    rejected: list[tuple[str, EventBatch]]
+    dropped: list[tuple[str, EventBatch]]
 
 
 class _Faults:
@@ -179,7 +179,7 @@ class _Faults:
     def __init__(self) -> None:
         self.found: list[tuple[str, Index]] = []
         self.counts: Counter[str] = Counter()
-        self.rejected: list[tuple[str, EventBatch]] = []
+        self.dropped: list[tuple[str, EventBatch]] = []
 
     def without(self, walk: Walk, bad: Mask, reason: str) -> Walk:
         if not bool(bad.any()):

@@ -77,10 +77,10 @@ def find_orphans(steps: Steps, live: Known, size: int, is_exempt: Mask | None = 
         orphan[fresh] = True
 
 
-def note_changes(steps: Steps, live: EventBag, rejected: Mask) -> None:
-    """Record what the elements announce and take away, but for the rejected rows."""
-    if bool(rejected.any()):
-        steps = steps.take(~rejected[steps.row])
+def note_changes(steps: Steps, live: EventBag, dropped: Mask) -> None:
+    """Record what the elements announce and take away, but for the dropped rows."""
+    if bool(dropped.any()):
+        steps = steps.take(~dropped[steps.row])
     if len(steps.row):
         live.change(steps.key, steps.step, steps.end)
 

@@ -2,7 +2,7 @@
 
 Assumes     batches come in arrival order.
 Guarantees  what it returns, concatenated, is a valid physical stream; every element it leaves out or
-            alters is counted by reason, and can be had from `rejected`. With the policy `adjust` what
+            alters is counted by reason, and can be had from `dropped`. With the policy `adjust` what
             corrects an event that was moved follows it, however often.
 State       the events that a later retraction may still name: those that end at or after the last CTI, or
             after the time before which, as the caller knows, changes count for nothing. Of those moved, how
@@ -49,7 +49,7 @@ class Checker:
         if policy not in ("raise", "drop", "adjust"):
             raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")
         self.counts: Counter[str] = Counter()
-        self.rejected: list[tuple[str, EventBatch]] = []
+        self.dropped: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._live = EventBag() if orphans else None
         self._moved = LateElements(adjusts=True)
@@ -105,10 +105,10 @@ class Checker:
             self._settled = t
             self._forget()
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking; forgets them."""
-        rejected, self.rejected = self.rejected, []
-        return rejected
+        dropped, self.dropped = self.dropped, []
+        return dropped
 
     def state_rows(self) -> int:
         """How many events are remembered."""
@@ -119,7 +119,7 @@ class Checker:
         return self._moved.nbytes() + (0 if self._live is None else self._live.nbytes())
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """What the checks remember; counts and rejected elements are not part of it."""
+        """What the checks remember; counts and dropped elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.snapshot()}
         frontier = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
         moved = self._moved.snapshot() if self._policy == "adjust" else {}
@@ -186,7 +186,7 @@ class _Faults:
         """Count them, and keep the elements aside."""
         for reason, rows in self._found:
             checker.counts[reason] += int(rows.sum())
-            checker.rejected.append((reason, self._batch.filter(rows)))
+            checker.dropped.append((reason, self._batch.filter(rows)))
 
 
 @dataclass(frozen=True, slots=True)

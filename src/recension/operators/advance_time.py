@@ -57,7 +57,7 @@ class AdvanceTime(Operator):
         self._pace, self._late = pace, late
         self._settling = LateElements(adjusts=late == "adjust")
         self._counts: Counter[str] = Counter()
-        self._rejected: list[tuple[str, EventBatch]] = []
+        self._dropped: list[tuple[str, EventBatch]] = []
         self._latest, self._events = BEGINNING, 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -76,7 +76,7 @@ class AdvanceTime(Operator):
             if bool(rows.any()):
                 self._counts[reason] += int(rows.sum())
         if self._late != "drop" and bool(settled.is_lost.any()):
-            self._rejected.append((LATE, batch.filter(settled.is_lost)))
+            self._dropped.append((LATE, batch.filter(settled.is_lost)))
 
     def _reach(self, t: int) -> None:
         self.out_cti = max(self.out_cti, t)
@@ -97,7 +97,7 @@ class AdvanceTime(Operator):
         return concat([batch, _ctis(t, self.schema)]).take(order)
 
     def on_cti(self, port: int, t: int) -> Output:
-        answer = self.promise(t)
+        answer = self.emit(t)
         self._reach(t)
         return answer
 
@@ -111,9 +111,9 @@ class AdvanceTime(Operator):
     def counts(self) -> Counter[str]:
         return self._counts
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def trace(self) -> tuple[int, ...] | None:
         """The greatest start matters once the pace makes more of it than the CTI."""

@@ -128,7 +128,7 @@ class Align(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         if not self._block:
-            return self.promise(t)
+            return self.emit(t)
         self._latest.tell_all(t)
         self._note(int(self._latest.of(np.zeros(1, np.uint64))[0]))
         at = self._all_until(t)
@@ -136,11 +136,11 @@ class Align(Operator):
         is_due = self._waiting.column("ve", at) <= t
         is_due |= self._waiting.column("vs", at) <= until
         is_due |= t == FOREVER
-        return self.promise(t, self._release(at[is_due]))
+        return self.emit(t, self._release(at[is_due]))
 
     def on_clock(self, now: int) -> Output:
         assert self._passage is not None
-        return self.promise(self.out_cti, self._release(self._all_until(self._passage.tick(now))))
+        return self.emit(self.out_cti, self._release(self._all_until(self._passage.tick(now))))
 
     def trace(self) -> tuple[int, ...] | None:
         """An endless block looks at CTIs only."""

@@ -51,7 +51,7 @@ class AlterLifetime(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         """Only forward, and the end of time is the end of time (rulings D5, A8)."""
         promised = t if t == FOREVER else self._lifetime.cti(t)
-        return self.promise(self.out_cti if promised is None else promised)
+        return self.emit(self.out_cti if promised is None else promised)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         return [self._lifetime.feedback(t)]

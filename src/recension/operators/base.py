@@ -67,7 +67,7 @@ class Operator(ABC):
 
     def on_clock(self, now: int) -> Output:
         """The wall clock shows ``now``, in microseconds; what comes next comes at that time."""
-        return self.promise(self.out_cti)
+        return self.emit(self.out_cti)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """No reader wants events whose final end is before ``t``: what is then not wanted of each input?
@@ -105,8 +105,8 @@ class Operator(ABC):
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
-        left_out = {"left_out": counts_table(counts)} if (counts := self.counts()) else {}
-        return {"progress": pa.table({"out_cti": [self.out_cti]})} | left_out | dict(self.snapshot_state())
+        dropped = {"dropped": counts_table(counts)} if (counts := self.counts()) else {}
+        return {"progress": pa.table({"out_cti": [self.out_cti]})} | dropped | dict(self.snapshot_state())
 
     def restore(self, chunks: Chunks) -> None:
         """Become the operator whose snapshot this is."""
@@ -114,8 +114,8 @@ class Operator(ABC):
         self.restore_state(chunks)
         counts = self.counts()
         counts.clear()
-        if "left_out" in chunks:
-            counts.update(counts_of(chunks["left_out"]))
+        if "dropped" in chunks:
+            counts.update(counts_of(chunks["dropped"]))
 
     def snapshot_state(self) -> Chunks:
         """What `snapshot` holds beyond the promised CTI; operators with state give it here."""
@@ -136,7 +136,7 @@ class Operator(ABC):
         """What a person should know of the data, said once; forgets it."""
         return []
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """Elements left out and kept aside since the last time of asking, with the reason; forgets them."""
         return []
 
@@ -148,7 +148,7 @@ class Operator(ABC):
         """How much memory the state takes."""
         return 0
 
-    def promise(self, t: int, batch: EventBatch | None = None) -> Output:
+    def emit(self, t: int, batch: EventBatch | None = None) -> Output:
         """Emit ``batch``, then the CTI ``t`` if it advances (ruling B11)."""
         advances = t > self.out_cti
         self.out_cti = max(self.out_cti, t)

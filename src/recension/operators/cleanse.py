@@ -68,7 +68,7 @@ class Cleanse(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         front = self._front
         if front is not None and t <= front.first_end and t < FOREVER:
-            return self.promise(min(t, front.start))
+            return self.emit(min(t, front.start))
         parts: list[tuple[Ticks, Ticks, Index]] = []
         if front is not None:
             end, row = front.release(t)
@@ -79,7 +79,7 @@ class Cleanse(Operator):
         reached = t if self._front is None else min(t, self._front.start)
         given = self._given(parts)
         self._tidy()
-        return self.promise(reached, given)
+        return self.emit(reached, given)
 
     def _released(self, t: int) -> tuple[Ticks, Ticks, Index]:
         """Take out the longest run of events that are final; those that start with the next are the front."""

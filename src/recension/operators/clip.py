@@ -117,7 +117,7 @@ class Clip(Operator):
         # What is shown up to t itself may still grow: its end may move, or the start that clipped it go.
         self._left.expire(both if both in (BEGINNING, FOREVER) else both - 1)
         self._starts.expire(both)
-        return self.promise(both)
+        return self.emit(both)
 
     def snapshot_state(self) -> Chunks:
         ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})

@@ -68,11 +68,11 @@ class Coalesce(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:
             self._chains.clear()
-            return self.promise(t)
+            return self.emit(t)
         self._chains.forget(t)
         self._chains.retire()
         self._chains.tidy()
-        return self.promise(t)
+        return self.emit(t)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

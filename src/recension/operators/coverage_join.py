@@ -185,7 +185,7 @@ class CoverageJoin(Operator):
         self._left.expire(min(_before(self._cti[LEFT]), self._cti[RIGHT]))
         self._right.expire(both)
         self._parts.expire(_before(both))
-        return self.promise(both)
+        return self.emit(both)
 
     def take_warnings(self) -> list[str]:
         return self._skew.take_warnings()

@@ -70,13 +70,13 @@ class Distinct(Operator):
         if t == FOREVER:
             self._points.clear()
             self._runs.clear()
-            return self.promise(t)
+            return self.emit(t)
         groups = self._points.forget_before(t)
         if len(groups):
             self._runs.forget_before(groups, t)
         if (numbers := self._points.retire()) is not None:
             self._runs.renumber(numbers)
-        return self.promise(t)
+        return self.emit(t)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

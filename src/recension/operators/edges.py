@@ -60,11 +60,11 @@ class Edges(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:
             self._readings.clear()
-            return self.promise(t)
+            return self.emit(t)
         self._readings.forget(t, keep=1)
         self._readings.retire()
         self._readings.tidy()
-        return self.promise(t)
+        return self.emit(t)
 
     def trace(self) -> tuple[int, ...] | None:
         return ()

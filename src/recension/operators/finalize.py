@@ -50,7 +50,7 @@ class Finalize(Operator):
         self._known = ExternalCtis(since)
         self._latest = self._aged = BEGINNING
         self._counts: Counter[str] = Counter()
-        self._rejected: list[tuple[str, EventBatch]] = []
+        self._dropped: list[tuple[str, EventBatch]] = []
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         given, size = [], len(batch)
@@ -140,7 +140,7 @@ class Finalize(Operator):
     def _reject(self, reason: str, elements: EventBatch) -> None:
         if len(elements):
             self._counts[reason] += len(elements)
-            self._rejected.append((reason, elements))
+            self._dropped.append((reason, elements))
 
     def _time(self) -> int:
         """The CTI that can be put out now; forgets what it closes."""
@@ -164,7 +164,7 @@ class Finalize(Operator):
         """The past before ``t`` is complete; what waits and would change the time before ``aged`` is lost."""
         self._aged = max(self._aged, aged)
         self._known.advance(t)
-        return self.promise(self._time())
+        return self.emit(self._time())
 
     def settled(self, port: int, t: int) -> int:
         """Whatever changes before the CTI is late."""
@@ -177,9 +177,9 @@ class Finalize(Operator):
     def counts(self) -> Counter[str]:
         return self._counts
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def trace(self) -> tuple[int, ...] | None:
         """What age closes matters once it is more than the CTI has closed."""

@@ -50,7 +50,7 @@ class GroupApply(Operator):
         self._unseen = make()
         self._unseen_chunks: Chunks | None = None
         self._counts: Counter[str] = Counter()
-        self._rejected: list[tuple[str, EventBatch]] = []
+        self._dropped: list[tuple[str, EventBatch]] = []
         self._settled: dict[int, int] = {}
         self.is_clocked = self._unseen.is_clocked
 
@@ -106,7 +106,7 @@ class GroupApply(Operator):
             group = self._groups[number]
             self._ctis[number] = group.out_cti
             self._counts.update(group.take_counts())
-            self._rejected += group.take_rejected()
+            self._dropped += group.take_dropped()
         shown = [(number, batch) for number, flow in given for batch in flow.batches]
         if not shown:
             return self._nothing
@@ -139,7 +139,7 @@ class GroupApply(Operator):
             self._keys.retire(in_use)
             self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
             self._ctis = self._ctis[in_use]
-        return self.promise(t, shown)
+        return self.emit(t, shown)
 
     def settled(self, port: int, t: int) -> int:
         """The least of all groups since the last time they were all told something."""
@@ -158,9 +158,9 @@ class GroupApply(Operator):
     def counts(self) -> Counter[str]:
         return self._counts
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def state_rows(self) -> int:
         return self._unseen.state_rows() + sum(group.state_rows() for group in self._groups)

@@ -49,11 +49,11 @@ class GroupedCleanse(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         if t <= self._first_end and t < FOREVER:
-            return self.promise(min(t, self._first_start))
+            return self.emit(min(t, self._first_start))
         at = self._held.positions()
         if not len(at):
             self._first_start, self._first_end = FOREVER, BEGINNING
-            return self.promise(t)
+            return self.emit(t)
         vs, ve = self._held.column("vs", at), self._held.column("ve", at)
         is_open = (ve >= t) & (t < FOREVER)
         group = self._groups(at)
@@ -67,9 +67,7 @@ class GroupedCleanse(Operator):
         self._first_end = int(ends.min()) if len(ends) else BEGINNING
         free = order[(before == 0) & ~is_open[order]]
         released = free[np.argsort(vs[free], kind="stable")]
-        return self.promise(
-            min(t, self._first_start), self._release(at[released], vs[released], ve[released])
-        )
+        return self.emit(min(t, self._first_start), self._release(at[released], vs[released], ve[released]))
 
     def _groups(self, at: Index) -> Index:
         """Small numbers for the groups of the events at these positions."""

@@ -61,7 +61,7 @@ class Join(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         self._cti[port] = max(self._cti[port], t)
         self._live[1 - port].expire(t)
-        return self.promise(min(self._cti))
+        return self.emit(min(self._cti))
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """A pair ends with the first of its events: one that ends before ``t`` makes only such pairs."""

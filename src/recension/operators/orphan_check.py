@@ -33,7 +33,7 @@ class OrphanCheck(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         self._checker.check(cti(t, self.schema))
-        return self.promise(t)
+        return self.emit(t)
 
     def settled(self, port: int, t: int) -> int:
         """What comes to nothing above need not be checked either."""
@@ -46,8 +46,8 @@ class OrphanCheck(Operator):
     def counts(self) -> Counter[str]:
         return self._checker.counts
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
-        return self._checker.take_rejected()
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        return self._checker.take_dropped()
 
     def state_rows(self) -> int:
         return self._checker.state_rows()

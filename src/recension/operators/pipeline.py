@@ -107,9 +107,9 @@ class Pipeline:
                 counts.clear()
         return taken
 
-    def take_rejected(self) -> list[tuple[str, EventBatch]]:
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out and kept aside since the last time of asking."""
-        return [one for operator in self.operators for one in operator.take_rejected()]
+        return [one for operator in self.operators for one in operator.take_dropped()]
 
     def state_rows(self) -> int:
         """How many rows of state are held."""

@@ -42,7 +42,7 @@ class Span(Operator):
         return EventBatch(kind, vs, ve, new_ve, batch.count[keep], payload)
 
     def on_cti(self, port: int, t: int) -> Output:
-        return self.promise(t)
+        return self.emit(t)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay: what ends before ``t`` does so on both sides."""

@@ -39,7 +39,7 @@ class Union(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         self._ctis[port] = max(int(self._ctis[port]), t)
-        return self.promise(int(self._ctis.min()))
+        return self.emit(int(self._ctis.min()))
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay: what ends before ``t`` does so on both sides."""

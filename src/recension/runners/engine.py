@@ -219,7 +219,7 @@ class Engine:
             if vertex.operator is not None and number in self._order:
                 metrics.state_rows = vertex.operator.state_rows()
                 metrics.state_bytes = vertex.operator.state_bytes()
-                metrics.dropped = left_out(vertex.operator.counts())
+                metrics.dropped = dropped_count(vertex.operator.counts())
             if isinstance(vertex.operator, LogicalMerge):
                 metrics.inputs = [str(state) for state in vertex.operator.states()]
                 metrics.anomalies = vertex.operator.anomalies
@@ -234,12 +234,12 @@ class Engine:
                 found[vertex.name] = found.get(vertex.name, Counter()) + counts
         return found
 
-    def take_rejected(self) -> dict[str, list[tuple[str, EventBatch]]]:
+    def take_dropped(self) -> dict[str, list[tuple[str, EventBatch]]]:
         """By operator, the elements left out and kept aside since the last time of asking."""
         found: dict[str, list[tuple[str, EventBatch]]] = {}
         for vertex in self._vertices:
-            if vertex.operator is not None and (rejected := vertex.operator.take_rejected()):
-                found.setdefault(vertex.name, []).extend(rejected)
+            if vertex.operator is not None and (dropped := vertex.operator.take_dropped()):
+                found.setdefault(vertex.name, []).extend(dropped)
         return found
 
     def snapshot(self) -> dict[str, pa.Table]:
@@ -329,7 +329,7 @@ def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:
     return list(order)
 
 
-def left_out(counts: Counter[str]) -> int:
+def dropped_count(counts: Counter[str]) -> int:
     """How many elements were left out, moved ones and idle CTIs aside."""
     return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
 

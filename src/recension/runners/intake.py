@@ -88,9 +88,9 @@ class Intake:
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking, with the reason; forgets them."""
-        self._decoder.rejected.clear()  # rows of which no element could be made: counted only
+        self._decoder.dropped.clear()  # rows of which no element could be made: counted only
         read = [] if self._reader is None else self._reader.take_dropped()
-        return [*self._openclose.take_rejected(), *self._checker.take_rejected(), *read]
+        return [*self._openclose.take_dropped(), *self._checker.take_dropped(), *read]
 
     @property
     def takes_all(self) -> bool:
@@ -143,7 +143,7 @@ class Intake:
             )
         return self._judged(data, [], len(data))
 
-    def promise(self, t: int) -> Push:
+    def advance(self, t: int) -> Push:
         """A CTI, as if it had been pushed; it is no row of anybody's data."""
         return self._judged(cti(t, self._source.columns), [], 0)
 
@@ -214,7 +214,7 @@ class Intake:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember, and what they have counted."""
-        own = {"progress": pa.table({"rows": [self.rows]}), "left_out": counts_table(self.counts)}
+        own = {"progress": pa.table({"rows": [self.rows]}), "dropped": counts_table(self.counts)}
         return {**own, **self._checker.snapshot(), **self._openclose.snapshot()}
 
     def restore(self, chunks: Chunks) -> None:
@@ -222,7 +222,7 @@ class Intake:
         self.rows = chunks["progress"]["rows"][0].as_py()
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
-        self._counted_before = counts_of(chunks["left_out"])
+        self._counted_before = counts_of(chunks["dropped"])
         for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
             counts.clear()
         self.take_dropped()

@@ -35,7 +35,7 @@ from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.times import times_in
 from recension.runners.answers import HISTORY_LIMIT, Answer
-from recension.runners.engine import Engine, elements, left_out
+from recension.runners.engine import Engine, dropped_count, elements
 from recension.runners.guard import Guarded, exclusive
 from recension.runners.intake import Data, Intake, Push
 from recension.runners.merging import MergePorts
@@ -229,7 +229,7 @@ class Session(Guarded):
         """Promise that nothing before ``t`` changes any more at this source."""
         intake, until = self._intake(source), _instant(t, where := f"{source}: advance")
         self._times.require(kind_of(until), where)
-        push = intake.promise(until)
+        push = intake.advance(until)
         self._check_end(source, until)
         self._name_times(self._times, [(where, until)])
         self._take(source, push)
@@ -238,7 +238,7 @@ class Session(Guarded):
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
         self._engine.check_end(list(self._plan.source_vertices.values()))
-        pushes = {source: intake.promise(FOREVER) for source, intake in self._intakes.items()}
+        pushes = {source: intake.advance(FOREVER) for source, intake in self._intakes.items()}
         with self._step():
             for source, push in pushes.items():
                 self._feed(source, self._intakes[source].take(push))
@@ -325,7 +325,7 @@ class Session(Guarded):
         metrics = self._engine.metrics()
         for name, intake in self._intakes.items():
             line = metrics[self._plan.source_vertices[name]]
-            line.dropped = left_out(intake.counts)
+            line.dropped = dropped_count(intake.counts)
             line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
         return metrics
 
@@ -460,7 +460,7 @@ class Session(Guarded):
     def _set_aside(self) -> None:
         """Elements left out are kept for every query until it is read."""
         dropped = {source: intake.take_dropped() for source, intake in self._intakes.items()}
-        for where, elements_out in (dropped | self._engine.take_rejected()).items():
+        for where, elements_out in (dropped | self._engine.take_dropped()).items():
             for aside in self._aside.values() if elements_out else ():
                 aside.setdefault(where, []).extend(elements_out)
 

@@ -30,19 +30,19 @@ class Decoded:
 
     batch: EventBatch
     kept: Mask
-    left_out: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+    dropped: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
 
 
 class Decoder:
     """Decodes the rows of files that agree on a payload.
 
     Rows that make no element are an error, or with another policy than ``raise`` are left out, counted
-    by reason and kept in ``rejected``: there is nothing in them that could be adjusted.
+    by reason and kept in ``dropped``: there is nothing in them that could be adjusted.
     """
 
     def __init__(self, payload: pa.Schema, policy: Policy) -> None:
         self.counts: Counter[str] = Counter()
-        self.rejected: list[tuple[str, pa.RecordBatch]] = []
+        self.dropped: list[tuple[str, pa.RecordBatch]] = []
         self._payload, self._policy = payload, policy
 
     def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
@@ -53,9 +53,9 @@ class Decoder:
 
     def note(self, decoded: Decoded) -> None:
         """Count and keep what was left out."""
-        for reason, rows in decoded.left_out:
+        for reason, rows in decoded.dropped:
             self.counts[reason] += len(rows)
-            self.rejected.append((reason, rows))
+            self.dropped.append((reason, rows))
 
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
         """What `decode` gives, without counting anything yet."""
@@ -69,23 +69,23 @@ class Decoder:
             faults.append((NO_COUNT, (kind == EXTERNAL_CTI) & ~has_count))
         if (unstarted := read.unstarted()) is not None:
             faults.append((NO_START, unstarted & (kind != CTI) & (kind != CLOSE)))
-        kept, left_out = self._settle(faults, read)
+        kept, dropped = self._settle(faults, read)
         batch = EventBatch(kind, vs, ve, read.new_ends(), count, read.payload(self._payload))
-        return Decoded(_normal(batch).filter(kept), kept, left_out)
+        return Decoded(_normal(batch).filter(kept), kept, dropped)
 
     def _settle(
         self, faults: list[tuple[str, Mask]], read: RowColumns
     ) -> tuple[Mask, list[tuple[str, pa.RecordBatch]]]:
-        kept, left_out = np.ones(len(read), np.bool_), list[tuple[str, pa.RecordBatch]]()
+        kept, dropped = np.ones(len(read), np.bool_), list[tuple[str, pa.RecordBatch]]()
         found = [(reason, bad) for reason, bad in faults if bool(bad.any())]
         if found and self._policy == "raise":
             reason, bad = min(found, key=lambda fault: int(np.argmax(fault[1])))
             at = int(np.argmax(bad))
             raise FormatError(_described(reason, at, read), file=read.file, row=read.first_row + at)
         for reason, bad in found:
-            left_out.append((reason, read.rows.filter(pa.array(bad & kept))))
+            dropped.append((reason, read.rows.filter(pa.array(bad & kept))))
             kept &= ~bad
-        return kept, left_out
+        return kept, dropped
 
 
 def _described(reason: str, at: int, read: RowColumns) -> str:

@@ -120,12 +120,12 @@ class StreamReader:
     @property
     def dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out, with the reason."""
-        return [*self._pass.openclose.rejected, *self._pass.checker.rejected]
+        return [*self._pass.openclose.dropped, *self._pass.checker.dropped]
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking; forgets them, and unreadable rows."""
-        self._pass.decoder.rejected.clear()
-        return [*self._pass.openclose.take_rejected(), *self._pass.checker.take_rejected()]
+        self._pass.decoder.dropped.clear()
+        return [*self._pass.openclose.take_dropped(), *self._pass.checker.take_dropped()]
 
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
@@ -143,7 +143,7 @@ class StreamReader:
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
         """The rows left out because no element could be made of them, with the reason."""
-        return self._pass.decoder.rejected
+        return self._pass.decoder.dropped
 
     def __iter__(self) -> Iterator[EventBatch]:
         self._pass = one = _Pass(self.schema, self._checking, self.kind)

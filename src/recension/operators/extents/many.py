@@ -113,7 +113,7 @@ class CoalesceMany(Operator):
             self._rely_on_keeper(t)
         for learned in self._learned:
             learned.forget(self._first_time())
-        return self.promise(t, self._together(shown))
+        return self.emit(t, self._together(shown))
 
     def _together(self, shown: Iterable[EventBatch]) -> EventBatch:
         """All answers, each with its query's number."""

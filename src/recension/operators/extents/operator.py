@@ -89,7 +89,7 @@ class CoalesceExtent(Operator):
             self._extent.clear()
         else:
             self._extent.forget(min(self._window.passed(self._extent, t), len(self._extent)))
-        return self.promise(t, shown)
+        return self.emit(t, shown)
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
         marks = self._marks(batch, changed, watermark)

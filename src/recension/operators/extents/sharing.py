@@ -98,7 +98,7 @@ class Keeper(CoalesceExtent):
             is_all = rows >= len(self._extent)
             kept = len(self._extent) if is_all else self._extent.count_before(self._extent.time_at(rows))
             self._extent.forget(kept)
-        return self.promise(t)
+        return self.emit(t)
 
     def grown_up(self, owner: Owner) -> None:
         """It has all readings now that a query by itself holds, and perhaps some of the same time before."""

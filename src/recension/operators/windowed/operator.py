@@ -121,10 +121,10 @@ class WindowedOperator(Operator):
         if t == FOREVER:
             self.index.clear()
             self.measure.clear()
-            return self.promise(t, shown)
+            return self.emit(t, shown)
         out_cti = self.measure.close(t, self.index.close(t, self.measure.earliest_open_end(t)))
         self.index.retire()
-        return self.promise(out_cti, shown)
+        return self.emit(out_cti, shown)
 
     def check_end(self) -> None:
         self.index.check_end()
