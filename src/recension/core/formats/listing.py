@@ -110,11 +110,10 @@ def _files_of(path: Path) -> list[Path]:
         listed = _committed(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
     for file in listed:
         require_regular(file)
-    with reading(str(path)):
-        files = [f for f in listed if f.stat().st_size or format_of(f) not in _MAY_BE_EMPTY]
-    if not files:
+    if not listed:
         raise FormatError("a directory without data files", file=str(path))
-    return files
+    with reading(str(path)):
+        return [f for f in listed if f.stat().st_size or format_of(f) not in _MAY_BE_EMPTY]
 
 
 def _data_files(path: Path) -> list[Path]:
