@@ -27,12 +27,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import kind_in_messages, shown_here
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
+from recension.operators.changes import Shown, net_changes, plain_inserts, transition
 from recension.operators.modules.answers import Answers, OperatorRows
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.members import WindowList
 from recension.operators.modules.rows import KeptRows, Rows
-from recension.operators.state.net_changes import net_changes, plain_inserts
-from recension.operators.transition import Shown, transition
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from recension.core.batch import EventBatch, Index
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators import double_double as dd
-from recension.operators.base import new_end, old_end
-from recension.operators.state.kept_moments import KeptMoments
+from recension.operators.changes import new_end, old_end
+from recension.operators.state.end_points import KeptMoments
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, WindowIndex, in_view
 from recension.operators.windowed.moments import MergedMoments, changes_at, merge

@@ -18,7 +18,7 @@ from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators import double_double as dd
 from recension.operators.state.block_table import Column, Columns, Extract, sort_keys
-from recension.operators.state.kept_moments import KeptMoments
+from recension.operators.state.end_points import KeptMoments
 from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums
 
