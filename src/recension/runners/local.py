@@ -33,7 +33,7 @@ from recension.operators.base import Chunks, Output
 from recension.operators.flow import Flow, split
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.times import times_in
+from recension.plan.source import times_in
 from recension.runners.answers import HISTORY_LIMIT, Answer
 from recension.runners.engine import Engine, dropped_count, elements
 from recension.runners.guard import Guarded, exclusive
