@@ -22,7 +22,7 @@ from recension.core.classes import StreamReport, classify
 from recension.core.errors import FormatError, StreamError
 from recension.core.formats import StreamReader
 from recension.core.ticks import BEGINNING
-from recension.core.time_kind import TimeKind, shown
+from recension.core.time_kind import TimeKind, describe_time
 
 
 @app.command()
@@ -82,7 +82,7 @@ def _facts(path: Path, reader: StreamReader, report: StreamReport) -> dict[str, 
 
 
 def _in_words(facts: dict[str, Any], kind: TimeKind) -> str:
-    last = "none" if facts["last_cti"] is None else shown(facts["last_cti"], kind)
+    last = "none" if facts["last_cti"] is None else describe_time(facts["last_cti"], kind)
     lines = {
         "valid": "yes",
         "class": facts["class"]

@@ -25,7 +25,7 @@ from recension.core.errors import FormatError, SchemaError, TimeError
 from recension.core.formats import StreamReader, open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
-from recension.core.time_kind import merged
+from recension.core.time_kind import merge_kinds
 
 
 @app.command()
@@ -44,7 +44,7 @@ def diff(
     sides = [_opened(path, start, end, on_violation) for path in (a, b)]
     left, right = (_history(mine, other) for mine, other in (sides, sides[::-1]))
     try:
-        merged(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
+        merge_kinds(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
         found = difference(left, right)
     except (SchemaError, TimeError) as why:
         print(f"different: {why}")

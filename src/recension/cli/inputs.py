@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError, nearest
 from recension.core.formats import StreamReader, open_stream
-from recension.core.time_kind import TICKS, merged
+from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import Policy
 from recension.plan.nodes import Node, Source, walk
 from recension.plan.rewrites.sharing import rebuild
@@ -76,5 +76,5 @@ def _reader(path: Path, source: Source, batch_size: int, *, check_orphans: bool)
 
 def time_type_of(readers: Mapping[str, StreamReader]) -> pa.DataType:
     """The type of the times of all inputs, which are of one kind."""
-    found = reduce(merged, (reader.kind for reader in readers.values()), None)
+    found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found

@@ -17,7 +17,7 @@ from recension.core.formats.text import is_scalar, ticks_to_text, to_text
 from recension.core.formats.writer import print_history
 from recension.core.history import History
 from recension.core.ticks import to_arrow
-from recension.core.time_kind import shown
+from recension.core.time_kind import describe_time
 from recension.core.values import values_of
 
 _SHOWN: Final = 40
@@ -61,7 +61,7 @@ def _has_odd_time(column: pa.ChunkedArray) -> bool:
 def _show_table(history: History, time_type: pa.DataType) -> None:
     table = Table("_vs", "_ve", *history.schema.names)
     for i, row in enumerate(_rows(history, time_type, 0, _SHOWN)):
-        lifetime = [shown(int(times[i]), time_type) for times in (history.vs, history.ve)]
+        lifetime = [describe_time(int(times[i]), time_type) for times in (history.vs, history.ve)]
         table.add_row(*lifetime, *(_cell(cell) for cell in row[2:]))
     console = Console()
     console.print(table)

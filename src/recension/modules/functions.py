@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError
-from recension.core.exact import MISFITS, exact_array, misfit
+from recension.core.values import MISFITS, exact_array, misfit
 from recension.modules.failures import SHOWN, said
 from recension.modules.repetition import NotDeterministicError
 

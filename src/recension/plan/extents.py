@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER
-from recension.core.time_kind import duration_in_words
+from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
 from recension.plan.coalesce import Coalescing, fact_columns, facts, in_words
 from recension.plan.each_group import each_group
@@ -49,7 +48,7 @@ class Range:
     @property
     def in_words(self) -> str:
         """The same in words, for messages beside timestamps."""
-        return f"range {duration_in_words(self.span)} slide {duration_in_words(self.slide)}"
+        return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 
 @dataclass(frozen=True)

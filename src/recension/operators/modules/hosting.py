@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError, RecensionError
-from recension.core.exact import MISFITS, exact_array, misfit, plain
 from recension.core.ticks import Ticks
+from recension.core.values import MISFITS, exact_array, misfit, plain
 from recension.modules.failures import failure, said
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Incremental, Module

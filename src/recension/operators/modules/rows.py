@@ -21,9 +21,9 @@ import pyarrow as pa
 from recension.core.batch import Index, payload_of, take_rows
 from recension.core.errors import RecensionError
 from recension.core.events import Event
-from recension.core.exact import MISFITS, misfit
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
+from recension.core.values import MISFITS, misfit
 from recension.modules.failures import interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping

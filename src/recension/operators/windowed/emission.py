@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, take_rows
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import rows_equal
 from recension.operators.base import changes, order_of_changes
 from recension.operators.windowed.index import Change, WindowIndex
