@@ -1,8 +1,8 @@
 """Python values as a column, none of them changed, and a column as Python values.
 
-By itself Arrow cuts off in silence what does not fit: it makes 1 of 1.9 in a column of integers, drops the time of
-day of a date and the zone of a datetime, and reads null where a struct has no such field. All of these are
-refused here. Where Python has no such value (a year 10000), the way back gives a text.
+By itself Arrow cuts off in silence what does not fit: it makes 1 of 1.9 in a column of integers, drops the
+time of day of a date and the zone of a datetime, and reads null where a struct has no such field. All of
+these are refused here. Where Python has no such value (a year 10000), the way back gives a text.
 """
 
 from __future__ import annotations
