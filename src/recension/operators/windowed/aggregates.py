@@ -75,6 +75,7 @@ class Aggregates(Measure):
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
+        self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.promises_alike = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:

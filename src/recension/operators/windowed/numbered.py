@@ -107,6 +107,11 @@ class NumberedIndex(WindowIndex):
         if self._points.is_endless():
             raise RecensionError(ENDLESS)
 
+    def refuse_endless(self) -> None:
+        _, stop = self._numbering.place(np.zeros(1, np.int64), np.full(1, FOREVER))
+        if int(stop[0]) == FOREVER:
+            raise RecensionError(ENDLESS)
+
     def check_last(self, batch: EventBatch) -> None:
         place = self._numbering.place
         old, new = (place(batch.vs, ends)[1] == FOREVER for ends in (old_end(batch), new_end(batch)))
