@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recension.core.errors import ModuleError
 from recension.core.events import Event
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.modules.members import Window
 
 SHOWN: Final = 5
@@ -35,7 +35,7 @@ def said(why: Exception) -> str:
 def interval(window: tuple[int, int]) -> str:
     """A lifetime as people write it."""
     start, end = window
-    return f"[{shown_here(start)}, {shown_here(end)})"
+    return f"[{describe_time_in_message(start)}, {describe_time_in_message(end)})"
 
 
 def shown(given: Sequence[Any]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError
-from recension.core.exact import MISFITS, exact_array, misfit
+from recension.core.values import MISFITS, exact_array, misfit
 from recension.modules.calls import SHOWN, NotDeterministicError, said
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]

@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER
-from recension.core.time_kind import duration_in_words
+from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
 from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
 from recension.plan.each_group import each_group
@@ -52,7 +51,7 @@ class Range:
     @property
     def with_units(self) -> str:
         """The same in words, for messages beside timestamps."""
-        return f"range {duration_in_words(self.span)} slide {duration_in_words(self.slide)}"
+        return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 
 @dataclass(frozen=True)

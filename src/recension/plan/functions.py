@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.core.batch import payload_of
 from recension.core.errors import RecensionError, SchemaError, nearest
-from recension.core.exact import MISFITS, misfit
+from recension.core.values import MISFITS, misfit
 from recension.plan.evaluation import Kernel
 
 

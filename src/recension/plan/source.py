@@ -9,8 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
-from recension.core.one_kind import OneKind
-from recension.core.time_kind import TimeKind, kind_of
+from recension.core.time_kind import OneKind, TimeKind, kind_of
 from recension.core.validity import Policy
 from recension.plan.node import FilterRule, Names, Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
@@ -105,7 +104,7 @@ def require_one_kind(plan: Node, inputs: Mapping[str, TimeKind]) -> TimeKind:
     """The kind of all times of a run; an error that names the input or the time in the query that differs."""
     times = OneKind()
     for where, ticks in times_in([plan]):
-        times.name(kind_of(ticks), where)
+        times.note_named(kind_of(ticks), where)
     for name, kind in inputs.items():
         times.note(kind, name)
     return times.kind

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from recension.core.errors import SchemaError, TimeError
-from recension.core.time_kind import Instant, duration_in_words
+from recension.core.ticks import describe_duration
+from recension.core.time_kind import Instant
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.lifetimes import require_positive
@@ -47,7 +48,7 @@ class Windows:
     @property
     def with_units(self) -> str:
         """The same with durations in words, for messages beside timestamps."""
-        return self._described(duration_in_words)
+        return self._described(describe_duration)
 
     def _described(self, show: Callable[[int], str]) -> str:
         kind = "tumbling windows" if self.hop == self.size else f"windows every {show(self.hop)}"

@@ -22,8 +22,8 @@ import pyarrow as pa
 from recension.core.batch import Index, payload_of, take_rows
 from recension.core.errors import RecensionError
 from recension.core.events import Event
-from recension.core.exact import MISFITS, misfit
 from recension.core.ticks import Ticks
+from recension.core.values import MISFITS, misfit
 from recension.modules.calls import interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping

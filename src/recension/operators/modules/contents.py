@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
 from recension.modules.members import Payloads, Window

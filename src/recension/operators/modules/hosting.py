@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
 from recension.core.errors import ModuleError, RecensionError
-from recension.core.exact import MISFITS, exact_array, misfit, plain
 from recension.core.ticks import Ticks
+from recension.core.values import MISFITS, exact_array, misfit, plain
 from recension.modules.calls import NotDeterministicError, failure, require_same, said, twice
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Incremental, Module

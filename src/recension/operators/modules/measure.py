@@ -24,7 +24,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import kind_in_messages, shown_here
+from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
 from recension.operators.modules.answers import Answers, OperatorRows, Rows
@@ -142,7 +142,7 @@ class Modules(Measure):
         """What is promised to be time-bound changes nothing before what makes it change."""
         if not len(out) or int(out.sync().min()) >= since:
             return
-        first, begun = int(np.argmin(out.sync())), shown_here(since)
+        first, begun = int(np.argmin(out.sync())), describe_time_in_message(since)
         (change,) = out.slice(first, first + 1).to_elements(kind_in_messages())
         windows, at = next(
             (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()

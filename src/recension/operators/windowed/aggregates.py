@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, empty, take_rows
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER
 from recension.operators.base import Chunks, changes, order_of_changes
@@ -82,6 +82,7 @@ class Aggregates(Measure):
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
+        self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.promises_alike = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:

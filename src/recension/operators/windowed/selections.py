@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
-from recension.core.exact import MISFITS, exact_array, misfit, plain
+from recension.core.values import MISFITS, exact_array, misfit, plain
 from recension.modules.calls import NotDeterministicError, failure, said
 from recension.modules.members import Window
 from recension.operators.double_double import Floats
