@@ -21,15 +21,15 @@ import recension as rc
 from recension.api.span import SpanMethods
 from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
-from recension.lowering.words import chosen
-from recension.plan.fragments import cut, in_words
+from recension.lowering.explain_choices import chosen
+from recension.plan.fragments import cut, describe_fragments
 from recension.plan.levels import MIDDLE, STRONG, WEAK, at_level
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
 from recension.plan.span import SpanNode
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
-from recension.testing.local import LocalRunner
+from recension.testing.local_runners import LocalRunner
 from recension.testing.runners import cases
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
 from recension.testing.transcripts import load_transcripts
@@ -108,8 +108,8 @@ def test_the_kernel_gives_what_the_denotation_says(added: Added, data: st.DataOb
     drive = Driver(lambda: operator_of(node), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(SCHEMA)))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), added.meaning(drive.given(), "v", 7))
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), added.meaning(drive.input_history(), "v", 7))
+        assert drive.cti == drive.input_cti()
 
 
 def test_the_transcript_plays_on_the_local_engine(added: Added, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_filters_and_unread_columns_pass_it(added: Added) -> None:
 
 
 def test_it_is_spread_over_shards_with_its_reader(added: Added) -> None:
-    words = in_words(cut([stream().fill("v", 0).group_by("k").agg(n=rc.sum("v")).plan]))
+    words = describe_fragments(cut([stream().fill("v", 0).group_by("k").agg(n=rc.sum("v")).plan]))
     assert "reads s by k" in words
     counted = stream().group_by("k").agg(v=rc.sum("v")).fill("v", 0)
     assert len(cut([counted.group_by("k").agg(n=rc.sum("v")).plan])) == 1

@@ -29,6 +29,7 @@ from recension.operators.state.chains import Chains, Ends, Equivalent
 class Coalesce(Operator):
     """``schema`` has the group's columns and those that the equivalence compares."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(

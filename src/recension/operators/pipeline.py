@@ -7,7 +7,7 @@ pipeline runs for each group by itself. Its ports are numbered from 0, like thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -52,6 +52,24 @@ def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None =
         out = _without_ctis(out)
     out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
     return out
+
+
+def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Collection[int]) -> None:
+    """Raise what an operator would raise if these inputs ended, where that is certain; nothing changes.
+
+    ``steps`` are numbered, each with the numbers that it reads. What an operator that may emit changes on a
+    CTI does at the end is not known while it holds rows.
+    """
+    known, endless = set(ended), set[int]()
+    for number, operator, inputs in steps:
+        if known.issuperset(inputs):
+            operator.check_end()
+            if not (operator.changes_on_cti and operator.state_rows()):
+                known.add(number)
+            elif operator.is_endless():
+                endless.add(number)
+        elif endless.intersection(inputs):
+            operator.refuse_endless()
 
 
 def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
@@ -126,12 +144,8 @@ class Pipeline:
 
     def check_end(self) -> None:
         """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
-        ended = set(range(self._ports))
-        for number, stage in enumerate(self._stages, self._ports):
-            if ended.issuperset(stage.inputs):
-                stage.operator.check_end()
-                if not stage.operator.state_rows():
-                    ended.add(number)
+        stages = enumerate(self._stages, self._ports)
+        check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
 
     def settled(self, port: int) -> int:
         """A time such that nothing comes of changes, on this port, to events that ended before it."""

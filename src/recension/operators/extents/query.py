@@ -25,7 +25,7 @@ from recension.core.errors import StreamError
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks, add
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.extents.extent import Hashed, Laid
 from recension.operators.value_order import value_ranks
 
@@ -239,7 +239,7 @@ def _check(time: Ticks, group: Index, is_new: Mask) -> None:
     at = np.flatnonzero(is_new)
     twice = (time[at][1:] == time[at][:-1]) & (group[at][1:] == group[at][:-1])
     if bool(twice.any()):
-        moment = shown_here(int(time[at][1:][np.argmax(twice)]))
+        moment = describe_time_in_message(int(time[at][1:][np.argmax(twice)]))
         raise StreamError(
             f"two readings of one group at {moment}: name what tells them apart in coalesce(group_by=...)"
         )
