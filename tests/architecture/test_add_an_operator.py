@@ -21,8 +21,8 @@ import recension as rc
 from recension.api.span import SpanMethods
 from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
-from recension.lowering.words import chosen
-from recension.plan.fragments import cut, in_words
+from recension.lowering.explain_choices import chosen
+from recension.plan.fragments import cut, describe_fragments
 from recension.plan.levels import MIDDLE, STRONG, WEAK, at_level
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
@@ -130,7 +130,7 @@ def test_filters_and_unread_columns_pass_it(added: Added) -> None:
 
 
 def test_it_is_spread_over_shards_with_its_reader(added: Added) -> None:
-    words = in_words(cut([stream().fill("v", 0).group_by("k").agg(n=rc.sum("v")).plan]))
+    words = describe_fragments(cut([stream().fill("v", 0).group_by("k").agg(n=rc.sum("v")).plan]))
     assert "reads s by k" in words
     counted = stream().group_by("k").agg(v=rc.sum("v")).fill("v", 0)
     assert len(cut([counted.group_by("k").agg(n=rc.sum("v")).plan])) == 1

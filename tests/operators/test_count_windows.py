@@ -16,7 +16,7 @@ from recension.denote.grouped import groups as groups_of
 from recension.lowering import operator_of
 from recension.operators.state import block_table
 from recension.operators.windowed.counts import sums_of
-from recension.plan.count_window import Moment
+from recension.plan.windows import Moment
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.physical import Dice, Shape, tell

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from recension.core.batch import from_elements, payload_of
 from recension.core.events import Element, Insert, Retract
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.lmerge.payloads import Payloads

@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.aggregates import aggregate_spec
-from recension.lowering.modules import grid_of, limit_of, module_windows
 from recension.lowering.schemes import coalescing
+from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align

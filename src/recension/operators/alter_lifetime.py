@@ -24,6 +24,7 @@ from recension.operators.lifetimes import Lifetime
 class AlterLifetime(Operator):
     """Every element takes an event's end from one time to another; so does what it becomes."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:

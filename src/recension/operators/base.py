@@ -38,6 +38,8 @@ class Operator(ABC):
 
     makes_ctis: ClassVar[bool] = False
     """May what `on_batch` gives hold CTIs? They speak for all that the step gives."""
+    changes_on_cti: bool = True
+    """May `on_cti` emit changes? If not, the end of its inputs leaves its output as it is."""
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
     """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
@@ -61,6 +63,13 @@ class Operator(ABC):
 
     def check_end(self) -> None:
         """Raise what a CTI at the end of time would raise on the state as it is; nothing changes."""
+
+    def refuse_endless(self) -> None:
+        """Raise what an event that never ends would raise at the end of time."""
+
+    def is_endless(self) -> bool:
+        """Will its output surely hold an event that never ends, if all its inputs end now?"""
+        return False
 
     def check_last(self, batch: EventBatch) -> None:
         """The same when this batch still comes before the end, where that is certain."""

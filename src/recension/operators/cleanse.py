@@ -120,6 +120,10 @@ class Cleanse(Operator):
             order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
         return order
 
+    def is_endless(self) -> bool:
+        front = () if self._front is None else self._front.end[self._front.at :]
+        return self._held.is_endless() or FOREVER in front
+
     def trace(self) -> tuple[int, ...] | None:
         return ()
 

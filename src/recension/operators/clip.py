@@ -31,6 +31,7 @@ from recension.operators.state.start_index import StartIndex
 class Clip(Operator):
     """Left events until the next start of the right input under the same keys."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, left: Side, right: Side) -> None:

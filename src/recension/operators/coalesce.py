@@ -30,6 +30,7 @@ from recension.operators.transition import Shown, transition
 class Coalesce(Operator):
     """``schema`` has the group's columns and those that the equivalence compares."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(

@@ -46,6 +46,7 @@ from recension.operators.state.net_changes import NetChanges, identity
 class CoverageJoin(Operator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
+    changes_on_cti = False
     _shows_pairs = False
     promises_alike = True
 

@@ -29,6 +29,7 @@ from recension.operators.windowed.working_set import WorkingSet, lay_over, state
 class Distinct(Operator):
     """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(

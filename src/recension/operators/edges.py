@@ -25,6 +25,7 @@ from recension.operators.state.readings import Axis, Readings
 class Edges(Operator):
     """Readings by group; without ``group_by`` all are of one."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, schema: pa.Schema, group_by: Sequence[str] = (), keyed_by: str = "group_by") -> None:

@@ -37,6 +37,7 @@ _CAUTIOUS = 256
 class Finalize(Operator):
     """Remembers for ``remember`` ticks of application time, or of the wall clock; FOREVER until a CTI."""
 
+    changes_on_cti = False
     makes_ctis: ClassVar[bool] = True
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "take"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, concat, null_payload
@@ -44,6 +44,24 @@ def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None =
         out = _without_ctis(out)
     out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
     return out
+
+
+def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Collection[int]) -> None:
+    """Raise what an operator would raise if these inputs ended, where that is certain; nothing changes.
+
+    ``steps`` are numbered, each with the numbers that it reads. What an operator that may emit changes on a
+    CTI does at the end is not known while it holds rows.
+    """
+    known, endless = set(ended), set[int]()
+    for number, operator, inputs in steps:
+        if known.issuperset(inputs):
+            operator.check_end()
+            if not (operator.changes_on_cti and operator.state_rows()):
+                known.add(number)
+            elif operator.is_endless():
+                endless.add(number)
+        elif endless.intersection(inputs):
+            operator.refuse_endless()
 
 
 def split(batch: EventBatch) -> tuple[EventBatch, int | None]:

@@ -34,6 +34,7 @@ from recension.operators.state.live_events import LiveEvents
 class Join(Operator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Orphans, worst
-from recension.operators.flow import Flow, drive
+from recension.operators.flow import Flow, check_end, drive
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,8 @@ class Pipeline:
 
     def check_end(self) -> None:
         """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
-        ended = set(range(self._ports))
-        for number, stage in enumerate(self._stages, self._ports):
-            if ended.issuperset(stage.inputs):
-                stage.operator.check_end()
-                if not stage.operator.state_rows():
-                    ended.add(number)
+        stages = enumerate(self._stages, self._ports)
+        check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
 
     def settled(self, port: int) -> int:
         """A time such that nothing comes of changes, on this port, to events that ended before it."""

@@ -13,7 +13,7 @@ from recension.plan.aggregates import Aggregate, TopK
 from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import in_words, projected_schema
+from recension.plan.span import describe_outputs, projected_schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class SnapshotAggregate(TimedNode):
 
     @property
     def label(self) -> str:
-        by = f" by {in_words(self.keys)}" if self.keys else ""
+        by = f" by {describe_outputs(self.keys)}" if self.keys else ""
         return f"aggregate {', '.join(self._answers)}{by}, speculate {self.speculate}"
 
     @property

@@ -17,7 +17,7 @@ from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
 from recension.plan.each_group import GroupApply
-from recension.plan.group import Group
+from recension.plan.group_apply import Group
 from recension.plan.node import Node, Speculate
 from recension.plan.source import Source
 

@@ -11,7 +11,8 @@ is right for every step, if slower, the base class gives it and says so.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -300,3 +301,29 @@ def columns_named(names: Iterable[str]) -> Outputs:
 def same_names(schema: pa.Schema) -> dict[str, str]:
     """All columns are kept under their names."""
     return {name: name for name in schema.names}
+
+
+def each_once(roots: Sequence[Node]) -> Iterator[Node]:
+    """Every node of the queries once, inputs before their readers."""
+    seen: set[Node] = set()
+    for root in roots:
+        for node in walk(root):
+            if node not in seen:
+                seen.add(node)
+                yield node
+
+
+def count_readers(roots: Sequence[Node]) -> Counter[Node]:
+    """How often each node is read, by other nodes or as a query's answer."""
+    readers = Counter(roots)
+    for node in each_once(roots):
+        readers.update(node.inputs)
+    return readers
+
+
+def rebuild(roots: Sequence[Node], step: Callable[[Node], Node]) -> list[Node]:
+    """Every node replaced by ``step`` of it over its replaced inputs; shared nodes stay shared."""
+    new: dict[Node, Node] = {}
+    for node in each_once(roots):
+        new[node] = step(node.with_inputs([new[child] for child in node.inputs]))
+    return [new[root] for root in roots]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, from_elements
 from recension.core.errors import StreamError, nearest
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
-from recension.core.exact import MISFITS, misfit
-from recension.core.one_kind import OneKind
+from recension.core.time_kind import OneKind
+from recension.core.values import MISFITS, misfit
 
 
 def batch_of(

@@ -30,9 +30,8 @@ from recension.core.formats.decode import Decoded, Decoder
 from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.openclose import OpenClose, Translated
-from recension.core.time_kind import TimeKind
+from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker
 from recension.operators.base import Chunks
 from recension.plan.source import Source

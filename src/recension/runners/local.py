@@ -24,16 +24,15 @@ from recension.core.batch import EXTERNAL_CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError, TimeError, nearest
 from recension.core.formats.reader import StreamReader
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
-from recension.core.time_kind import TICKS, in_messages, kind_of
+from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, chosen, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.flow import Flow, split
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.times import times_in
+from recension.plan.source import times_in
 from recension.runners.answers import HISTORY_LIMIT, Answer
 from recension.runners.engine import Engine, dropped_count, elements
 from recension.runners.guard import Guarded, exclusive
@@ -440,7 +439,7 @@ class Session(Guarded):
     def _feed(self, source: str, batch: EventBatch) -> None:
         self._tick()
         changes, t = split(batch)
-        with in_messages(self._times.kind):
+        with times_in_messages(self._times.kind):
             flows = self._engine.step(self._plan.source_vertices[source], changes, t)
         self._collect(flows)
         self._notice_silence(source)
@@ -478,7 +477,7 @@ class Session(Guarded):
     def _name_times(times: OneKind, named: Iterable[tuple[str, int]]) -> None:
         """Times that a query or a call names are of the kind of all others."""
         for where, ticks in named:
-            times.name(kind_of(ticks), where)
+            times.note_named(kind_of(ticks), where)
 
     def _intake(self, source: str) -> Intake:
         return self._intakes[self._known(source)]

@@ -16,7 +16,7 @@ from recension.core.errors import StreamError
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.extents.laid import Laid
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.runs import Runs, runs_of
@@ -146,7 +146,7 @@ def _check(time: Ticks, group: Index, is_new: Mask) -> None:
     at = np.flatnonzero(is_new)
     twice = (time[at][1:] == time[at][:-1]) & (group[at][1:] == group[at][:-1])
     if bool(twice.any()):
-        moment = shown_here(int(time[at][1:][np.argmax(twice)]))
+        moment = describe_time_in_message(int(time[at][1:][np.argmax(twice)]))
         raise StreamError(
             f"two readings of one group at {moment}: name what tells them apart in coalesce(group_by=...)"
         )

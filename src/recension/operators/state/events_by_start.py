@@ -67,6 +67,10 @@ class EventsByStart:
                 return head
             rows *= 2
 
+    def is_endless(self) -> bool:
+        """Is there an event that never ends?"""
+        return bool(len(self)) and FOREVER in self._table.head(len(self)).columns["end"]
+
     def payload(self, rows: Index) -> pa.RecordBatch:
         """The payloads of rows of the table."""
         return self._store.take(rows)

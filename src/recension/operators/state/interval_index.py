@@ -26,8 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.netting import surviving
-from recension.core.ranges import expand
+from recension.core.netting import expand, surviving
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks

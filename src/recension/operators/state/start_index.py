@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from recension.core.batch import Index
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
 from recension.operators.state.interval_index import IntervalIndex

@@ -80,6 +80,9 @@ class SnapshotIndex(WindowIndex):
             end = np.where(end <= watermark, end, np.int64(FOREVER))
         return np.where(shown, end, work.time)
 
+    def is_endless(self) -> bool:
+        return self._points.is_endless()
+
     def close(self, t: int, earliest: int) -> Closing:
         until = min(t, earliest)
         self._points.forget_before(until)

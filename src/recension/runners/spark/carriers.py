@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from recension.core.errors import SchemaError
-from recension.plan.type_names import type_name
+from recension.plan.schemas import type_name
 from recension.runners.spark.arrow_types import arrow_type
 
 _EXACT: Final[dict[pa.DataType, spark.DataType]] = {

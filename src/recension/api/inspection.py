@@ -7,15 +7,14 @@ import pyarrow as pa
 from recension.api.base import StreamBase
 from recension.lowering import chosen
 from recension.plan.explain import Format, explain
-from recension.plan.fragments import cut
-from recension.plan.fragments import in_words as fragments_in_words
-from recension.plan.partial import preaggregate
-from recension.plan.properties import Properties, in_words
+from recension.plan.fragments import cut, describe_fragments
+from recension.plan.properties import Properties, describe_properties
 from recension.plan.rewrites import optimize
-from recension.plan.type_names import columns_in_words
+from recension.plan.rewrites.preaggregate import preaggregate
+from recension.plan.schemas import describe_columns
 
 
-class SeeMethods(StreamBase):
+class InspectionMethods(StreamBase):
     """Schema, properties, plan."""
 
     __slots__ = ()
@@ -70,7 +69,7 @@ class SeeMethods(StreamBase):
            reads aggregate n = count() by site, speculate perfect to one shard
            gives aggregate most = max(n), speculate perfect
         """
-        return fragments_in_words(cut(preaggregate(optimize([self.plan]))))
+        return describe_fragments(cut(preaggregate(optimize([self.plan]))))
 
     def describe(self) -> str:
         """The last step, the columns and what is known, in a few lines.
@@ -83,8 +82,12 @@ class SeeMethods(StreamBase):
         """
         plan = self.plan
         return "\n".join(
-            [plan.label, f"columns: {columns_in_words(plan.schema)}", f"known: {in_words(plan.properties)}"]
+            [
+                plan.label,
+                f"columns: {describe_columns(plan.schema)}",
+                f"known: {describe_properties(plan.properties)}",
+            ]
         )
 
     def __repr__(self) -> str:
-        return f"<Stream {self.plan.label}: {columns_in_words(self.plan.schema)}>"
+        return f"<Stream {self.plan.label}: {describe_columns(self.plan.schema)}>"

@@ -1,4 +1,4 @@
-"""How modules over windows are done: which columns are kept, which windows are shown, what is waited for."""
+"""How aggregates and modules over windows are done: what is kept, which windows are shown, when."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from recension.core.errors import RecensionError
 from recension.core.window_limit import WindowLimit
-from recension.lowering.aggregates import aggregation
 from recension.modules.module import Incremental, Module
 from recension.operators.modules.answers import (
     Answers,
@@ -19,27 +19,25 @@ from recension.operators.modules.answers import (
     StateValues,
     Value,
 )
-from recension.operators.modules.hosting import Caller, HostedModule
+from recension.operators.modules.hosting import Caller, HostedModule, Order
 from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
-from recension.operators.modules.members import Order
-from recension.operators.modules.panes import Panes
-from recension.operators.modules.states import States
-from recension.operators.windowed.aggregates import Aggregation
+from recension.operators.modules.states import Panes, States
+from recension.operators.windowed import accumulators, selections
+from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
 from recension.operators.windowed.counts import CountIndex
 from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.plan import aggregates, nodes
 from recension.plan.aggregates import Aggregate
-from recension.plan.count_window import CountWindows
-from recension.plan.evaluation import Projection
+from recension.plan.evaluation import Computed, Projection
 from recension.plan.expressions import Expression, column, expression
-from recension.plan.module_call import ModuleCall
-from recension.plan.module_window import ModuleWindow
+from recension.plan.module_window import ModuleCall, ModuleWindow
 from recension.plan.node import Node
 from recension.plan.span import projected_schema
-from recension.plan.window import Windows
+from recension.plan.windows import CountWindows, Windows
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
@@ -98,8 +96,8 @@ def grid_of(windows: Windows) -> Grid:
 
 def limit_of(windows: Windows, node: Node) -> WindowLimit:
     """How many windows of a step an event may fill."""
-    in_words = node.label.replace(str(windows), windows.in_words)
-    return WindowLimit(node.label, windows.max_windows, in_words)
+    with_units = node.label.replace(str(windows), windows.with_units)
+    return WindowLimit(node.label, windows.max_windows, with_units)
 
 
 @dataclass
@@ -180,3 +178,51 @@ def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggre
         return made
     name = stored.add(aggregate.argument, aggregate.argument_type(schema))
     return Aggregation(lambda payload: payload.column(name), made.measure)
+
+
+def aggregate_spec(node: nodes.SnapshotAggregate) -> AggregateSpec:
+    """What every aggregate operator takes."""
+    of = node.input.schema
+    key_schema = projected_schema(node.keys, of, "group_by")
+    keys = Projection(node.keys, key_schema) if node.keys else None
+    aggregations = [aggregation(aggregate, of) for _, aggregate in node.aggregates]
+    return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties)
+
+
+def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:
+    """Sums where the aggregate can take an event back, the events themselves where it cannot."""
+    if aggregate.argument is None:
+        return Aggregation(None, accumulators.CountEvents())
+    kind = aggregate.argument_type(schema)
+    argument = Computed(aggregate.argument, kind)
+    is_float = pa.types.is_floating(kind)
+    match aggregate:
+        case aggregates.Count():
+            return Aggregation(argument, accumulators.CountValues())
+        case aggregates.Sum():
+            return Aggregation(argument, _sum(kind))
+        case aggregates.Mean():
+            return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
+        case aggregates.StdDev():
+            return Aggregation(argument, selections.StdDev())
+        case aggregates.Min() | aggregates.Max():
+            return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
+        case aggregates.First() | aggregates.Last():
+            return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
+        case aggregates.Collect():
+            return Aggregation(argument, selections.Collect())
+        case aggregates.Quantile(q=q):
+            return Aggregation(argument, selections.Quantile(q))
+        case aggregates.FunctionOf(fn=fn, result=result):
+            return Aggregation(argument, selections.FunctionOf(fn, result))
+        case aggregates.TopK(k=k, descending=descending):
+            return Aggregation(argument, selections.TopK(k, descending=descending))
+    raise RecensionError(f"the local engine cannot compute {aggregate}")
+
+
+def _sum(kind: pa.DataType) -> accumulators.Accumulator:
+    if pa.types.is_floating(kind):
+        return accumulators.SumFloats()
+    # Of narrower numbers it takes more to leave int64 than can be remembered.
+    is_long = pa.types.is_integer(kind) and kind.bit_width == 64
+    return accumulators.SumLongs() if is_long else accumulators.SumIntegers()

@@ -8,8 +8,7 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
 from recension.lowering import schemes
-from recension.lowering.aggregates import aggregation
-from recension.lowering.modules import shares_panes, view_of, waits_for
+from recension.lowering.windowed import aggregation, shares_panes, view_of, waits_for
 from recension.modules.module import Module
 from recension.operators.windowed.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
@@ -72,7 +71,7 @@ def _coalesce(node: nodes.Coalesce) -> str:
 @chosen.register(nodes.CoalesceExtent)
 @chosen.register(nodes.CoalesceMany)
 def _extents(node: nodes.CoalesceExtent | nodes.CoalesceMany) -> str:
-    return schemes.in_words(node)
+    return schemes.describe_scheme(node)
 
 
 @chosen.register

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.core.exact import exact_array, misfit, plain
+from recension.core.values import exact_array, misfit, plain
 
 INTEGER = pa.int64()
 SECONDS, MICROS, NANOS = (pa.timestamp(unit) for unit in ("s", "us", "ns"))

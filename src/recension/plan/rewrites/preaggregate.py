@@ -20,9 +20,8 @@ import pyarrow as pa
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, Count, Max, Min, Sum
 from recension.plan.expressions import column
-from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
-from recension.plan.window import WindowAggregate
+from recension.plan.node import Node, rebuild
+from recension.plan.windows import WindowAggregate
 
 
 @dataclass(frozen=True, eq=False)
