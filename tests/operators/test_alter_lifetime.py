@@ -100,12 +100,12 @@ def test_after_every_batch_the_history_is_the_oracles(name: str, data: st.DataOb
     drive, promised = Driver(rule.operator, SCHEMA), BEGINNING
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), rule.oracle(drive.given()))
-        t = drive.given_cti()
+        assert_equivalent(drive.history(), rule.oracle(drive.input_history()))
+        t = drive.input_cti()
         promised = max(promised, FOREVER if t == FOREVER else rule.cti(t))
         assert drive.cti == promised
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == FOREVER
     assert drive.operator.state_rows() == 0
 

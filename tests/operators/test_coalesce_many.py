@@ -108,7 +108,7 @@ def test_queries_answer_as_alone_while_they_move(
             play.feed(batch)
             match data.draw(st.integers(0, 2)):
                 case 0:
-                    play.together.revive()
+                    play.together.restore_twin()
                 case 1:
                     play.move(data.draw(masks))
         assert play.together.operator.state_rows() == play.together.operator.state_bytes() == 0
