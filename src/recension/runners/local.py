@@ -29,7 +29,7 @@ from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, chosen, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.pipeline import Flow, split
+from recension.operators.pipeline import Flow, split_ctis
 from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import times_in
@@ -177,7 +177,7 @@ class Session(Guarded):
             if push.is_promise:
                 self._check_end(source, int(push.batch.vs.max()))
             elif intake.takes_all:
-                self._engine.check_last(self._plan.source_vertices[source], *split(push.batch))
+                self._engine.check_last(self._plan.source_vertices[source], *split_ctis(push.batch))
             self._take(source, push)
 
     @contextmanager
@@ -332,11 +332,11 @@ class Session(Guarded):
     def explain(self, query: str | None = None) -> str:
         """The plan of a query as it runs: what its steps have chosen by now."""
 
-        def words(node: Node) -> str | None:
+        def describe_choices(node: Node) -> str | None:
             operator = self._plan.vertices[self._plan.numbers[node]].operator
-            return "\n".join(operator.words() if operator else []) or chosen(node)
+            return "\n".join(operator.describe_choices() if operator else []) or chosen(node)
 
-        return explain([self._plan.queries[self._query(query)]], annotate=words)
+        return explain([self._plan.queries[self._query(query)]], annotate=describe_choices)
 
     @exclusive
     def counts(self) -> dict[str, Counter[str]]:
@@ -438,7 +438,7 @@ class Session(Guarded):
 
     def _feed(self, source: str, batch: EventBatch) -> None:
         self._tick()
-        changes, t = split(batch)
+        changes, t = split_ctis(batch)
         with times_in_messages(self._times.kind):
             flows = self._engine.step(self._plan.source_vertices[source], changes, t)
         self._collect(flows)
@@ -469,7 +469,7 @@ class Session(Guarded):
                 wanted = self._engine.wanted(vertex, flows[vertex])
                 given = elements(wanted, self._plan.queries[name].schema)
                 self._staged.setdefault(name, []).extend(given)
-        settled = self._engine.settled()
+        settled = self._engine.no_effect_before()
         for source, intake in self._intakes.items():
             intake.forget_before(settled.get(self._plan.source_vertices[source], BEGINNING))
 
