@@ -34,7 +34,7 @@ from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.span import SpanNode
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
-from recension.testing.local import LocalRunner
+from recension.testing.local_runners import LocalRunner
 from recension.testing.runners import cases
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
 from recension.testing.transcripts import load_transcripts
@@ -113,8 +113,8 @@ def test_the_kernel_gives_what_the_denotation_says(added: Added, data: st.DataOb
     drive = Driver(lambda: operator_of(node), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(SCHEMA)))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), added.meaning(drive.given(), "v", 7))
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), added.meaning(drive.input_history(), "v", 7))
+        assert drive.cti == drive.input_cti()
 
 
 def test_the_transcript_plays_on_the_local_engine(added: Added, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from recension.operators.base import Operator
 from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.coalesce import Coalesce
-from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.edges import Edges
 from recension.operators.finalize import Finalize
@@ -133,8 +132,6 @@ def _finalize(node: nodes.Finalize) -> Operator:
 
 @operator_of.register
 def _alter_lifetime(node: nodes.AlterLifetime) -> Operator:
-    if isinstance(node.lifetime, logical.Deletes):
-        return Deletes(node.schema)
     return AlterLifetime(node.schema, _lifetime(node.lifetime))
 
 
@@ -144,6 +141,8 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
             return physical.Shift(delta)
         case logical.SetDuration(duration):
             return physical.SetDuration(duration)
+        case logical.Deletes():
+            return physical.Deletes()
         case logical.Extend(delta):
             return physical.Extend(delta)
         case logical.Hop(size, hop):

@@ -21,8 +21,8 @@ from recension.plan.fragments import describe_fragments
 from recension.plan.properties import Properties
 from recension.runners.spark.stream import live
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
-from recension.testing.walk import Walk
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +39,8 @@ class Play:
         self.plan = plan
         s, t = (rc.source(name, SCHEMA, properties=known) for name in ("s", "t"))
         self.rehearsal = Rehearsal([plan.build(s, t).plan, s.plan, t.plan], shards)
-        self.inputs = {"s": Walk(), "t": Walk()}
-        self.shown = Walk()
+        self.inputs = {"s": StreamModel(), "t": StreamModel()}
+        self.shown = StreamModel()
         self.state_rows = 0
 
     def feed(self, source: str, elements: list[Element], *, fails: bool) -> None:

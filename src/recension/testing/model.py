@@ -1,8 +1,9 @@
-"""What a stream means and whether it is valid, in the plainest Python, one element at a time.
+"""A model of a stream in plain Python: what it means and whether it is valid, one element at a time.
 
-It shares nothing with `core.history` and `core.validity`, so that tests can let it judge them. The order
-of the questions is the order of rulings A1–A4 and LMerge 4: is the element well formed, does it respect
-the last CTI, does a retraction name an event that is there?
+`OpenClose` says what open and close elements (LMerge TR, Example 3) stand for. The model shares nothing with
+`core.history` and `core.validity`, so that tests can check them against it. The checks come in the order of
+rulings A1–A4 and LMerge 4: is the element well formed, does it respect the last CTI, does a retraction name
+an event that is there?
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Payload, Retract
-from recension.core.ticks import BEGINNING
+from recension.core.ticks import BEGINNING, FOREVER
 
-Row: TypeAlias = tuple[int, int, Hashable]
+_Row: TypeAlias = tuple[int, int, Hashable]
 
 
-class Walk:
+class StreamModel:
     """Takes a stream's elements in turn; knows the history so far and what may not come next."""
 
     def __init__(self, *, orphans: bool = True) -> None:
         self.cti = BEGINNING
         self._orphans = orphans
-        self._live: Counter[Row] = Counter()
+        self._live: Counter[_Row] = Counter()
         self._payloads: dict[Hashable, Payload] = {}
 
     def fault(self, element: Element) -> str | None:
@@ -61,7 +63,7 @@ class Walk:
         return self._live[e.vs, e.ve, payload_key(e.payload)] > 0
 
     def take(self, element: Element) -> None:
-        """Let the element take effect; the caller has asked for its `fault`, or does not care."""
+        """Let the element take effect, whether `fault` finds one in it or not."""
         match element:
             case Insert(payload, vs, ve):
                 self._count(payload, vs, ve, 1)
@@ -87,12 +89,12 @@ class Walk:
 
 def reconstitute(elements: Iterable[Element]) -> list[Event]:
     """The canonical history of a stream; an error names a retraction of an event that is not there."""
-    walk = Walk()
+    model = StreamModel()
     for at, element in enumerate(elements, start=1):
-        if isinstance(element, Retract) and not walk.holds(element):
+        if isinstance(element, Retract) and not model.holds(element):
             raise StreamError(f"retracts an event that is not there: {element}", row=at)
-        walk.take(element)
-    return walk.events()
+        model.take(element)
+    return model.events()
 
 
 def payload_key(payload: Payload) -> Hashable:
@@ -110,3 +112,55 @@ def _value_key(value: Any) -> Hashable:
     if isinstance(value, list | tuple):
         return tuple(_value_key(item) for item in value)
     return value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An event with this payload begins; its end is not known yet."""
+
+    payload: Payload
+    vs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The event with this payload that was opened last ends at ``ve``, whatever was said before."""
+
+    payload: Payload
+    ve: int
+
+
+Written: TypeAlias = Element | Open | Close
+
+
+class OpenClose:
+    """Turns open and close into inserts and retractions; everything else passes."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, Insert] = {}
+        self._cti = BEGINNING
+
+    def translate(self, written: Written) -> Element:
+        """The element meant. A close of nothing, of something final, or before its start is an error."""
+        match written:
+            case Open(payload, vs):
+                return self._remember(Insert(payload, vs))
+            case Close(payload, ve):
+                return self._close(payload, ve)
+            case Cti(t):
+                self._cti = max(self._cti, t)
+        return written
+
+    def _close(self, payload: Payload, ve: int) -> Element:
+        event = self._last.get(payload_key(payload))
+        if event is None or event.ve < self._cti or self._cti == FOREVER:
+            raise StreamError(f"closes an event that is not open, or whose end is final: {dict(payload)}")
+        if ve < event.vs:
+            raise StreamError(f"closes an event before its start: {dict(payload)}")
+        revised = self._remember(Insert(payload, event.vs, ve))
+        # What was closed at its start is gone; a later close brings it back.
+        return revised if event.ve == event.vs else Retract(payload, event.vs, event.ve, ve)
+
+    def _remember(self, event: Insert) -> Insert:
+        self._last[payload_key(event.payload)] = event
+        return event
