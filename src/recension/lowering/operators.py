@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.schemes import coalescing
+from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -92,12 +92,12 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
 def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register

@@ -243,7 +243,7 @@ class Engine:
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
         running = [self._vertices[number] for number in self._order]
-        return {"plan": self._written_plan()} | {
+        return {"plan": self._plan_structure()} | {
             f"{place}/{name}": table
             for place, vertex in enumerate(running)
             if vertex.operator is not None
@@ -255,7 +255,7 @@ class Engine:
         if "plan" not in chunks:
             raise RecensionError("the snapshot does not say of which query it is")
         _require_format(chunks["plan"])
-        _require_same(chunks["plan"], self._written_plan())
+        _require_same(chunks["plan"], self._plan_structure())
 
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; `require_same` has looked at it."""
@@ -270,7 +270,7 @@ class Engine:
             assert operator is not None
             operator.restore(own)
 
-    def _written_plan(self) -> pa.Table:
+    def _plan_structure(self) -> pa.Table:
         """What runs: every step by its structure, and the places of the steps it reads; names for people."""
         places = {number: place for place, number in enumerate(self._order)} | {-1: -1}
         running = [self._vertices[number] for number in self._order]

@@ -27,7 +27,7 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
-from recension.lowering import PhysicalPlan, chosen, lower
+from recension.lowering import PhysicalPlan, describe_choice, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, split
 from recension.plan.explain import explain
@@ -334,7 +334,7 @@ class Session(Guarded):
 
         def words(node: Node) -> str | None:
             operator = self._plan.vertices[self._plan.numbers[node]].operator
-            return "\n".join(operator.words() if operator else []) or chosen(node)
+            return "\n".join(operator.words() if operator else []) or describe_choice(node)
 
         return explain([self._plan.queries[self._query(query)]], annotate=words)
 

@@ -6,7 +6,7 @@ from html import escape
 
 import recension as rc
 from recension.demo.plans import POLICY, first_plan, known, other_plan
-from recension.lowering import chosen
+from recension.lowering import describe_choice
 from recension.plan.node import Node
 from recension.plan.properties import describe_properties
 from recension.plan.rewrites import optimize
@@ -41,7 +41,7 @@ def _downwards(node: Node) -> list[Node]:
 
 def _step(node: Node) -> str:
     facts = [("columns", describe_columns(node.schema)), ("known", describe_properties(node.properties))]
-    if words := chosen(node):
+    if words := describe_choice(node):
         facts.append(("chosen", words))
     rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return f'<div class="step"><strong>{escape(node.label)}</strong><dl>{rows}</dl></div>'
