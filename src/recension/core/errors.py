@@ -39,3 +39,13 @@ def nearest(name: str, there: Sequence[str]) -> str:
     """In brackets, the name that was meant, if one is near."""
     near = get_close_matches(name, there, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def first_line(why: BaseException) -> str:
+    """The first line of an error's text."""
+    return (str(why).splitlines() or [""])[0]
+
+
+def describe_error(why: BaseException) -> str:
+    """An error of any class in one line: the class and the first line of its text."""
+    return f"{type(why).__name__}: {first_line(why)}"
