@@ -17,12 +17,12 @@ from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumn
 from recension.core.formats.manifest import is_table
 from recension.core.time_kind import TimeKind
 from recension.plan.nodes import Source
-from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.sinks.files import spark_pattern
 from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
+from recension.runners.spark.types import arrow_schema
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
