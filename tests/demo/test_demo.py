@@ -65,7 +65,7 @@ def test_without_spark_it_says_why_and_goes_on(
     assert "yes" in said
     assert "the local engine" in report.read_text(encoding="utf-8")
     monkeypatch.setattr(performance, "find_spec", lambda name: None)
-    assert "PySpark" in str(performance.lacks_for_spark())
+    assert "PySpark" in str(performance.missing_for_spark())
 
 
 def test_a_wrong_answer_fails(

@@ -79,7 +79,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, session: Session) -> list[str]:
 
         monkeypatch.setattr(owner, name, noting)
 
-    owners = [*session._run.intakes.values()]
+    owners: list[Any] = [*session._run.intakes.values()]
     owners += [vertex.operator for vertex in session._run.plan.vertices if vertex.operator is not None]
     for owner in owners:
         note(owner, "state_rows")

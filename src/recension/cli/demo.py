@@ -12,7 +12,7 @@ from rich.console import Console
 from recension.cli.outputs import check_made_file
 from recension.cli.root import FAILED, app
 from recension.demo.leases import SITES
-from recension.demo.performance import lacks_for_spark, perform
+from recension.demo.performance import missing_for_spark, perform
 from recension.demo.script import World
 
 
@@ -35,9 +35,9 @@ def demo(
         "one stream of what they say.\n",
         highlight=False,
     )
-    if spark and (lacking := lacks_for_spark()):
-        told = f"The replicas run in this process: Spark needs {lacking}, which is not here.\n"
-        console.print(told, markup=False)
+    if spark and (missing := missing_for_spark()):
+        reason = f"The replicas run in this process: Spark needs {missing}, which is not here.\n"
+        console.print(reason, markup=False)
         spark = False
     verdict = perform(World(size, seed), console, report, on_spark=spark)
     console.print(f"\nFigures: {report}   [dim]{time.perf_counter() - began:.0f} s[/]", highlight=False)

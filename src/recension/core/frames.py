@@ -35,7 +35,10 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
         kinds = "an Arrow table, a pandas or polars frame, a History, a Result, or a list of elements"
         raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
     try:
-        return _of_pandas(frame.to_native()) if frame.implementation.is_pandas() else frame.to_arrow()
+        if frame.implementation.is_pandas():
+            return _of_pandas(frame.to_native())
+        table = frame.to_arrow()
+        return _with_usual_types(table) if frame.implementation.is_polars() else table
     except _MIXED as why:
         raise _located(frame, name, why) from None
 
@@ -61,6 +64,22 @@ def _of_pandas(frame: Any) -> pa.Table:
         for field, dtype in zip(table.schema, frame.dtypes, strict=True)
     ]
     return pa.schema(list(zip(table.column_names, kinds, strict=True))).empty_table()
+
+
+def _with_usual_types(table: pa.Table) -> pa.Table:
+    """Texts, bytes and lists as they were before: polars has one type of each, with large offsets."""
+    try:
+        return table.cast(pa.schema([field.with_type(_usual_type(field.type)) for field in table.schema]))
+    except pa.ArrowInvalid:
+        return table  # more than 2 GiB of text in one piece
+
+
+def _usual_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_usual_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_usual_type(field.type)) for field in kind])
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
 
 
 def _located(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:

@@ -52,7 +52,7 @@ def _stage(display: Display, *, on_spark: bool) -> Iterator[Stage]:
             stage.close()
 
 
-def lacks_for_spark() -> str | None:
+def missing_for_spark() -> str | None:
     """What is not here and Spark needs."""
     if find_spec("pyspark") is None:
         return "PySpark (pip install 'recension[spark]')"

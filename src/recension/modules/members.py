@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.events import Event, Payload
-from recension.core.exact import exact_array
 from recension.core.ticks import Ticks
+from recension.core.values import exact_array
 
 
 class Window(NamedTuple):

@@ -50,6 +50,7 @@ class Pace:
 class AdvanceTime(Operator):
     """Port 0 is the stream; CTIs of port 1, where there is one, hold for it too."""
 
+    changes_on_cti = False
     makes_ctis: ClassVar[bool] = True
 
     def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:

@@ -17,13 +17,15 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Operator, Orphans, Output, changes, new_end, old_end
+from recension.operators.base import Operator, Orphans, Output
+from recension.operators.changes import changes, new_end, old_end
 from recension.operators.lifetimes import Lifetime
 
 
 class AlterLifetime(Operator):
     """Every element takes an event's end from one time to another; so does what it becomes."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, empty
+from recension.core.batch import EventBatch, empty
 from recension.core.counting import counts_of, counts_table
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import BEGINNING
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
@@ -38,6 +37,8 @@ class Operator(ABC):
 
     makes_ctis: ClassVar[bool] = False
     """May what `on_batch` gives hold CTIs? They speak for all that the step gives."""
+    changes_on_cti: bool = True
+    """May `on_cti` emit changes? If not, the end of its inputs leaves its output as it is."""
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
     """External CTIs end here, pass beside the events, or are part of the batches taken in."""
 
@@ -61,6 +62,13 @@ class Operator(ABC):
 
     def check_end(self) -> None:
         """Raise what a CTI at the end of time would raise on the state as it is; nothing changes."""
+
+    def refuse_endless(self) -> None:
+        """Raise what an event that never ends would raise at the end of time."""
+
+    def is_endless(self) -> bool:
+        """Will its output surely hold an event that never ends, if all its inputs end now?"""
+        return False
 
     def check_last(self, batch: EventBatch) -> None:
         """The same when this batch still comes before the end, where that is certain."""
@@ -158,35 +166,3 @@ class Operator(ABC):
 def worst(of_readers: Sequence[Orphans]) -> Orphans:
     """What becomes of orphans that several readers get; where nothing reads them, nothing is known."""
     return min(of_readers, key=("stop", "pass", "take").index, default="stop")
-
-
-def old_end(batch: EventBatch) -> Ticks:
-    """The end an event had before each element: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
-
-
-def new_end(batch: EventBatch) -> Ticks:
-    """The end an event has after each element: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
-
-
-def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
-    """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
-
-    The caller leaves out rows that change nothing (ruling A3).
-    """
-    is_insert = old == vs
-    return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
-        vs,
-        np.where(is_insert, new, old),
-        np.where(is_insert, np.int64(FOREVER), new),
-        np.zeros(len(vs), np.int64),
-        payload,
-    )
-
-
-def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
-    """How `changes` are put in order of time, and at one time what goes before what comes."""
-    is_insert = old == vs
-    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))

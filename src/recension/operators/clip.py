@@ -21,16 +21,17 @@ from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_ro
 from recension.core.netting import surviving
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, identity
 from recension.operators.matching import RIGHT, Arriving, Side
+from recension.operators.state.interval_index import StartIndex
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity
-from recension.operators.state.start_index import StartIndex
 
 
 class Clip(Operator):
     """Left events until the next start of the right input under the same keys."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, left: Side, right: Side) -> None:

@@ -18,13 +18,15 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes, order_of_changes
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.readings import Axis, Readings
 
 
 class Edges(Operator):
     """Readings by group; without ``group_by`` all are of one."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(self, schema: pa.Schema, group_by: Sequence[str] = (), keyed_by: str = "group_by") -> None:

@@ -17,12 +17,12 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.key_skew import KeySkew
 from recension.operators.matching import (
     LEFT,
     RIGHT,
     JoinedColumn,
     JoinedPayload,
+    KeySkew,
     Matching,
     Predicate,
     Side,
@@ -34,6 +34,7 @@ from recension.operators.state.live_events import LiveEvents
 class Join(Operator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
+    changes_on_cti = False
     promises_alike = True
 
     def __init__(

@@ -22,6 +22,7 @@ from recension.operators.base import Chunks, Operator, Orphans, Output
 class OrphanCheck(Operator):
     """Stands on a source that Finalize or a merge reads as it comes, below its other readers."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -25,6 +25,7 @@ Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBa
 class Span(Operator):
     """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
     promises_alike = True
 

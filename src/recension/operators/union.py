@@ -25,6 +25,7 @@ from recension.operators.base import Chunks, Operator, Orphans, Output
 class Union(Operator):
     """Elements pass as they come; external CTIs too, each about the input it comes from."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
     promises_alike = True
 

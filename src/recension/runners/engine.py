@@ -21,9 +21,10 @@ from recension.core.batch import EventBatch, cti
 from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator, new_end, old_end
-from recension.operators.flow import Flow, drive
+from recension.operators.base import Chunks, Operator
+from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.pipeline import Flow, check_end, drive
 from recension.operators.span import Span
 from recension.runners.feedback import OUTSIDE, Feedback
 from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
@@ -100,17 +101,14 @@ class Engine:
             self.warn(number, f"{metrics.name}: {warning}")
 
     def check_end(self, sources: Collection[int]) -> None:
-        """Raise what an operator would raise if these sources ended, where that is certain; nothing changes.
-
-        It is where nothing but the end can still come: above an operator that holds rows it is not known.
-        """
-        ended = set(sources)
-        for number in self._order:
-            vertex = self._vertices[number]
-            if vertex.operator is not None and ended.issuperset(i for i in vertex.inputs if i >= 0):
-                vertex.operator.check_end()
-                if not vertex.operator.state_rows():
-                    ended.add(number)
+        """Raise what an operator would raise if these sources ended, where it is certain; nothing changes."""
+        running = ((number, self._vertices[number]) for number in self._order)
+        steps = (
+            (number, vertex.operator, [i for i in vertex.inputs if i >= 0])
+            for number, vertex in running
+            if vertex.operator is not None
+        )
+        check_end(steps, sources)
 
     def check_last(self, source: int, batch: EventBatch, t: int | None) -> None:
         """The same of a source that gets this batch, and then a CTI at ``t``.

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import Vertex
-from recension.operators.flow import Flow
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.pipeline import Flow
 
 # Who reads an answer, where readers are vertices.
 OUTSIDE: Final = -1

@@ -18,16 +18,15 @@ from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_ele
 from recension.core.counting import counts_of, counts_table
 from recension.core.errors import FormatError, RecensionError, StreamError, first_line, nearest
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
-from recension.core.exact import MISFITS, misfit
 from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, lacking, layout_of
 from recension.core.formats.decode import Decoded, Decoder
 from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.openclose import OpenClose, Translated
-from recension.core.time_kind import TimeKind
+from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker
+from recension.core.values import MISFITS, misfit
 from recension.operators.base import Chunks
 from recension.plan.source import Source
 from recension.runners.result import Result

@@ -25,15 +25,14 @@ from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError, StreamError, TimeError, describe_error
 from recension.core.formats.reader import StreamReader
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
-from recension.core.time_kind import kind_of
+from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
 from recension.lowering import chosen
 from recension.operators.base import Chunks
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.times import times_in
+from recension.plan.source import times_in
 from recension.runners.answers import HISTORY_LIMIT
 from recension.runners.intake import Data
 from recension.runners.merging import MergePorts

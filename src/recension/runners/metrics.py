@@ -11,7 +11,7 @@ from typing import Any, Final
 from recension.core.batch import RETRACT, EventBatch
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, STALE_CTI
-from recension.operators.flow import Flow
+from recension.operators.pipeline import Flow
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
 # Where less than this part of the rows is held, something else keeps the state small.

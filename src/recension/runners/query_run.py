@@ -15,15 +15,14 @@ import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError, nearest
-from recension.core.one_kind import OneKind
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TICKS, in_messages, kind_of
+from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.flow import Flow, flow_of, split
+from recension.operators.pipeline import Flow, flow_of, split
 from recension.plan.node import Node
-from recension.plan.times import times_in
+from recension.plan.source import times_in
 from recension.runners.answers import Answers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
@@ -75,7 +74,7 @@ class QueryRun:
     def name_times(self, named: Iterable[tuple[str, int]], times: OneKind | None = None) -> None:
         """Times that a query or a call names are of the kind of all others."""
         for where, ticks in named:
-            (times or self.times).name(kind_of(ticks), where)
+            (times or self.times).note_named(kind_of(ticks), where)
 
     @property
     def time_type(self) -> pa.DataType:
@@ -120,7 +119,7 @@ class QueryRun:
         vertex = self.plan.source_vertices[source]
         for batch in batches:
             self.tick()
-            with in_messages(self.times.kind):
+            with times_in_messages(self.times.kind):
                 flows = self.engine.step({vertex: flow_of(batch)})
             self._collect(flows)
             self._warn_without_cti(source, vertex)

@@ -17,12 +17,11 @@ from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.order import in_order
-from recension.core.history import History
+from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
-from recension.core.show import show_changes, show_history
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TICKS, merged
+from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import Checker
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
@@ -165,7 +164,7 @@ class Result:
     def show(self, rows: int = 20) -> None:
         """Print the history as a table; of a later reading of a session, the changes."""
         if self.is_whole:
-            print(show_history(self.history(), rows))
+            self.history().show(rows)
         else:
             print(show_changes(self.batch(), rows, self.time_type))
 
@@ -174,7 +173,7 @@ def _merged_times(one: Result, other: Result) -> pa.DataType:
     """How both write times; one without times, read before anything was pushed, does not know."""
     kinds = [None if _is_timeless(result) else result.time_type for result in (one, other)]
     try:
-        kind = merged(*kinds)
+        kind = merge_kinds(*kinds)
     except TimeError as why:
         raise TimeError(f"results of one query add up: {why}") from None
     return TICKS if kind is None else kind

@@ -22,8 +22,8 @@ from recension.core.checksum import checksum
 from recension.core.errors import RecensionError, first_line
 from recension.lowering import PhysicalPlan, Vertex
 from recension.operators.base import Chunks
+from recension.plan.schemas import describe_columns
 from recension.plan.structure import difference
-from recension.plan.type_names import columns_in_words
 
 # Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
 STATE_FORMAT: Final = 2
@@ -40,8 +40,8 @@ _SEAL_COLUMNS: Final = pa.schema(
 
 def session_table(plan: PhysicalPlan) -> pa.Table:
     """The identity of a session: a row for every query and source."""
-    queries = [("query", name, columns_in_words(node.schema)) for name, node in plan.queries.items()]
-    sources = [("source", name, columns_in_words(node.schema)) for name, node in plan.sources.items()]
+    queries = [("query", name, describe_columns(node.schema)) for name, node in plan.queries.items()]
+    sources = [("source", name, describe_columns(node.schema)) for name, node in plan.sources.items()]
     rows = [dict(zip(_SESSION_COLUMNS.names, row, strict=True)) for row in sorted([*queries, *sources])]
     return pa.Table.from_pylist(rows, _SESSION_COLUMNS)
 

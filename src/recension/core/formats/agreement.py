@@ -11,7 +11,7 @@ from recension.core.errors import FormatError, TimeError
 from recension.core.formats.columns import CONTROL, Layout, lacking, no_column
 from recension.core.formats.json_parse import unified
 from recension.core.formats.rows import Rows
-from recension.core.one_kind import OneKind
+from recension.core.time_kind import OneKind
 
 
 @dataclass(frozen=True, slots=True)

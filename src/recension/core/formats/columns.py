@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError, TimeError, nearest
 from recension.core.ticks import is_time
-from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merged
+from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merge_kinds
 
 KIND: Final = "_kind"
 VS: Final = "_vs"
@@ -257,7 +257,7 @@ def _kind_of_times(schema: pa.Schema, times: TimeColumns, file: str) -> TimeKind
                 f"column {field.name} is {field.type}; a time is an int64 or a timestamp", file=file
             )
         try:
-            found = merged(found, kind_of_column(field.type))
+            found = merge_kinds(found, kind_of_column(field.type))
         except TimeError as why:
             mix = ", ".join(f"{f.name} is {f.type}" for f in fields if not pa.types.is_null(f.type))
             raise FormatError(

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from recension.core.errors import FormatError
-from recension.core.exact import exact_array
 from recension.core.formats.columns import TimeColumns, readable
 from recension.core.formats.json_blocks import Block
 from recension.core.formats.place import one_line
 from recension.core.ticks import is_time
+from recension.core.values import exact_array
 
 Row = dict[str, Any]
 # What happens to names that were not asked for.

@@ -25,7 +25,7 @@ from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.parquet import ParquetRows
 from recension.core.formats.rows import Rows
 from recension.core.openclose import OpenClose
-from recension.core.time_kind import TICKS, TimeKind, merged
+from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.validity import Checker, Policy
 
 BATCH_SIZE: Final = 1 << 16
@@ -83,7 +83,7 @@ class StreamReader:
     def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: Checking, size: int) -> None:
         self._files, self._checking, self._size = files, checking, size
         self.schema: pa.Schema = schema
-        self.kind: TimeKind = reduce(merged, (file.layout.kind for file in files), None)
+        self.kind: TimeKind = reduce(merge_kinds, (file.layout.kind for file in files), None)
         self._pass = _Pass(schema, checking, self.kind)
 
     @property

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from recension.core.errors import TimeError
 from recension.core.formats.columns import TimeColumns, is_text
-from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merged
+from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merge_kinds
 
 _DAY: Final = 86_400
 _YEAR_1: Final = -719_162 * _DAY
@@ -135,7 +135,7 @@ def has_timestamp(ticks: pa.Array) -> pa.Array:
 def _refuse(kind: pa.DataType, wanted: TimeKind, column: pa.Array, which: pa.Array) -> None:
     """Cells of a kind in a column of another; ``which`` are of that kind."""
     try:
-        merged(wanted, kind)
+        merge_kinds(wanted, kind)
     except TimeError as why:
         if len(cells := column.filter(which)):
             raise TimeError(f"{cells[0].as_py()!r}: {why}") from None

@@ -23,11 +23,11 @@ from recension.core.errors import StreamError
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import NetChanges, identity
 from recension.operators.state.block_table import Columns, Extract
 from recension.operators.state.end_points import EndPoints
-from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
@@ -211,7 +211,7 @@ def _check(axis: _Axis) -> None:
     group, time = (axis.columns[name][axis.is_new] for name in ("group", "time"))
     twice = (time[1:] == time[:-1]) & (group[1:] == group[:-1])
     if bool(twice.any()):
-        moment = shown_here(int(time[1:][np.argmax(twice)]))
+        moment = describe_time_in_message(int(time[1:][np.argmax(twice)]))
         raise StreamError(
             f"two events of one group start at {moment}, but an equivalence needs an order: name what tells "
             "them apart in group_by"

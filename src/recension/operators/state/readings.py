@@ -14,11 +14,11 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import net_changes
 from recension.operators.state.block_table import Extract, sort_keys
-from recension.operators.state.kept_moments import KeptMoments
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.row_store import RowStore
 
 _SLACK = 1024
@@ -131,8 +131,8 @@ def _merged(extract: Extract, group: Index, time: Ticks, added: Index, row: Inde
 
 def _check(count: Index, times: Ticks, keyed_by: str) -> None:
     if bool((count > 1).any()):
-        moment = shown_here(int(times[np.argmax(count > 1)]))
+        moment = describe_time_in_message(int(times[np.argmax(count > 1)]))
         raise StreamError(f"two readings of one group at {moment}: name what tells them apart in {keyed_by}")
     if bool((count < 0).any()):
-        moment = shown_here(int(times[np.argmax(count < 0)]))
+        moment = describe_time_in_message(int(times[np.argmax(count < 0)]))
         raise StreamError(f"a reading at {moment} was retracted that had never been inserted")

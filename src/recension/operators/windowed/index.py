@@ -173,6 +173,13 @@ class WindowIndex(ABC):
     def check_end(self) -> None:
         """Raise what the end of time would; windows that the data make have an end with them."""
 
+    def refuse_endless(self) -> None:
+        """Raise what an event that never ends would raise at the end of time."""
+
+    def is_endless(self) -> bool:
+        """Does a window go on for ever, as things are?"""
+        return False
+
     def check_last(self, batch: EventBatch) -> None:
         """The same when this batch still comes before it, where that is certain."""
 

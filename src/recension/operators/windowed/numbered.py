@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.errors import RecensionError
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
-from recension.operators.base import Chunks, new_end, old_end
+from recension.operators.base import Chunks
+from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
@@ -97,12 +98,19 @@ class NumberedIndex(WindowIndex):
         first, stop = self._numbering.place(batch.vs, end)
         for row in np.flatnonzero((first <= why.low) & (stop >= why.high))[:1].tolist():
             payload = (rows_of(batch.payload.slice(row, 1)) or [{}])[0]
-            lifetime = f"[{shown_here(int(batch.vs[row]))}, {shown_here(int(end[row]))})"
+            lifetime = (
+                f"[{describe_time_in_message(int(batch.vs[row]))}, {describe_time_in_message(int(end[row]))})"
+            )
             return why.named(f"the event {lifetime} {payload or ''}".rstrip())
         return why
 
     def check_end(self) -> None:
         if self._points.is_endless():
+            raise RecensionError(ENDLESS)
+
+    def refuse_endless(self) -> None:
+        _, stop = self._numbering.place(np.zeros(1, np.int64), np.full(1, FOREVER))
+        if int(stop[0]) == FOREVER:
             raise RecensionError(ENDLESS)
 
     def check_last(self, batch: EventBatch) -> None:

@@ -41,6 +41,8 @@ class Measure(ABC):
     """What is said of windows, and what has to be kept of events for it."""
 
     promises_alike: bool = False
+    always_answers: bool = False
+    """Is there a row for every window that holds an event?"""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -128,6 +130,12 @@ class WindowedOperator(Operator):
 
     def check_end(self) -> None:
         self.index.check_end()
+
+    def refuse_endless(self) -> None:
+        self.index.refuse_endless()
+
+    def is_endless(self) -> bool:
+        return self.measure.always_answers and self.index.is_endless()
 
     def check_last(self, batch: EventBatch) -> None:
         self.index.check_last(batch)

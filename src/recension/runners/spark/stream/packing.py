@@ -24,7 +24,7 @@ from recension.core.formats.listing import StoredFile
 from recension.core.formats.order import keys_of
 from recension.core.formats.reader import stream_file
 from recension.core.ticks import BEGINNING
-from recension.core.time_kind import merged
+from recension.core.time_kind import merge_kinds
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.names import own_name
 from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
@@ -125,7 +125,7 @@ class Packing:
     def _require_kind(self, file: StreamFile) -> None:
         """What was there when the query began says the kind of all times, and the type of its output's."""
         try:
-            merged(self._kind, file.layout.kind)
+            merge_kinds(self._kind, file.layout.kind)
         except TimeError as why:
             reason = f"{why} (the files that are there when a query begins decide: if none is, it is ticks)"
             raise FormatError(reason, file=file.name) from None
