@@ -13,8 +13,7 @@ from recension.core.errors import RecensionError
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.denote import merge as merge_histories
-from recension.operators.lmerge.choice import merge_of
-from recension.operators.lmerge.fallback import Fallback
+from recension.operators.lmerge.choice import Fallback, merge_of
 from recension.operators.lmerge.merge import CaseMismatchError
 from recension.testing.assertions import assert_equivalent
 from recension.testing.compatibility import Compatibility, image

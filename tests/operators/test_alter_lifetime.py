@@ -17,9 +17,9 @@ from recension.denote.intervals import floor, plus
 from recension.denote.order import History
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
-from recension.operators.deletes import Deletes
 from recension.operators.lifetimes import (
     Custom,
+    Deletes,
     Extend,
     Hop,
     Inserts,
@@ -65,7 +65,7 @@ RULES = {
     "hop with gaps": altered(Hop(2, 5), lambda h: denote.hop_lifetime(h, 2, 5), lambda t: floor(t, 5)),
     "inserts": altered(Inserts(), denote.inserts),
     "to_points": altered(ToPoints(), denote.to_points),
-    "deletes": Rule(lambda: Deletes(SCHEMA), denote.deletes),
+    "deletes": Rule(lambda: AlterLifetime(SCHEMA, Deletes()), denote.deletes),
     "custom, both": altered(
         Custom(lambda vs, ve: vs // 4 * 4, lambda vs, ve: np.minimum(ve - vs, 3)),
         lambda h: denote.alter_lifetime(

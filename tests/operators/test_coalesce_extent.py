@@ -20,10 +20,10 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import coalesce_range, coalesce_rows
 from recension.operators.extents import extent
 from recension.operators.extents import operator as operator_module
+from recension.operators.extents.calibration import readings
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery, Equivalent
 from recension.operators.extents.windows import RangeWindow, RowsWindow
-from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver

@@ -16,7 +16,7 @@ from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.align import Align
 from recension.operators.finalize import Finalize
-from recension.operators.state.passage import Passage
+from recension.operators.state.progress import Passage
 from recension.runners.local import Session
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver

@@ -9,8 +9,8 @@ import pytest
 
 import recension as rc
 from recension.core.events import Element, Event
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.constants import Constants, save_constants
-from recension.operators.schemes.sample import readings
 from recension.testing import assert_equivalent
 from recension.testing.model import StreamModel
 

@@ -29,7 +29,7 @@ from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, chosen, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.flow import Flow, split
+from recension.operators.pipeline import Flow, split
 from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import times_in

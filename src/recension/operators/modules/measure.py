@@ -27,12 +27,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
+from recension.operators.changes import Shown, net_changes, plain_inserts, transition
 from recension.operators.modules.answers import Answers, OperatorRows, Rows
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import WindowList
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import net_changes, plain_inserts
-from recension.operators.transition import Shown, transition
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure

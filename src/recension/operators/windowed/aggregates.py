@@ -18,7 +18,8 @@ from recension.core.batch import EventBatch, Index, Mask, empty, take_rows
 from recension.core.netting import expand
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, changes, order_of_changes
+from recension.operators.base import Chunks
+from recension.operators.changes import changes, order_of_changes
 from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
 from recension.operators.windowed.events import CoveringEvents, EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, View, WindowIndex

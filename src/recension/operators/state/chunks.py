@@ -1,17 +1,37 @@
-"""The snapshots of many groups as few tables: chunks of one name lie one below the other.
+"""Chunks: named Arrow tables, the form in which state is stored.
 
-A list says which chunks each group has and how many rows of each are its own.
+A long table is cut into chunks that can be stored one by one. Parts of an operator keep their chunks under
+a prefix. The chunks of many groups are stacked into a few tables, with a list of what belongs to whom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 
 from recension.operators.base import Chunks
 
+_BYTES: Final = 2**21
 _LIST = "chunks"
+
+
+def cut(name: str, table: pa.Table) -> dict[str, pa.Table]:
+    """The table as chunks ``name.0``, ``name.1``, ... of about 2 MB."""
+    if not table.num_columns:  # files do not keep rows of nothing
+        return {f"{name}.0": table.schema.empty_table()}
+    rows = max(1, table.num_rows * _BYTES // max(1, table.nbytes))
+    starts = range(0, max(1, table.num_rows), rows)
+    return {f"{name}.{i}": table.slice(start, rows) for i, start in enumerate(starts)}
+
+
+def whole(name: str, chunks: Mapping[str, pa.Table]) -> pa.Table:
+    """The table that was cut into these chunks."""
+    parts: list[pa.Table] = []
+    while (part := f"{name}.{len(parts)}") in chunks:
+        parts.append(chunks[part])
+    return pa.concat_tables(parts)
 
 
 def stacked(groups: Iterable[Chunks]) -> dict[str, pa.Table]:

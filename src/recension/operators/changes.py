@@ -1,19 +1,23 @@
-"""What a batch does to each event in the end: one change of end per event, however many it went through.
+"""Changes of events: from a batch of elements to one change of end per event, and back to elements.
 
 I(1,5)  R(1,5->3)  R(1,3->8)        is        absent -> 8
 R(1,5->3)  I(1,5)                   is        absent -> 3, since equal events are interchangeable
+
+An end equal to the start means that the event is absent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.ticks import Ticks
+from recension.core.ticks import FOREVER, Ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +95,78 @@ def _paired(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: In
     order = np.argsort(row)
     row = row[order]
     return NetChanges(row, batch.vs[row], old[order], new[order], hashes[row])
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Events by lifetime and the hash of their payload."""
+
+    vs: Ticks
+    ve: Ticks
+    hash: Hashes
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+
+def transition(
+    old: Shown, new: Shown, payload: Callable[[Index], pa.RecordBatch], *, moves_ends: bool = True
+) -> EventBatch:
+    """The elements that take one bag of events to the other, by time, and at one time what goes first.
+
+    ``payload`` gives the payloads by position, the old events counted before the new ones. Without
+    ``moves_ends`` an event whose end alone differs is taken back whole and shown anew.
+    """
+    stays, _, cancelled = surviving(identity(new.hash, new.vs, new.ve), identity(old.hash, old.vs, old.ve))
+    come, gone = np.flatnonzero(stays), np.delete(np.arange(len(old)), cancelled)
+    fresh, lost, moved = come, gone, (come[:0], gone[:0])
+    if moves_ends:
+        started, had_started = combine(new.hash[come], new.vs[come]), combine(old.hash[gone], old.vs[gone])
+        alone, came, went = surviving(started, had_started)
+        fresh, lost, moved = come[alone], np.delete(gone, went), (come[came], gone[went])
+    to, since = moved
+    at = np.concatenate([len(old) + to, len(old) + fresh, lost])
+    before = np.concatenate([old.ve[since], new.vs[fresh], old.ve[lost]])
+    after = np.concatenate([new.ve[to], new.ve[fresh], old.vs[lost]])
+    vs = np.concatenate([new.vs[to], new.vs[fresh], old.vs[lost]])
+    order = order_of_changes(vs, before, after)
+    return changes(vs[order], before[order], after[order], payload(at[order]))
+
+
+def first_shown(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]) -> EventBatch:
+    """The elements that show a bag of events where nothing was shown before."""
+    order = np.argsort(vs, kind="stable")
+    starts = vs[order]
+    return changes(starts, starts, ve[order], payload(order))
+
+
+def old_end(batch: EventBatch) -> Ticks:
+    """The end an event had before each element: its own start for an insert."""
+    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
+
+
+def new_end(batch: EventBatch) -> Ticks:
+    """The end an event has after each element: its own start for a removal."""
+    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
+
+
+def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
+    """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
+
+    The caller leaves out rows that change nothing (ruling A3).
+    """
+    is_insert = old == vs
+    return EventBatch(
+        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
+        vs,
+        np.where(is_insert, new, old),
+        np.where(is_insert, np.int64(FOREVER), new),
+        np.zeros(len(vs), np.int64),
+        payload,
+    )
+
+
+def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
+    """How `changes` are put in order of time, and at one time what goes before what comes."""
+    is_insert = old == vs
+    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))
