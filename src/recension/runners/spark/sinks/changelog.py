@@ -34,8 +34,7 @@ from recension.core.formats.changelog import (
     read_link,
     read_mark,
 )
-from recension.core.formats.place import reading
-from recension.core.formats.seal import seal_of
+from recension.core.formats.files import format_errors, seal_of
 from recension.runners.spark.sinks.durable import locked, publish, publish_text, write_parquet
 from recension.runners.spark.sinks.known import is_next, require_same_part, with_content
 from recension.runners.spark.sinks.micro_batch import MicroBatch
@@ -57,7 +56,7 @@ class Changelog:
         """Refuse, before anything runs, another query's changelog, other columns, or a gap."""
         if (mark := self._mark(query or "", is_begun)).part is not None:
             first, *_ = changelog_parts(self._path, mark)
-            with reading(str(first.path)):
+            with format_errors(str(first.path)):
                 require_same_columns(pq.read_schema(first.path), schema)
 
     def apply(self, batch: MicroBatch) -> None:
@@ -123,7 +122,7 @@ class Changelog:
         return mark
 
     def _first_mark(self, query: str, is_begun: bool) -> Mark:
-        with reading(str(self._path)):
+        with format_errors(str(self._path)):
             there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
         if foreign := [name for name in there if name[0] not in "_." or name == "_history"]:
             raise RecensionError(

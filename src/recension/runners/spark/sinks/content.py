@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from recension.core.errors import FormatError
-from recension.core.formats.seal import digest_of
+from recension.core.formats.files import digest_of
 from recension.runners.spark.sinks.checkpoint_files import CheckpointFiles
 
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.

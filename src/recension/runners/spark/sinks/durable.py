@@ -11,9 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
+from recension.core.formats.files import describe_error, seal_of
 from recension.core.formats.parquet import ParquetSink
-from recension.core.formats.place import one_line
-from recension.core.formats.seal import seal_of
 from recension.runners.spark.failures import is_full, no_space
 
 
@@ -63,7 +62,7 @@ def writing(table: Path) -> Iterator[None]:
         yield
     except OSError as why:
         raise RecensionError(
-            no_space(str(table)) if is_full(str(why)) else f"{table}: {one_line(why)}"
+            no_space(str(table)) if is_full(str(why)) else f"{table}: {describe_error(why)}"
         ) from None
 
 

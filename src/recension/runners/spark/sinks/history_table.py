@@ -22,6 +22,7 @@ from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.changelog import MARK
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.encode import history_schema
+from recension.core.formats.files import format_errors, require_size
 from recension.core.formats.manifest import (
     FOLDER,
     FORMAT,
@@ -31,8 +32,6 @@ from recension.core.formats.manifest import (
     is_plain_name,
     manifest_path,
 )
-from recension.core.formats.place import reading
-from recension.core.formats.seal import require_size
 from recension.runners.spark.sinks.changes import changes_of
 from recension.runners.spark.sinks.durable import locked, publish_text, sync_folder, write_parquet
 from recension.runners.spark.sinks.known import is_next, with_content
@@ -124,7 +123,7 @@ class HistoryTable:
         return manifest
 
     def _refuse_foreign(self, is_begun: bool) -> None:
-        with reading(str(self._path)):
+        with format_errors(str(self._path)):
             there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
         if foreign := [name for name in there if name[0] not in "_." or name == MARK]:
             raise RecensionError(

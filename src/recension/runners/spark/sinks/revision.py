@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from recension.core.batch import Index
-from recension.core.formats.manifest import DataFile, Dropped, Manifest
+from recension.core.formats.manifest import DataFile, Manifest, UnusedFile
 from recension.core.history import History
 from recension.runners.spark.sinks.known import Recent
 from recension.runners.spark.sinks.stored import StoredEvents
@@ -63,7 +63,7 @@ class Revision:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
         gone = old.used() - {*self._files, *self._deletions}
-        dropped = [*old.dropped, *(Dropped(name, now) for name in sorted(gone))]
+        dropped = [*old.dropped, *(UnusedFile(name, now) for name in sorted(gone))]
         # What the last commit dropped is still in the manifest before this one.
         expired = [file.name for file in old.dropped if file.at + keep < now]
         manifest = replace(
