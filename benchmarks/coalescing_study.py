@@ -21,7 +21,7 @@ from benchmarks.coalescing_runs import FULL, QUERIES, QUICK, Cost, Effort, measu
 from benchmarks.coalescing_scenarios import AS_PRINTED, ROW_BYTES, SCENARIOS, WITH_CHARGE, Scenario
 from recension.operators.schemes.constants import Constants, Numbers
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
-from recension.operators.schemes.selection import Selection, select
+from recension.operators.schemes.plan import Selection, select
 
 FIGURES: Final = (
     ("figure 3(a)", Weights(1, 1, 1), "eager below lazy everywhere"),

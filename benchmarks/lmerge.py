@@ -21,7 +21,7 @@ Turns = list[tuple[int, EventBatch, int | None]]
 
 def turns(case: str, size: int, text: int, inputs: int = INPUTS, batch: int = BATCH, **knobs: Any) -> Turns:
     """Batches of the replicas of one stream in turn: the changes, and the CTI that ends them."""
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split
     from recension.testing.generator import StreamSettings, replicas
 
     settings = StreamSettings.of(case, size=size, string_size=text, **knobs)  # type: ignore[arg-type]

@@ -154,7 +154,7 @@ def counted(
 
 
 def in_turn(streams: list[Any], batch: int) -> Turns:
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split
 
     found: Turns = []
     for start in range(0, max(map(len, streams)), batch):

@@ -121,7 +121,7 @@ def arrival_figures() -> list[Figure]:
 
 def _arrivals(profiles: list[Any], size: int) -> tuple[list[Any], Any]:
     """Elements per 100 ms of each input and of the merge's output, by the receiver's clock."""
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split
     from recension.testing.generator import StreamSettings, replicas, timed
 
     settings = StreamSettings.of(

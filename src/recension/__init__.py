@@ -5,7 +5,9 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from recension.api import scenarios
-from recension.api.aggregates import (
+from recension.api.aggregation import GroupedStream
+from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
+from recension.api.functions import (
     aggregate,
     collect,
     count,
@@ -18,15 +20,12 @@ from recension.api.aggregates import (
     stddev,
     sum,
     top_k,
+    udf,
 )
-from recension.api.aggregation import GroupedStream
-from recension.api.coalescing import range, rows, within
-from recension.api.extent_set import ExtentSet, coalescing
-from recension.api.functions import udf
-from recension.api.merge import merge
-from recension.api.module_windows import module
 from recension.api.running import run, session
+from recension.api.scenarios import merge
 from recension.api.stream import Stream, source
+from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
     ModuleError,
@@ -50,22 +49,6 @@ from recension.modules import (
     TimeSensitiveOperator,
     Window,
 )
-from recension.plan.allen import (
-    after,
-    before,
-    contains,
-    during,
-    equals,
-    finished_by,
-    finishes,
-    meets,
-    met_by,
-    overlapped_by,
-    overlaps,
-    relation,
-    started_by,
-    starts,
-)
 from recension.plan.expressions import (
     Expr,
     all_horizontal,
@@ -80,7 +63,28 @@ from recension.plan.expressions import (
     sum_horizontal,
     when,
 )
-from recension.plan.intervals import Interval, duration, intersect, intersects, interval, valid
+from recension.plan.intervals import (
+    Interval,
+    after,
+    before,
+    contains,
+    duration,
+    during,
+    equals,
+    finished_by,
+    finishes,
+    intersect,
+    intersects,
+    interval,
+    meets,
+    met_by,
+    overlapped_by,
+    overlaps,
+    relation,
+    started_by,
+    starts,
+    valid,
+)
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.local import Session

@@ -13,13 +13,12 @@ from recension.core.errors import RecensionError
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.denote import merge as merge_histories
-from recension.operators.lmerge.choice import merge_of
-from recension.operators.lmerge.fallback import Fallback
+from recension.operators.lmerge.choice import Fallback, merge_of
 from recension.operators.lmerge.merge import CaseMismatchError
 from recension.testing.assertions import assert_equivalent
 from recension.testing.compatibility import Compatibility, image
+from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, batchings, class_streams, histories, physical_streams
-from recension.testing.walk import reconstitute
 
 A, B = {"k": "a", "v": 0}, {"k": "b", "v": 0}
 
@@ -82,7 +81,7 @@ def test_the_merge_falls_back_to_a_stronger_case(case: str, data: st.DataObject)
         play.feed(port, streams[port].pop(0))
         play.judge.check()
         if data.draw(st.booleans()):
-            play.revive()
+            play.restore_twin()
     assert_equivalent(play.judge.history(), history)
     assert play.merge.state_rows() == 0
 
@@ -115,7 +114,7 @@ def test_where_it_may_fall_a_repeat_is_a_second_event(case: str) -> None:
         twice: list[Element] = [Insert(A, 2, 5), Insert(A, 2, 5)]
         for start in range(0, 2, size):
             play.feed(0, twice[start : start + size])
-            play.revive()
+            play.restore_twin()
         play.feed(0, [Cti(FOREVER)])
         assert_equivalent(play.judge.history(), [Event(A, 2, 5), Event(A, 2, 5)])
 
@@ -224,9 +223,9 @@ def test_the_papers_outputs_are_judged_right() -> None:
     }
     for output, is_compatible in fits.values():
         judge = Compatibility(2)
-        judge.take(0, one)
-        judge.take(1, two)
-        judge.show(output)
+        judge.take_input(0, one)
+        judge.take_input(1, two)
+        judge.take_output(output)
         if is_compatible:
             judge.check()
         else:

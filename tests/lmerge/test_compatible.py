@@ -79,7 +79,7 @@ def play_out(
         if keyed:
             play.judge.check_key()
         if data.draw(st.booleans()):
-            play.revive()
+            play.restore_twin()
     return play
 
 

@@ -20,6 +20,7 @@ from recension.core.events import Cti, Element, Event, Insert
 from recension.core.ticks import FOREVER
 from recension.operators.extents import extent
 from recension.operators.extents import operator as operator_module
+from recension.operators.extents.calibration import readings
 from recension.operators.extents.many import Asked, CoalesceMany
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery
@@ -27,7 +28,6 @@ from recension.operators.extents.windows import RangeWindow, RowsWindow
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import Weights
 from recension.operators.schemes.plan import Planner, Sizes
-from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -108,7 +108,7 @@ def test_queries_answer_as_alone_while_they_move(
             play.feed(batch)
             match data.draw(st.integers(0, 2)):
                 case 0:
-                    play.together.revive()
+                    play.together.restore_twin()
                 case 1:
                     play.move(data.draw(masks))
         assert play.together.operator.state_rows() == play.together.operator.state_bytes() == 0

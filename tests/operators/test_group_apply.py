@@ -76,7 +76,7 @@ def test_one_restored_goes_on_alike(kind: str, data: st.DataObject) -> None:
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed([keyed(element) for element in batch])
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.operator.state_rows() == 0
     assert groups(drive) == 0
 

@@ -17,12 +17,10 @@ from recension.core.events import Element, Insert, Retract
 from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.lmerge.payloads import Payloads
-from recension.operators.state.interval_index import IntervalIndex
+from recension.operators.changes import identity, net_changes
+from recension.operators.state.interval_index import IntervalIndex, StartIndex
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity, net_changes
-from recension.operators.state.row_store import RowStore
-from recension.operators.state.start_index import StartIndex
+from recension.operators.state.row_store import Payloads, RowStore
 
 # Group 2 differs from group 1 only in bits that the sort key leaves out.
 GROUPS = [1 << 63, (1 << 62) + 1, (1 << 62) + 2]

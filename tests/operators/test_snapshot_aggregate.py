@@ -26,7 +26,7 @@ from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan.node import Speculate
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
-from recension.testing.physical import sync
+from recension.testing.physical import sync_time
 from recension.testing.strategies import batchings, events, physical_streams
 
 INPUT = pa.schema([("k", pa.string()), ("i", pa.int64()), ("f", pa.float64())])
@@ -171,16 +171,16 @@ def check(data: st.DataObject, query: Query, variant: Speculate, *, grouped: boo
         answers = drive.feed(batch)
         lengthened = [e for e in answers if isinstance(e, Retract) and e.new_ve > e.ve]
         assert variant != "perfect" or not lengthened
-        m = max([m, drive.given_cti(), *(e.vs for e in batch if isinstance(e, Insert))])
-        meaning = query.meaning(drive.given(), grouped=grouped)
+        m = max([m, drive.input_cti(), *(e.vs for e in batch if isinstance(e, Insert))])
+        meaning = query.meaning(drive.input_history(), grouped=grouped)
         assert_equivalent(drive.history(), shown(variant, meaning, m))
         if query.is_sum and any(isinstance(e, Cti) for e in batch):
-            t = drive.given_cti()
+            t = drive.input_cti()
             expected_cti = max(expected_cti, promised(variant, meaning, t))
             assert drive.cti == expected_cti
-            assert drive.operator.state_rows() <= bound(drive.given(), t, grouped=grouped)
+            assert drive.operator.state_rows() <= bound(drive.input_history(), t, grouped=grouped)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == FOREVER
     assert drive.operator.state_rows() == 0
     assert drive.operator.state_bytes() == 0 or not query.is_sum
@@ -208,7 +208,7 @@ def test_where_state_is_cut_and_how_groups_are_numbered_does_not_matter(
 
 
 def is_ordered(elements: Sequence[Element]) -> bool:
-    data = [sync(e) for e in elements if not isinstance(e, Cti)]
+    data = [sync_time(e) for e in elements if not isinstance(e, Cti)]
     return all(a <= b for a, b in pairwise(data))
 
 

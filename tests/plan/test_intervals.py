@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import recension as rc
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import allen as meaning
-from recension.plan.allen import RELATIONS
 from recension.plan.evaluation import evaluate
 from recension.plan.expressions import expression, result_type
+from recension.plan.intervals import RELATIONS
 
 COLUMNS = ("valid_start", "valid_end", "valid_start_right", "valid_end_right")
 ONE, OTHER = rc.valid(), rc.valid("_right")

@@ -10,7 +10,7 @@ from tests.plan.test_structure import NODES, node_kinds
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
-from recension.lowering.words import chosen
+from recension.lowering.explain_choices import chosen
 from recension.operators.base import Operator
 from recension.plan.expressions import expression, lit
 from recension.plan.node import Names, Node, all_of

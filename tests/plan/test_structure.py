@@ -24,10 +24,10 @@ import recension as rc
 from recension import col
 from recension.plan import nodes
 from recension.plan.expressions import Expression, expression
-from recension.plan.group import Group
+from recension.plan.group_apply import Group
 from recension.plan.node import Node, walk, written_plan
-from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
+from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.structure import difference, is_structure, to_json, written
 from recension.testing.transcripts import load_transcripts
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.constants import Constants, save_constants
-from recension.operators.schemes.sample import readings
 from recension.testing import assert_equivalent
 
 SOURCE = rc.source("s", {"room": "int64", "heat": "int64"})

@@ -9,10 +9,10 @@ import pytest
 
 import recension as rc
 from recension.core.events import Element, Event
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.constants import Constants, save_constants
-from recension.operators.schemes.sample import readings
 from recension.testing import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 SCHEMA = {"room": "int64", "heat": "int64", "damp": "int64"}
 WINDOW = rc.range(400, slide=100)
@@ -68,7 +68,7 @@ def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
 
 
 def history_of(elements: list[Element]) -> list[Event]:
-    walk = Walk()
+    walk = StreamModel()
     for element in elements:
         assert walk.fault(element) is None
         walk.take(element)

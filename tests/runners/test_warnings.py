@@ -11,7 +11,7 @@ import pytest
 import recension as rc
 from recension.core.batch import EventBatch, inserts
 from recension.core.ticks import Ticks
-from recension.operators import key_skew
+from recension.operators import matching
 from recension.runners import silence
 from recension.runners.local import Session
 
@@ -22,7 +22,7 @@ s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(silence, "ROWS", 1_000)
-    monkeypatch.setattr(key_skew, "ROWS", 1_000)
+    monkeypatch.setattr(matching, "ROWS", 1_000)
     caplog.set_level(logging.WARNING, "recension")
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recension.operators.schemes.drift import Drift
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.learning import Estimate, Probabilities
-from recension.operators.schemes.sample import readings
+from recension.operators.schemes.plan import Drift
 
 SCHEMA = pa.schema([("v", pa.int64())])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import CostModel, Load, Queries
-from recension.operators.schemes.selection import Selection, cost_of, select
+from recension.operators.schemes.plan import Selection, cost_of, select
 
 costs = st.floats(0, 10) | st.sampled_from([0.0, 1.0, 2.0])
 

@@ -11,7 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.lifetime import AlterLifetime, Clip
-from recension.plan.moments import Constant, Moments, moments
+from recension.plan.lifetimes import Constant, Moments, moments
 
 
 class LifetimeMethods(StreamBase):

@@ -17,9 +17,9 @@ from recension.core.errors import RecensionError, nearest
 from recension.core.formats import StreamReader, open_stream
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
+from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, walk
-from recension.plan.rewrites.sharing import rebuild
-from recension.plan.times import require_one_kind
+from recension.plan.source import require_one_kind
 
 
 class OnViolation(StrEnum):

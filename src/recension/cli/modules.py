@@ -11,8 +11,7 @@ from recension.cli.root import app
 from recension.core.errors import RecensionError
 from recension.modules.module import Module
 from recension.modules.registry import installed, loaded, module_named
-from recension.plan.schemas import schema_of, type_of
-from recension.plan.type_names import type_name
+from recension.plan.schemas import schema_of, type_name, type_of
 
 
 @app.command()

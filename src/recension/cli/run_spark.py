@@ -25,7 +25,7 @@ from recension.core.reconstitution import reconstitute
 from recension.plan.nodes import Node
 
 if TYPE_CHECKING:
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
 
 
 def run_spark(
@@ -78,18 +78,17 @@ def _require_runnable(
     plan: Node, folders: Mapping[str, Path], checkpoint: Path | None, shards: int | None
 ) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.stream.job import require_runnable
+    from recension.runners.spark.job import require_runnable
 
     require_runnable(plan, folders.values(), checkpoint, shards)
 
 
 def _make_job(plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None) -> Job:
-    from recension.runners.spark.interrupts import interrupted_after
-    from recension.runners.spark.session import quiet_session
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+    from recension.runners.spark.session import delay_interrupts, quiet_session
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    with interrupted_after():
+    with delay_interrupts():
         spark = quiet_session(checkpoint / "spark.log")
     return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False)
 

@@ -20,7 +20,7 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING
 from recension.demo.plans import LEASES, POLICY, known
 from recension.demo.trace import MERGED, Trace
-from recension.runners.spark.interrupts import interrupted_after
+from recension.runners.spark.session import delay_interrupts, quiet_session
 
 # Without a pause Spark looks for files a hundred times a second.
 _OFTEN: Final = {"processingTime": "200 milliseconds"}
@@ -33,11 +33,9 @@ _KILL_WITHIN: Final = 2.0
 
 def start_spark(folder: Path) -> Any:
     """A session that talks to a file; a Ctrl-C while it starts counts afterwards."""
-    from recension.runners.spark.session import quiet_session
-
     log = folder / "spark.log"
     try:
-        with interrupted_after():
+        with delay_interrupts():
             return quiet_session(log, spark__driver__extraJavaOptions=_SHORT_RUN)
     except Exception as why:
         said = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
@@ -69,7 +67,7 @@ class SparkStage:
         write_stream(folder / f"{number:04}.parquet", [part], part.schema)
         self._feeds[feed] = number + 1
 
-    @interrupted_after()
+    @delay_interrupts()
     def start(self, name: str, plan: rc.Stream, feed: str, from_time: int) -> None:
         """A query of its own, whose changelog is a sub-folder of the root."""
         if from_time > BEGINNING:
@@ -93,7 +91,7 @@ class SparkStage:
         checkpoint = self._folder / "checkpoint of the merge"
         return rc.spark.write(merged, **where, checkpoint=checkpoint, trigger=_OFTEN, query_name=MERGED)
 
-    @interrupted_after()
+    @delay_interrupts()
     def kill(self, name: str) -> None:
         """Stop its query, if possible while it works on a micro-batch."""
         _, query = self._replicas.pop(name)
@@ -106,7 +104,7 @@ class SparkStage:
         """A word in the root."""
         rc.spark.detach(self._root, name)
 
-    @interrupted_after()
+    @delay_interrupts()
     def state_of(self, name: str) -> str:
         """As the merge says in its metrics."""
         return rc.spark.metrics(self._merge).inputs.get(name, "unknown")
@@ -147,13 +145,13 @@ class SparkStage:
         """The table that the merge keeps."""
         return read_history(self._folder / "table")
 
-    @interrupted_after()
+    @delay_interrupts()
     def batch_answer(self, question: rc.Stream, leases: History) -> History:
         """A Spark batch job over the table of leases."""
         frame = self._spark.createDataFrame(leases.to_arrow())
         return History.from_arrow(rc.spark.batch(self._spark, question, {LEASES: frame}).toArrow())
 
-    @interrupted_after()
+    @delay_interrupts()
     def close(self) -> None:
         """Stop all that runs."""
         for _, query in self._replicas.values():
@@ -166,7 +164,7 @@ class SparkStage:
         return self._folder / "root"
 
 
-@interrupted_after()
+@delay_interrupts()
 def _files_taken(query: Any) -> int:
     """How many files a query has worked through: they are the rows of its source."""
     if (why := query.exception()) is not None:

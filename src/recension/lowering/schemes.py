@@ -17,10 +17,10 @@ from recension.operators.schemes.constants import load_constants
 from recension.operators.schemes.costs import Load, Weights
 from recension.operators.schemes.learning import Estimate
 from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
-from recension.plan import extent_set
+from recension.plan import extents as plan_extents
 from recension.plan.extents import CoalesceExtent, Range, Rows
 
-Coalescing: TypeAlias = CoalesceExtent | extent_set.CoalesceMany
+Coalescing: TypeAlias = CoalesceExtent | plan_extents.CoalesceMany
 
 _STAMP: Final = 25.0
 """What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
@@ -33,7 +33,7 @@ _GUESS: Final = (0.5, 0.0)
 def window_of(window: Range | Rows) -> SlidingWindow:
     """The physical window."""
     if isinstance(window, Range):
-        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.in_words}")
+        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.with_units}")
         return RangeWindow(window.span, window.slide, limit)
     return RowsWindow(window.size, window.slide)
 
@@ -88,7 +88,7 @@ def _width(kind: pa.DataType) -> float:
         return _TEXT
 
 
-def in_words(node: Coalescing) -> str:
+def describe_scheme(node: Coalescing) -> str:
     """What is chosen before it runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)

@@ -1,8 +1,10 @@
-"""User-defined functions: a value of each row, for wherever expressions stand."""
+"""User-defined functions: of each row, for wherever expressions stand; of arrays, for aggregates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any, Final, Literal, TypeAlias
 
@@ -11,8 +13,7 @@ import pyarrow as pa
 
 from recension.core.errors import ModuleError
 from recension.core.values import MISFITS, exact_array, misfit
-from recension.modules.failures import SHOWN, said
-from recension.modules.repetition import NotDeterministicError
+from recension.modules.calls import SHOWN, NotDeterministicError, said
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
 OVER: Final = ("rows", "numpy", "arrow")
@@ -98,3 +99,34 @@ class Function:
 def _values(column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
     return values
+
+
+@dataclass(frozen=True)
+class OfSeries:
+    """A function that is given an array and takes a Series."""
+
+    fn: Callable[[Any], Any]
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(_inside(self.fn), "__name__", "function"))
+
+    def __call__(self, values: Any) -> Any:
+        """What it gives of the values."""
+        import pandas as pd  # whoever gives a function of pandas has it
+
+        return self.fn(pd.Series(values))
+
+
+def on_arrays(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function as one of arrays.
+
+    >>> on_arrays(len)([1, 2])
+    2
+    """
+    is_of_pandas = (getattr(_inside(fn), "__module__", None) or "").partition(".")[0] == "pandas"
+    return OfSeries(fn) if is_of_pandas else fn
+
+
+def _inside(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn.func if isinstance(fn, partial) else fn

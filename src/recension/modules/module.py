@@ -10,11 +10,12 @@ TopK(v=col("speed"), k=2)
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
+from recension.modules.members import Events, Payloads, Window
 from recension.modules.parameters import checked, name_of, parameters_of, taken_apart
 
 Clipping: TypeAlias = Literal["none", "left", "right", "full"]
@@ -137,3 +138,37 @@ def _hashable(value: Any) -> Hashable:
     except TypeError:
         return ("object", id(value))
     return (type(value).__name__, value)
+
+
+class StateOfPayloads(Incremental):
+    """A state that is told which payloads come and go."""
+
+    @abstractmethod
+    def initial(self) -> Any:
+        """The state of no payloads."""
+
+    @abstractmethod
+    def add(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads more."""
+
+    @abstractmethod
+    def remove(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads, which are in it, less."""
+
+
+class StateOfEvents(Incremental):
+    """A state that is told which events come and go; a changed lifetime is one of each."""
+
+    is_time_sensitive: ClassVar[bool] = True
+
+    @abstractmethod
+    def initial(self, window: Window) -> Any:
+        """The state of no events."""
+
+    @abstractmethod
+    def add(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events more."""
+
+    @abstractmethod
+    def remove(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events, which are in it, less."""

@@ -22,11 +22,10 @@ from recension.core import ticks
 from recension.core.batch import EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.state.latest import Latest, group_hash
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import NetChanges, changes, identity, net_changes
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges, identity, net_changes
-from recension.operators.state.passage import Passage
+from recension.operators.state.progress import Latest, Passage, group_hash
 
 
 class Align(Operator):

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Operator, Orphans, Output, changes, new_end, old_end
+from recension.operators.base import Operator, Orphans, Output
+from recension.operators.changes import changes, new_end, old_end
 from recension.operators.lifetimes import Lifetime
 
 

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, empty
+from recension.core.batch import EventBatch, empty
 from recension.core.counting import counts_of, counts_table
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import BEGINNING
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
@@ -167,35 +166,3 @@ class Operator(ABC):
 def worst(of_readers: Sequence[Orphans]) -> Orphans:
     """What becomes of orphans that several readers get; where nothing reads them, nothing is known."""
     return min(of_readers, key=("stop", "pass", "take").index, default="stop")
-
-
-def old_end(batch: EventBatch) -> Ticks:
-    """The end an event had before each element: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
-
-
-def new_end(batch: EventBatch) -> Ticks:
-    """The end an event has after each element: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
-
-
-def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
-    """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
-
-    The caller leaves out rows that change nothing (ruling A3).
-    """
-    is_insert = old == vs
-    return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
-        vs,
-        np.where(is_insert, new, old),
-        np.where(is_insert, np.int64(FOREVER), new),
-        np.zeros(len(vs), np.int64),
-        payload,
-    )
-
-
-def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
-    """How `changes` are put in order of time, and at one time what goes before what comes."""
-    is_insert = old == vs
-    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))

@@ -20,9 +20,8 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, empty, inserts
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.state.events_by_start import EventsByStart, is_open_at
-from recension.operators.state.front import Front
-from recension.operators.state.net_changes import NetChanges, net_changes
+from recension.operators.changes import NetChanges, net_changes
+from recension.operators.state.events_by_start import EventsByStart, Front, is_open_at
 from recension.operators.value_order import payload_keys
 
 

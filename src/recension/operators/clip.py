@@ -21,11 +21,11 @@ from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_ro
 from recension.core.netting import surviving
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, changes
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, identity
 from recension.operators.matching import RIGHT, Arriving, Side
+from recension.operators.state.interval_index import StartIndex
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity
-from recension.operators.state.start_index import StartIndex
 
 
 class Clip(Operator):

@@ -22,9 +22,8 @@ from recension.core.batch import EventBatch, Index, empty
 from recension.core.rowhash import row_hash
 from recension.core.ticks import FOREVER
 from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import Shown, net_changes, transition
 from recension.operators.state.chains import Chains, Ends, Equivalent
-from recension.operators.state.net_changes import net_changes
-from recension.operators.transition import Shown, transition
 
 
 class Coalesce(Operator):

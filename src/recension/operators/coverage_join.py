@@ -24,14 +24,15 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, concat, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.key_skew import KeySkew
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import NetChanges, changes, identity
 from recension.operators.matching import (
     LEFT,
     RIGHT,
     Arriving,
     JoinedColumn,
     JoinedPayload,
+    KeySkew,
     Matching,
     Meeting,
     Predicate,
@@ -40,7 +41,6 @@ from recension.operators.matching import (
 from recension.operators.parts import Revision, Spans, maximal, revise
 from recension.operators.state.interval_index import IntervalIndex
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges, identity
 
 
 class CoverageJoin(Operator):

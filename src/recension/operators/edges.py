@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes, order_of_changes
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.readings import Axis, Readings
 
 

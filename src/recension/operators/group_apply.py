@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.flow import Flow
-from recension.operators.pipeline import Pipeline, below
-from recension.operators.state.group_chunks import stacked, unstacked
+from recension.operators.pipeline import Flow, Pipeline, below
+from recension.operators.state.chunks import stacked, unstacked
 from recension.operators.state.keys import KeyIndex
 
 

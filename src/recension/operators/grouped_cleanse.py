@@ -19,9 +19,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, empty, inserts
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.state.latest import group_hash
+from recension.operators.changes import net_changes
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.progress import group_hash
 from recension.operators.value_order import payload_keys
 
 

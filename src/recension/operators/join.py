@@ -17,12 +17,12 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.key_skew import KeySkew
 from recension.operators.matching import (
     LEFT,
     RIGHT,
     JoinedColumn,
     JoinedPayload,
+    KeySkew,
     Matching,
     Predicate,
     Side,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
+from recension.operators.changes import NetChanges
 from recension.operators.coverage_join import CoverageJoin
 from recension.operators.matching import JoinedColumn, Meeting, Predicate, Side, pair_changes
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges
 
 
 class LeftJoin(CoverageJoin):

@@ -1,20 +1,101 @@
-"""A few operators that read each other and end in one: what runs for each group by itself.
+"""Driving operators: one step of one operator, and pipelines of a few operators that end in one.
 
-Its ports are numbered from 0, as those of an operator; a step feeds one port, or tells the time.
+In a step an operator gets all its batches, then all its CTIs, and gives one batch and at most one CTI. A
+pipeline runs for each group by itself. Its ports are numbered from 0, like those of an operator.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, concat, null_payload
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Orphans, worst
-from recension.operators.flow import Flow, check_end, drive
+from recension.operators.base import Chunks, Operator, Orphans, Output, worst
+
+
+@dataclass(slots=True)
+class Flow:
+    """What a vertex gives in one step."""
+
+    batches: list[EventBatch] = field(default_factory=list)
+    cti: int | None = None
+    has_external: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.batches) or self.cti is not None
+
+    def add(self, answer: Output) -> None:
+        """What an operator emits in answer to a CTI or to the clock."""
+        self.batches.append(answer.batch)
+        self.cti = self.cti if answer.cti is None else answer.cti
+
+
+def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None = None) -> Flow:
+    """Tell an operator the time, if it is to know it, then all batches of a step, then all its CTIs."""
+    out = Flow()
+    if now is not None:
+        out.add(operator.on_clock(now))
+    for port, flow in fed:
+        for batch in flow.batches:
+            out.batches += _answers(operator, port, batch, has_external=flow.has_external)
+    for port, flow in fed:
+        if flow.cti is not None:
+            out.add(operator.on_cti(port, flow.cti))
+    # One batch a step: readers must not see what holds only until the other half has come.
+    given = [batch for batch in out.batches if len(batch)]
+    out.batches = [concat(given)] if given else []
+    if given and operator.makes_ctis:
+        out = _without_ctis(out)
+    out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
+    return out
+
+
+def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Collection[int]) -> None:
+    """Raise what an operator would raise if these inputs ended, where that is certain; nothing changes.
+
+    ``steps`` are numbered, each with the numbers that it reads. What an operator that may emit changes on a
+    CTI does at the end is not known while it holds rows.
+    """
+    known, endless = set(ended), set[int]()
+    for number, operator, inputs in steps:
+        if known.issuperset(inputs):
+            operator.check_end()
+            if not (operator.changes_on_cti and operator.state_rows()):
+                known.add(number)
+            elif operator.is_endless():
+                endless.add(number)
+        elif endless.intersection(inputs):
+            operator.refuse_endless()
+
+
+def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
+    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
+    is_cti = batch.kind == CTI
+    t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
+    return batch.filter(~is_cti), t
+
+
+def _without_ctis(flow: Flow) -> Flow:
+    """CTIs that an operator made are one with the CTI of the step."""
+    batch, t = split(flow.batches[0])
+    made = [time for time in (t, flow.cti) if time is not None]
+    return Flow([batch] if len(batch) else [], max(made, default=None))
+
+
+def _answers(operator: Operator, port: int, batch: EventBatch, *, has_external: bool) -> list[EventBatch]:
+    """What an operator makes of a batch, which may hold external CTIs."""
+    if not has_external or operator.external_ctis == "take":
+        return [operator.on_batch(port, batch)]
+    is_external = batch.kind == EXTERNAL_CTI
+    answers = [operator.on_batch(port, batch.filter(~is_external))]
+    if operator.external_ctis == "pass":
+        passing = batch.filter(is_external)
+        answers.append(replace(passing, payload=null_payload(len(passing), operator.schema)))
+    return answers
 
 
 @dataclass(frozen=True, slots=True)

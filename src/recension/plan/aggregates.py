@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, result_type
-from recension.plan.type_names import type_name
+from recension.plan.schemas import type_name
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Mask
 from recension.core.errors import RecensionError, SchemaError
-from recension.plan.type_names import type_name
+from recension.plan.schemas import type_name
 
 IntoEquivalence: TypeAlias = "Equivalence | Callable[[pa.RecordBatch, pa.RecordBatch], Any] | str | None"
 

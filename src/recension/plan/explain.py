@@ -11,10 +11,9 @@ from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
-from recension.plan.node import Node
-from recension.plan.properties import in_words
-from recension.plan.rewrites.sharing import count_readers, each_once
-from recension.plan.type_names import columns_in_words, type_name
+from recension.plan.node import Node, count_readers, each_once
+from recension.plan.properties import describe_properties
+from recension.plan.schemas import describe_columns, type_name
 
 Annotate: TypeAlias = Callable[[Node], str | None]
 Format: TypeAlias = Literal["text", "json"]
@@ -79,8 +78,8 @@ def _text(roots: Sequence[Node], annotate: Annotate) -> str:
 def _facts(node: Node, annotate: Annotate) -> list[str]:
     chosen = annotate(node)
     return [
-        f"columns: {columns_in_words(node.schema)}",
-        f"known: {in_words(node.properties)}",
+        f"columns: {describe_columns(node.schema)}",
+        f"known: {describe_properties(node.properties)}",
         *_indented("chosen: ", chosen),
     ]
 

@@ -22,9 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from recension.plan.expressions import Expression, column
-from recension.plan.node import Needs, Node, Outputs
+from recension.plan.node import Needs, Node, Outputs, each_once
 from recension.plan.properties import Properties
-from recension.plan.rewrites.sharing import each_once
 from recension.plan.source import Source
 
 
@@ -279,7 +278,7 @@ def _scattered(known: Properties) -> Properties:
     )
 
 
-def in_words(fragments: Iterable[Fragment]) -> str:
+def describe_fragments(fragments: Iterable[Fragment]) -> str:
     """The fragments and what moves between them, for people."""
     lines = []
     for fragment in fragments:

@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.beside import Beside
 from recension.plan.evaluation import Kernel, Predicate, Projection, span_kernel
 from recension.plan.expressions import Expression, require_boolean, result_type
-from recension.plan.functions import map_kernel
+from recension.plan.functions import PassThroughColumns, map_kernel
 from recension.plan.node import (
     FilterRule,
     Names,
@@ -104,7 +103,7 @@ class Project(SpanNode):
 
     @property
     def label(self) -> str:
-        return selection_in_words(self.outputs, self.input.schema)
+        return describe_selection(self.outputs, self.input.schema)
 
     def derive_schema(self) -> pa.Schema:
         return projected_schema(self.outputs, self.input.schema, self.verb)
@@ -151,7 +150,7 @@ class Span(SpanNode):
     def label(self) -> str:
         steps = [f"where {predicate}" for predicate in self.predicates]
         if not is_identity(self.outputs, self.input.schema):
-            steps.append(selection_in_words(self.outputs, self.input.schema))
+            steps.append(describe_selection(self.outputs, self.input.schema))
         return "span " + "; ".join(steps)
 
     def derive_schema(self) -> pa.Schema:
@@ -203,15 +202,15 @@ def is_identity(outputs: Outputs, schema: pa.Schema) -> bool:
     return [name for name, _ in outputs] == schema.names and all(name == e.column for name, e in outputs)
 
 
-def selection_in_words(outputs: Outputs, schema: pa.Schema) -> str:
+def describe_selection(outputs: Outputs, schema: pa.Schema) -> str:
     """The outputs; where all columns keep their places, only the ones that are new or computed anew."""
     if [name for name, _ in outputs[: len(schema.names)]] == schema.names:
         changed = [(name, computed) for name, computed in outputs if name != computed.column]
-        return f"with {in_words(changed)}" if changed else "select all"
-    return f"select {in_words(outputs)}"
+        return f"with {describe_outputs(changed)}" if changed else "select all"
+    return f"select {describe_outputs(outputs)}"
 
 
-def in_words(outputs: Sequence[tuple[str, Any]]) -> str:
+def describe_outputs(outputs: Sequence[tuple[str, Any]]) -> str:
     """Outputs as they would be written: ``user, twice = 2 * bytes``."""
     return ", ".join(name if str(computed) == name else f"{name} = {computed}" for name, computed in outputs)
 
@@ -256,7 +255,7 @@ class Map(SpanNode):
         """The function does not see the keys."""
         (below,) = inputs
         columns = pa.schema([*projected_schema(columns_named(keys), below.schema, "apply"), *self.columns])
-        return replace(self, input=below, fn=Beside(self.fn, keys), columns=columns)
+        return replace(self, input=below, fn=PassThroughColumns(self.fn, keys), columns=columns)
 
     def kernel(self) -> Kernel:
         return map_kernel(self.fn, self.schema, self.label, per_row=self.per_row)

@@ -23,9 +23,10 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator, new_end, old_end
-from recension.operators.flow import Flow, check_end, drive
+from recension.operators.base import Chunks, Operator
+from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.pipeline import Flow, check_end, drive
 from recension.operators.span import Span
 from recension.plan.structure import difference
 from recension.runners.feedback import Feedback

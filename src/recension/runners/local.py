@@ -29,10 +29,10 @@ from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, chosen, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.flow import Flow, split
+from recension.operators.pipeline import Flow, split
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.times import times_in
+from recension.plan.source import times_in
 from recension.runners.answers import HISTORY_LIMIT, Answer
 from recension.runners.engine import Engine, dropped_count, elements
 from recension.runners.guard import Guarded, exclusive

@@ -8,8 +8,7 @@ from dataclasses import replace
 from recension.core.errors import RecensionError
 from recension.lowering import PhysicalPlan, extend
 from recension.operators.base import Output
-from recension.operators.lmerge.inputs import State
-from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.lmerge.merge import LogicalMerge, State
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.schemas import require_same_columns

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError
 from recension.lowering import PhysicalPlan
 from recension.operators.base import Chunks
-from recension.plan.type_names import columns_in_words
+from recension.plan.schemas import describe_columns
 
 CHUNK: Final = "session"
 _COLUMNS: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("columns", pa.string())])
@@ -18,8 +18,8 @@ _COLUMNS: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("col
 
 def identity_of(plan: PhysicalPlan) -> pa.Table:
     """A row for every query and source."""
-    queries = [("query", name, columns_in_words(node.schema)) for name, node in plan.queries.items()]
-    sources = [("source", name, columns_in_words(node.schema)) for name, node in plan.sources.items()]
+    queries = [("query", name, describe_columns(node.schema)) for name, node in plan.queries.items()]
+    sources = [("source", name, describe_columns(node.schema)) for name, node in plan.sources.items()]
     rows = [dict(zip(_COLUMNS.names, row, strict=True)) for row in sorted([*queries, *sources])]
     return pa.Table.from_pylist(rows, _COLUMNS)
 

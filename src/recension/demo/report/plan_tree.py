@@ -8,9 +8,9 @@ import recension as rc
 from recension.demo.plans import POLICY, first_plan, known, other_plan
 from recension.lowering import chosen
 from recension.plan.node import Node
-from recension.plan.properties import in_words
+from recension.plan.properties import describe_properties
 from recension.plan.rewrites import optimize
-from recension.plan.type_names import columns_in_words
+from recension.plan.schemas import describe_columns
 
 
 def plans() -> str:
@@ -40,7 +40,7 @@ def _downwards(node: Node) -> list[Node]:
 
 
 def _step(node: Node) -> str:
-    facts = [("columns", columns_in_words(node.schema)), ("known", in_words(node.properties))]
+    facts = [("columns", describe_columns(node.schema)), ("known", describe_properties(node.properties))]
     if words := chosen(node):
         facts.append(("chosen", words))
     rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)

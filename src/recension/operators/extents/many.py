@@ -23,7 +23,7 @@ import pyarrow as pa
 from recension.core.batch import INSERT, EventBatch, Mask, concat, empty, take_rows
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.laid import Hashed
+from recension.operators.extents.extent import Hashed
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.sharing import Keeper, Owner, Reader
 from recension.operators.extents.windows import SlidingWindow

@@ -23,16 +23,13 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes, combine
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.extent import Extent
-from recension.operators.extents.laid import Laid
-from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.region import Region, region_of
-from recension.operators.extents.scanning import scanned
+from recension.operators.changes import Shown, first_shown, transition
+from recension.operators.extents.extent import Extent, Hashed, Laid, Stretch, distinct_rows
+from recension.operators.extents.query import CoalescingQuery, Region, numbered, region_of
 from recension.operators.extents.windows import Answers, Marks, RangeWindow, SlidingWindow
 from recension.operators.state.readings import come_and_gone
-from recension.operators.transition import Shown, first_shown, transition
 
 _REACH: Final = 64
 _SCANS: Final = 4
@@ -198,3 +195,44 @@ def answered(
     hashes: Hashes = combine(combine(region.fact[at], start), end)
     was = Shown(old.vs, old.ve, hashes[: len(old.at)])
     return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), payload)
+
+
+def scanned(
+    extent: Extent, query: CoalescingQuery, window: RangeWindow, slides: Sequence[int], schema: pa.Schema
+) -> EventBatch:
+    """The answers of these slides, in order."""
+    stretch = extent.between(max(slides[0] - window.span, BEGINNING), slides[-1])
+    rows, place = distinct_rows(stretch.columns["row"])
+    facts = extent.payload(rows).select(query.columns)
+    group = numbered(Hashed(facts).of(query.group_by))[place]
+    found = [_runs(stretch, group, max(y - window.span, BEGINNING), y) for y in slides]
+    at, end = (np.concatenate(part) for part in zip(*found, strict=True))
+    vs = np.repeat(np.array(slides, np.int64), [len(leads) for leads, _ in found])
+    start = stretch.columns["time"][at]
+
+    def payload(rows: Index) -> pa.RecordBatch:
+        columns = take_rows(facts, place[at[rows]]).columns
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
+        )
+
+    return first_shown(vs, add(vs, window.slide), payload)
+
+
+def _runs(stretch: Stretch, group: Index, low: int, high: int) -> tuple[Index, Ticks]:
+    """The readings that lead a run in ``[low, high]``, by group, and up to when each run is valid there."""
+    time = stretch.columns["time"]
+    first, last = int(np.searchsorted(time, low)), int(np.searchsorted(time, high, "right"))
+    inside, of = np.arange(first, last), group[first:last]
+    size = int(of.max(initial=0)) + 1
+    earliest, latest = np.full(size, -1), np.full(size, -1)
+    earliest[of[::-1]], latest[of] = (
+        inside[::-1],
+        inside,
+    )  # of readings of one group, the last one written stays
+    leads = stretch.columns["begins"][first:last].copy()
+    leads[earliest[earliest >= 0] - first] = True
+    at = first + np.flatnonzero(leads)
+    at = at[np.argsort(group[at], kind="stable")]
+    is_last = np.append(group[at[1:]] != group[at[:-1]], True)[: len(at)]
+    return at, time[np.where(is_last, latest[group[at]], np.append(at[1:], -1)[: len(at)])]

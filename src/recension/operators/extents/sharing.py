@@ -16,11 +16,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Output
-from recension.operators.extents.extent import Extent, Stretch
-from recension.operators.extents.laid import Laid
+from recension.operators.extents.extent import Extent, Laid, Stretch
 from recension.operators.extents.operator import CoalesceExtent, answered
-from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.region import region_of, staying
+from recension.operators.extents.query import CoalescingQuery, region_of, staying
 from recension.operators.extents.windows import Marks, SlidingWindow
 
 

@@ -18,8 +18,7 @@ from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.core.window_limit import USUAL, WindowLimit
 from recension.operators.extents.extent import Extent, Stretch
-from recension.operators.extents.region import Region
-from recension.operators.extents.runs import Runs
+from recension.operators.extents.query import Region, Runs
 
 
 @dataclass(frozen=True, slots=True)

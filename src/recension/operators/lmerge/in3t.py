@@ -20,7 +20,7 @@ from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.key_table import KeyTable
 from recension.operators.lmerge.merge import OUT
-from recension.operators.lmerge.payloads import Payloads
+from recension.operators.state.row_store import Payloads
 from recension.operators.state.time_queue import TimeQueue
 
 _COUNT = (np.int32, 0)

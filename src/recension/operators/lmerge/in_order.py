@@ -15,7 +15,7 @@ from recension.core.batch import EventBatch, concat, cti, inserts
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, is_frozen, mismatch
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut, whole
 
 
 class InOrderMerge(LogicalMerge):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut, whole
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Output, changes
-from recension.operators.lmerge.in2t import In2t
+from recension.operators.base import Chunks, Output
+from recension.operators.changes import changes
+from recension.operators.lmerge.in2t import In2t, News, news_of
 from recension.operators.lmerge.merge import (
     NONE,
     OUT,
@@ -30,7 +31,6 @@ from recension.operators.lmerge.merge import (
     mismatch,
     rows_of,
 )
-from recension.operators.lmerge.news import News, news_of
 from recension.operators.lmerge.policies import First, Policy
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Output, changes
-from recension.operators.lmerge.in2t import In2t
+from recension.operators.base import Chunks, Output
+from recension.operators.changes import changes
+from recension.operators.lmerge.in2t import In2t, news_of
 from recension.operators.lmerge.merge import NONE, OUT, IndexedMerge, is_frozen, mismatch, rows_of
-from recension.operators.lmerge.news import news_of
 
 
 class R3Minus(IndexedMerge):

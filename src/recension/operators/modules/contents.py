@@ -14,10 +14,9 @@ from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
 from recension.modules.members import Payloads, Window
-from recension.operators.modules.hosting import GivenTo, HostedModule
-from recension.operators.modules.members import Members, WindowList, members_of
+from recension.operators.changes import NetChanges
+from recension.operators.modules.hosting import GivenTo, HostedModule, Members, WindowList, members_of
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.net_changes import NetChanges
 from recension.operators.windowed.events import CoveringEvents, Placement
 
 

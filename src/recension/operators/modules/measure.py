@@ -22,17 +22,16 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, empty, take_rows
-from recension.core.rowhash import row_hash
+from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
-from recension.operators.modules.answers import Answers, OperatorRows
+from recension.operators.changes import Shown, net_changes, plain_inserts, transition
+from recension.operators.modules.answers import Answers, OperatorRows, Rows
 from recension.operators.modules.contents import EventChanges, WindowContents
-from recension.operators.modules.members import WindowList
-from recension.operators.modules.rows import KeptRows, Rows
-from recension.operators.state.net_changes import net_changes, plain_inserts
-from recension.operators.transition import Shown, transition
+from recension.operators.modules.hosting import WindowList
+from recension.operators.state.live_events import LiveEvents
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure
@@ -215,3 +214,52 @@ def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
     before = Shown(old.vs, old.ve, hashes[: len(old.owner)])
     after = Shown(new.vs, new.ve, hashes[len(old.owner) :])
     return transition(before, after, partial(take_rows, payload), moves_ends=moves_ends)
+
+
+class KeptRows:
+    """What is shown for each window, by its place on the axis: its group and where it begins.
+
+    A window is dropped when it is closed.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._held = LiveEvents(schema, ("start", "end"))
+
+    def __len__(self) -> int:
+        return self._held.live()
+
+    def take(self, windows: WindowList, group: Hashes) -> Rows:
+        """The rows of these windows, which are no longer kept."""
+        asked, at = self._held.overlapping(group, windows.low, windows.low + 1)
+        own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
+        asked, at = asked[own], at[own]
+        start, end = (self._held.column(name, at) for name in ("start", "end"))
+        rows = Rows(asked, start, end, self._held.payload(at))
+        self._held.remove(at)
+        return rows
+
+    def put(self, windows: WindowList, group: Hashes, rows: Rows) -> None:
+        """Keep the rows of these windows, but of those that are closed already."""
+        owner = rows.owner
+        open_ = np.flatnonzero(windows.high[owner] > self._held.frontier)
+        at: Index = owner[open_]
+        payload = rows.payload.take(pa.array(open_)) if rows.payload.num_columns else rows.payload
+        tag = np.zeros(len(at), np.uint64)
+        lifetime = {"start": rows.vs[open_], "end": rows.ve[open_]}
+        self._held.insert(group[at], windows.low[at], windows.high[at], tag, payload, **lifetime)
+
+    def forget(self, closed: int) -> None:
+        """Windows that end on the axis by then are closed."""
+        self._held.expire(closed)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._held.nbytes()
+
+    def snapshot(self) -> Chunks:
+        """The rows as named Arrow tables."""
+        return self._held.snapshot("shown")
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+        self._held.restore("shown", chunks)

@@ -1,22 +1,83 @@
 """A plan of schemes: which coalescing queries over one stream and window are eager, and what that costs.
 
+The choice is a 0-1 program with one fixed charge: the shared extent is paid once, if any query is lazy. Given
+that one is, the charge is a constant and every query chooses for itself; so the optimum is that choice, or
+all eager. The plan is made again when a probability differs from the one it was made with by more than it
+may, and by more than chance allows in samples of such sizes.
+
 Source: temporal coalescing §6.2; coalescing rulings 33 to 36.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Mask
-from recension.operators.schemes.constants import Constants
+from recension.operators.schemes.constants import Constants, Numbers
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
-from recension.operators.schemes.drift import Drift
 from recension.operators.schemes.learning import Estimate
-from recension.operators.schemes.selection import Selection, cost_of, select
+
+_TOO_FEW: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which queries are eager; what that costs, and what all eager and all lazy would."""
+
+    is_eager: Mask
+    cost: float
+    all_eager: float
+    all_lazy: float
+
+    @property
+    def extents(self) -> int:
+        """How many extents are kept."""
+        return int(self.is_eager.sum()) + int(not self.is_eager.all())
+
+
+def cost_of(is_eager: Mask, eager: Numbers, lazy: Numbers, shared: float) -> float:
+    """The objective, for any choice."""
+    fixed = 0.0 if is_eager.all() else shared
+    return float(np.where(is_eager, eager, lazy).sum()) + fixed
+
+
+def select(eager: Numbers, lazy: Numbers, shared: float) -> Selection:
+    """The cheapest choice; of equals the one with more eager queries."""
+    every, own = np.ones(len(eager), np.bool_), eager <= lazy
+    all_eager, apart = (cost_of(choice, eager, lazy, shared) for choice in (every, own))
+    is_eager, cost = (every, all_eager) if all_eager <= apart else (own, apart)
+    return Selection(is_eager, cost, all_eager, cost_of(~every, eager, lazy, shared))
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """``tolerance`` is a difference of probabilities; up to ``deviations`` standard ones are chance."""
+
+    tolerance: float = 0.05
+    deviations: float = 4.0
+
+    def between(self, planned: Sequence[Estimate], now: Sequence[Estimate]) -> bool:
+        """Of any query?"""
+        return any(
+            self._moved((then.cp, then.compared), (known.cp, known.compared))
+            or self._moved((then.oop, then.arrived), (known.oop, known.arrived))
+            for then, known in zip(planned, now, strict=True)
+        )
+
+    def _moved(self, then: tuple[float, float], now: tuple[float, float]) -> bool:
+        (p, m), (q, n) = then, now
+        if n < _TOO_FEW or abs(p - q) <= self.tolerance:
+            return False
+        if m < _TOO_FEW:  # the plan was made before anything was known
+            return n >= self.deviations**2
+        pooled = (p * m + q * n) / (m + n)
+        return abs(p - q) > self.deviations * math.sqrt(pooled * (1 - pooled) * (1 / m + 1 / n))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import NetChanges, identity
 from recension.operators.state.block_table import Columns, Extract
 from recension.operators.state.end_points import EndPoints
-from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]

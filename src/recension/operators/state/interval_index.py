@@ -21,23 +21,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.netting import expand, surviving
-from recension.core.rowhash import Hashes
+from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut, whole
 from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
+_FIRST_LOOK: Final = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -267,3 +269,49 @@ class IntervalIndex:
         self._key = SortKey(head["origin"], head["shift"]) if self._runs else None
         self._credit, self._serial = head["credit"], head["serial"]
         self.remove(chunks[f"{name}/dead"]["at"].to_numpy())
+
+
+class StartIndex(IntervalIndex):
+    """Instants as intervals of one tick, whose runs are therefore sorted by (group, instant)."""
+
+    def insert(self, group: Hashes, at: Ticks) -> None:
+        """Add instants."""
+        self.add(group, at, at + 1, combine(group, at))
+
+    def take_away(self, group: Hashes, at: Ticks) -> None:
+        """Remove instants, one for each that is named and there."""
+        found = self.find(combine(group, at))
+        self.remove(found[found >= 0])
+
+    def next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
+        """The first instant of the group strictly between ``after`` and ``before``; ``before`` if none is.
+
+        Cost: a search, then as many steps as dead or foreign instants lie in the way.
+        """
+        if not self._runs or not len(after):
+            return before.copy()
+        first, last = self._ranges(group, after, before)
+        question, nearest = np.repeat(np.arange(len(after)), first.shape[1]), before.copy()
+        todo, first, last, width = np.arange(first.size), first.ravel(), last.ravel(), _FIRST_LOOK
+        while len(todo):
+            stop = np.minimum(first + width, last)
+            owner, at = expand(first, stop)
+            asked = question[todo[owner]]
+            vs = self._arena["vs"][at]
+            hit = (vs > after[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
+            hit &= self._arena["ve"][at] > self._frontier
+            np.minimum.at(nearest, asked[hit], vs[hit])
+            # Instants that share a key are in no order: what was found stands when the key has changed.
+            go_on = self._undecided(owner[hit], at[hit], stop, last)
+            todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
+        return nearest
+
+    def _undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
+        """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
+        keys = self._arena["key"]
+        found = np.full(len(stop), -1)
+        found[owner[::-1]] = at[::-1]
+        more = np.flatnonzero(stop < last)
+        decided = (found[more] >= 0) & (keys[found[more]] != keys[stop[more]])
+        rest: Index = more[~decided]
+        return rest

@@ -13,8 +13,8 @@ import pyarrow as pa
 from recension.core.batch import Index, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
+from recension.operators.changes import NetChanges, identity
 from recension.operators.state.interval_index import IntervalIndex
-from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
 _SLACK = 1024

@@ -16,9 +16,9 @@ from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import net_changes
 from recension.operators.state.block_table import Extract, sort_keys
-from recension.operators.state.kept_moments import KeptMoments
-from recension.operators.state.net_changes import net_changes
+from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.row_store import RowStore
 
 _SLACK = 1024

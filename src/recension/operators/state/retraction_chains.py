@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -23,14 +24,14 @@ import pyarrow as pa
 from recension.core.bag import LiveEnds
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
-from recension.core.ticks import BEGINNING
-from recension.operators.state.deadlines import Deadlines
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state.row_store import RowStore
 
 _SLACK: Final = 1024
 # What waits and has something in common, by number, in the order in which it began to wait.
 _Shared: TypeAlias = "OrderedDict[int, Broken]"
 _Key = TypeVar("_Key")
+_STALE: Final = 64
 
 
 class Waiting(NamedTuple):
@@ -233,3 +234,42 @@ def _moved(ends: dict[int, int], merged: Broken) -> tuple[int, int]:
     if merged.vn > merged.vs:
         ends[merged.vn] = ends.get(merged.vn, 0) + 1
     return merged.ve, merged.vn
+
+
+class Deadlines:
+    """Things are known by number. A deadline that was changed or given up stays in the heap until it comes
+    up, or until such are the majority."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def set(self, thing: int, time: int) -> None:
+        """The deadline of a thing."""
+        if self._of.get(thing) == time:
+            return
+        self._of[thing] = time
+        heappush(self._heap, (time, thing))
+        if len(self._heap) > 2 * len(self._of) + _STALE:
+            self._heap = [(time, thing) for thing, time in self._of.items()]
+            heapify(self._heap)
+
+    def discard(self, thing: int) -> None:
+        """A thing has no deadline any more."""
+        self._of.pop(thing, None)
+
+    def first(self) -> int:
+        """The earliest deadline, FOREVER if there is none."""
+        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else FOREVER
+
+    def pop_before(self, t: int) -> list[int]:
+        """Take out the things whose deadlines are before ``t``, in their order."""
+        due = []
+        while self._heap and self._heap[0][0] < t:
+            time, thing = heappop(self._heap)
+            if self._of.get(thing) == time:
+                del self._of[thing]
+                due.append(thing)
+        return due

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, null_payload, take_rows
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut, whole
 
 _RATIO = 4
+_SMALL = 1024
+_MANY = 32
 
 
 class RowStore:
@@ -124,3 +126,16 @@ class RowStore:
             self._serial = serial - 1
             self._push(rows[0] if rows else null_payload(0, self.schema), size)
         self._serial = head["serial"]
+
+
+class Payloads(RowStore):
+    """A store that copies as little as it can."""
+
+    def _kept_before(self, size: int) -> int:
+        blocks, total = len(self._sizes), len(self) + size
+        if blocks >= _MANY and total < _MANY * _SMALL:
+            return 0
+        return blocks - bool(blocks and self._sizes[-1] + size <= _SMALL)
+
+    def _before_taking(self, rows: int) -> None:
+        """Nothing is united."""

@@ -18,9 +18,9 @@ from recension.core.batch import EventBatch, Index, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
+from recension.operators.changes import identity, net_changes, plain_inserts
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity, net_changes, plain_inserts
 from recension.operators.value_order import payload_order
 
 Placement: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]

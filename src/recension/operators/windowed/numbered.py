@@ -18,7 +18,8 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
 from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
-from recension.operators.base import Chunks, new_end, old_end
+from recension.operators.base import Chunks
+from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (

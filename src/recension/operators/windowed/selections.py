@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
 from recension.core.values import MISFITS, exact_array, misfit, plain
-from recension.modules.failures import failure, said
+from recension.modules.calls import NotDeterministicError, failure, said
 from recension.modules.members import Window
-from recension.modules.repetition import NotDeterministicError
 from recension.operators.double_double import Floats
 from recension.operators.value_order import sort_key, value_ranks
 from recension.operators.windowed.events import CoveringEvents

@@ -20,7 +20,7 @@ import numpy as np
 
 from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import new_end, old_end
+from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (

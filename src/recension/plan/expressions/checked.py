@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import RecensionError
-from recension.plan.expressions.rendering import render
-from recension.plan.expressions.tree import Call
-from recension.plan.type_names import type_name
+from recension.plan.expressions.tree import Call, render
+from recension.plan.schemas import type_name
 
 Value: TypeAlias = pa.Array | pa.Scalar
 """What an expression is on a batch; a scalar if it is the same on every row."""

@@ -18,7 +18,6 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.plan.expressions.conversion import operand
 from recension.plan.expressions.expr import Expr
-from recension.plan.expressions.rendering import render
 from recension.plan.expressions.tree import (
     ARITHMETIC,
     TOTAL,
@@ -27,11 +26,12 @@ from recension.plan.expressions.tree import (
     Tree,
     calls_functions,
     columns_of,
+    render,
     walk,
 )
 from recension.plan.expressions.values import values_of
+from recension.plan.schemas import listed, type_name
 from recension.plan.structure import Structural
-from recension.plan.type_names import listed, type_name
 
 IntoExpression: TypeAlias = Expr | str | Any
 

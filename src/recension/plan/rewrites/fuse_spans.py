@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from recension.plan.expressions import Expression
 from recension.plan.expressions.tree import columns_of
-from recension.plan.node import Node
-from recension.plan.rewrites.conditions import rewritten
-from recension.plan.rewrites.sharing import count_readers, each_once
+from recension.plan.node import Node, count_readers, each_once
+from recension.plan.rewrites.push_filters import rewritten
 from recension.plan.span import Project, Span, Where, is_identity
 
 

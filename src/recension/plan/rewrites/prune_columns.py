@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from recension.plan.node import Names, Node, columns_named
-from recension.plan.rewrites.sharing import each_once
+from recension.plan.node import Names, Node, columns_named, each_once
 from recension.plan.source import Source
 from recension.plan.span import Project
 

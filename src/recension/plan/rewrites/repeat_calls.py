@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from recension.modules.calls import Repeated
 from recension.modules.functions import Function
-from recension.modules.repetition import Repeated
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.expressions import Expression
 from recension.plan.expressions.tree import calls_functions, with_functions
-from recension.plan.module_call import ModuleCall
-from recension.plan.module_window import Policies
-from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
+from recension.plan.module_window import ModuleCall, Policies
+from recension.plan.node import Node, rebuild
 
 
 def repeat_calls(plan: Node) -> Node:

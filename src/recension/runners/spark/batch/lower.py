@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from recension.core.errors import RecensionError
 from recension.plan import nodes
 from recension.plan.group_apply import keyed
-from recension.plan.node import Node, walk
+from recension.plan.node import Node, rebuild, walk
 from recension.plan.rewrites import optimize
-from recension.plan.rewrites.sharing import rebuild
 from recension.plan.span import SpanNode
 from recension.runners.spark.batch import (
     aggregates,

@@ -21,7 +21,7 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, add
 from recension.core.time_kind import KnownKind, TimeKind
-from recension.operators.flow import split
+from recension.operators.pipeline import split
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source

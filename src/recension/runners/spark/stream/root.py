@@ -29,8 +29,7 @@ from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
-from recension.runners.spark.sinks.durable import publish_text
-from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.sinks.files import local_path, publish_text
 from recension.runners.spark.stream.inputs import Input, found_files
 from recension.runners.spark.stream.root_packing import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.topology import Inlet

@@ -17,8 +17,8 @@ from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node, written_plan
 from recension.plan.nodes import Source
-from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
+from recension.plan.rewrites.preaggregate import preaggregate
 from recension.runners.spark.stream.identity import FORMAT
 
 
