@@ -23,12 +23,12 @@ from recension.core.formats.columns import (
     VS,
     Layout,
     TimeColumns,
-    lacking,
+    describe_missing,
     layout_of,
 )
 from recension.core.formats.decode import Decoded, Decoder
-from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
+from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
 from recension.core.openclose import OpenClose, Translated
 from recension.core.time_kind import OneKind, TimeKind
@@ -166,10 +166,10 @@ class Intake:
         name = self._source.name
         layout = layout_of(table.schema, self._times(table.schema), name)
         self._times_seen.require(layout.kind, name)
-        if (reason := lacking(self._source.columns, layout.payload)) is not None:
+        if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
         first, decoded = self.rows + 1, list[Decoded]()
-        for rows in _whole(in_order(table)):
+        for rows in _whole(sort_rows(table)):
             decoded.append(self._decoder.judge(rows, layout, name, first))
             first += len(rows)
         batch = self._one([part.batch for part in decoded])
@@ -250,7 +250,7 @@ def readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Seq
 def parts(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
     """Data in parts of so many rows; one empty part of data that has none."""
     data = readable(data, name)
-    data = in_order(data) if isinstance(data, pa.Table) else data
+    data = sort_rows(data) if isinstance(data, pa.Table) else data
     for start in range(0, max(len(data), 1), size):
         end = min(start + size, len(data))
         yield (
