@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 
@@ -49,3 +49,16 @@ def first_line(why: BaseException) -> str:
 def describe_error(why: BaseException) -> str:
     """An error of any class in one line: the class and the first line of its text."""
     return f"{type(why).__name__}: {first_line(why)}"
+
+
+def first_failure(size: int, fails: Callable[[int], bool]) -> int:
+    """The first of ``size`` rows with which something fails: ``fails(n)`` says whether the first n rows do.
+
+    >>> first_failure(10, lambda n: n > 7)
+    7
+    """
+    good, bad = 0, size
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if fails(middle) else (middle, bad)
+    return good

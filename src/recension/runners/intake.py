@@ -18,10 +18,10 @@ from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_ele
 from recension.core.counting import counts_of, counts_table
 from recension.core.errors import FormatError, RecensionError, StreamError, first_line, nearest
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
-from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, lacking, layout_of
+from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
 from recension.core.formats.decode import Decoded, Decoder
-from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
+from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
 from recension.core.openclose import OpenClose, Translated
 from recension.core.time_kind import OneKind, TimeKind
@@ -159,10 +159,10 @@ class Intake:
         name = self._source.name
         layout = layout_of(table.schema, self._time_columns(table.schema), name)
         self._times.require(layout.kind, name)
-        if (reason := lacking(self._source.columns, layout.payload)) is not None:
+        if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
         first, decoded = self.rows + 1, list[Decoded]()
-        for rows in _combined_batches(in_order(table)):
+        for rows in _combined_batches(sort_rows(table)):
             decoded.append(self._decoder.judge(rows, layout, name, first))
             first += len(rows)
         batch = self._concat([part.batch for part in decoded])
@@ -243,7 +243,7 @@ def to_readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | 
 def slices(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
     """Data in parts of so many rows; one empty part of data that has none."""
     data = to_readable(data, name)
-    data = in_order(data) if isinstance(data, pa.Table) else data
+    data = sort_rows(data) if isinstance(data, pa.Table) else data
     for start in range(0, max(len(data), 1), size):
         end = min(start + size, len(data))
         yield (

@@ -16,7 +16,7 @@ from recension.core.events import Element
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.formats.order import in_order
+from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
@@ -144,7 +144,7 @@ class Result:
         # A later reading of a session retracts events that an earlier one has.
         checker = Checker("raise", orphans=False)
         batches, row, kind = list[EventBatch](), 1, layout.kind
-        for rows in in_order(table).to_batches():
+        for rows in sort_rows(table).to_batches():
             batch = decoder.decode(rows, layout, "result", row).batch
             batch = openclose.translate(batch, first_row=row, file="result", kind=kind)
             batches.append(checker.check(batch, first_row=row, file="result", kind=kind))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, lacking, layout_of
+from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
 from recension.core.formats.manifest import is_table
 from recension.core.time_kind import TimeKind
 from recension.plan.nodes import Source
@@ -147,7 +147,7 @@ def _delay(frame: DataFrame, start: str) -> int | None:
 
 def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
-    if (reason := lacking(source.columns, found)) is not None:
+    if (reason := describe_missing(source.columns, found)) is not None:
         raise SchemaError(f"{source.name}: {reason}")
     for field in source.columns:
         there = found.field(field.name).type
