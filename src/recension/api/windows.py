@@ -152,7 +152,8 @@ def aggregated(
             return WindowAggregate(*parts, windows)
         case CountWindows():
             return CountAggregate(*parts, windows)
-    return SnapshotAggregate(*parts)
+        case None:
+            return SnapshotAggregate(*parts)
 
 
 def _made(aggregate: Any) -> Any:

@@ -12,6 +12,7 @@ from recension.lowering.windowed import aggregation, shares_panes, view_of, wait
 from recension.modules.module import Module
 from recension.operators.windowed.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
+from recension.plan.aggregate import AggregateNode
 from recension.plan.node import Node
 from recension.plan.source import Leaf
 from recension.plan.span import SpanNode
@@ -115,7 +116,7 @@ def _limit(remember: Length) -> str:
     return f", or {remember} behind: what comes later is lost"
 
 
-def _chosen_measures(node: nodes.SnapshotAggregate, variant: str) -> str:
+def _chosen_measures(node: AggregateNode, variant: str) -> str:
     measures = [
         (name, aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
     ]

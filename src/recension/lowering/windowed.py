@@ -30,7 +30,8 @@ from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.snapshots import SnapshotIndex
-from recension.plan import aggregates, nodes
+from recension.plan import aggregates
+from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.expressions import Expression, column, expression
@@ -86,7 +87,8 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             return NumberedIndex(spec, grid_of(node.windows), limit_of(node.windows, node))
         case CountWindows(n, by):
             return CountIndex(spec, n, by)
-    return SnapshotIndex(spec)
+        case None:
+            return SnapshotIndex(spec)
 
 
 def grid_of(windows: Windows) -> Grid:
@@ -167,7 +169,7 @@ def _states(node: ModuleWindow, hosted: HostedModule, index: WindowIndex) -> Sta
 
 def shares_panes(node: ModuleWindow, module: Module) -> bool:
     """Is there anything that overlapping windows can share, and can the module merge it?"""
-    overlap = isinstance(node.windows, Windows) and node.windows.size > node.windows.hop
+    overlap = isinstance(node.windows, Windows) and node.windows.overlap
     is_mergeable = isinstance(module, Incremental) and module.merge is not None
     return overlap and is_mergeable and not module.is_time_sensitive
 
@@ -180,7 +182,7 @@ def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggre
     return Aggregation(lambda payload: payload.column(name), made.measure)
 
 
-def aggregate_spec(node: nodes.SnapshotAggregate) -> AggregateSpec:
+def aggregate_spec(node: AggregateNode) -> AggregateSpec:
     """What every aggregate operator takes."""
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")

@@ -26,7 +26,6 @@ from itertools import count
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.consistency import Cleanse
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.expressions import column
 from recension.plan.node import Node, Outputs, all_of, rebuild, walk
@@ -77,8 +76,8 @@ def readers_of(group: Group, applied: Node) -> list[Node]:
 
 
 def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
-    """The steps that must run group by group: none if all are keyed, and none stands above a `Cleanse`, whose
-    CTIs in a group are not held back by other groups.
+    """The steps that must run group by group: none if all are keyed, and none stands above a step that
+    holds back CTIs, as `Cleanse` does: in a group they are not held back by other groups.
 
     Else also what gives its answers by the CTIs and the order it sees, which in a group are the group's own,
     and what lies between such steps. There is one step among them that the others end in.
@@ -86,7 +85,7 @@ def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     grouped = set(readers)
     core = {node for node in readers if not node.ignores_ctis}
     waits = [
-        node for node in readers if isinstance(node, Cleanse) and _closed(readers, {node}) & core != {node}
+        node for node in readers if node.holds_ctis_by_group and _closed(readers, {node}) & core != {node}
     ]
     if not waits and all(node.is_keyed(grouped) for node in readers):
         return []

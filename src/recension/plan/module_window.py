@@ -281,17 +281,15 @@ class ModuleWindow(TimedNode):
         """Windows are shown once they have ended by the watermark, and what is aligned to them in order."""
         of, policies = self.input.properties, self.policies
         waits = policies.speculate != "eager" and policies.stamp != "time_bound"
-        is_aligned_grid = policies.stamp == "align" and isinstance(self.windows, Windows)
-        in_order = waits and of.is_perfect and is_aligned_grid
-        is_tumbling = isinstance(self.windows, Windows) and self.windows.size <= self.windows.hop
-        duration = self.windows.size if is_aligned_grid and is_tumbling else None  # type: ignore[union-attr]
+        grid = self.windows if policies.stamp == "align" and isinstance(self.windows, Windows) else None
+        in_order = waits and of.is_perfect and grid is not None
         return Properties(
             is_insert_only=(waits and of.is_perfect) or self._only_grows,
             is_ordered=in_order,
             is_strictly_increasing=in_order and not self.keys and self.operator is None,
             has_key=self.operator is None,
             is_shrink_only=policies.stamp != "time_bound",
-            constant_duration=duration,
+            constant_duration=None if grid is None else grid.constant_duration,
         )
 
     def needs(self) -> Needs:

@@ -30,6 +30,7 @@ Names: TypeAlias = frozenset[str]
 # For each input, the values by which events are brought together; no values at all mean one place.
 Needs: TypeAlias = tuple[Outputs, ...]
 Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
+LevelPart: TypeAlias = Literal["block", "remember"]
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,22 @@ class Node(Shared, metaclass=_Interned):
         """Does a level of consistency go above it? So it does above steps of one input that look at one event
         at a time, advance time or give a level; and below all others."""
 
+    @property
+    def level_parts(self) -> frozenset[LevelPart]:
+        """The parts of a level of consistency that it gives by itself. The safe answer is none: a level puts
+        them in as well."""
+        return frozenset()
+
+    @property
+    def advances_time(self) -> bool:
+        """Does it make CTIs of its own? The safe answer is no: the past is then closed below it."""
+        return False
+
+    @property
+    def event_inputs(self) -> tuple[Node, ...]:
+        """The inputs, first among all, of which it reads events and not only CTIs. The safe answer is all."""
+        return self.inputs
+
     def with_speculate(self, speculate: Speculate) -> Node:
         """The same step in another variant. The safe answer is the step itself: there is only one."""
         return self
@@ -216,6 +233,15 @@ class Node(Shared, metaclass=_Interned):
     @abstractmethod
     def ignores_ctis(self) -> bool:
         """Are its answers for a group the same whether other groups are there, and whenever CTIs come?"""
+
+    @property
+    def holds_ctis_by_group(self) -> bool:
+        """Done for all groups at once, does it hold back the CTIs of one group for another?
+
+        Steps above it that look at CTIs then run group by group, and so does it. The safe answer is no: what
+        looks at CTIs itself says so by `ignores_ctis`.
+        """
+        return False
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         """Can it be done for all groups at once, by keys that travel beside the payload?
