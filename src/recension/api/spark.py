@@ -18,8 +18,7 @@ from recension.plan.schemas import IntoSchema, schema_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
-from recension.runners.spark.pyspark_types import DataFrame, SparkSession, StreamingQuery
-from recension.runners.spark.session import session
+from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.sinks.files import local_path
 from recension.runners.spark.stream.merging import merge_frames, merge_root

@@ -116,8 +116,8 @@ def shared_part(one: Interval, other: Interval) -> Interval | None:
 
     An empty interval inside another shares itself.
 
-    >>> shared_part((1, 4), (2, 9)), shared_part((1, 4), (4, 9)), shared_part((5, 5), (1, 9)), shared_part((5, 5), (5, 9))
-    ((2, 4), None, (5, 5), None)
+    >>> [shared_part(one, (5, 9)) for one in [(1, 6), (1, 5), (6, 6), (5, 5)]]
+    [(5, 6), None, (6, 6), None]
     """
     if one[0] < other[1] and other[0] < one[1]:
         return max(one[0], other[0]), min(one[1], other[1])

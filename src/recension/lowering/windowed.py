@@ -205,16 +205,16 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
             return Aggregation(argument, _sum(kind))
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
-        case aggregates.StdDev():
-            return Aggregation(argument, selections.StdDev())
         case aggregates.Min() | aggregates.Max():
             return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
         case aggregates.First() | aggregates.Last():
             return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
         case aggregates.Collect():
             return Aggregation(argument, selections.Collect())
-        case aggregates.Quantile(q=q):
-            return Aggregation(argument, selections.Quantile(q))
+        case aggregates.ValueAggregate():
+            return Aggregation(
+                argument, selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))
+            )
         case aggregates.FunctionOf(fn=fn, result=result):
             return Aggregation(argument, selections.FunctionOf(fn, result))
         case aggregates.TopK(k=k, descending=descending):

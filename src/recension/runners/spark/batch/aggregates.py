@@ -25,7 +25,7 @@ from recension.runners.spark.batch.hosted import each_partition, ported, stand_i
 from recension.runners.spark.batch.span import beside
 from recension.runners.spark.batch.sums import EVENTS, Summed, is_extreme, is_summed, summed
 from recension.runners.spark.batch.sweep import sweep
-from recension.runners.spark.carriers import carrier
+from recension.runners.spark.types import carrier
 
 A = TypeVar("A", bound=AggregateNode)
 
