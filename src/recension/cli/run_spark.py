@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree, which
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,16 @@ from recension.core.reconstitution import reconstitute
 from recension.plan.nodes import Node
 
 if TYPE_CHECKING:
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+
+
+def missing_for_spark() -> str | None:
+    """What Spark needs and is not installed here."""
+    if find_spec("pyspark") is None:
+        return "PySpark (pip install 'recension[spark]')"
+    if which("java") is None and "JAVA_HOME" not in os.environ:
+        return "Java 17 or later"
+    return None
 
 
 def run_spark(
@@ -61,7 +72,7 @@ def run_spark(
             show_profile(metrics.operators)
     finally:
         if checkpoint is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            rmtree(folder, ignore_errors=True)
 
 
 def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:
@@ -78,18 +89,17 @@ def _require_runnable(
     plan: Node, folders: Mapping[str, Path], checkpoint: Path | None, shards: int | None
 ) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.stream.job import require_runnable
+    from recension.runners.spark.job import require_runnable
 
     require_runnable(plan, folders.values(), checkpoint, shards)
 
 
 def _make_job(plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None) -> Job:
-    from recension.runners.spark.interrupts import interrupted_after
-    from recension.runners.spark.session import quiet_session
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+    from recension.runners.spark.session import delay_interrupts, quiet_session
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    with interrupted_after():
+    with delay_interrupts():
         spark = quiet_session(checkpoint / "spark.log")
     return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False)
 

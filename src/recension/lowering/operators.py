@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.schemes import coalescing
+from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -39,6 +39,7 @@ from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
+from recension.plan.aggregate import AggregateNode
 from recension.plan.evaluation import Predicate
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
@@ -92,12 +93,12 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
 def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
@@ -151,10 +152,6 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
             return physical.ToPoints()
         case logical.Inserts():
             return physical.Inserts()
-        case logical.Custom(None, int(duration)):
-            return physical.SetDuration(duration)
-        case logical.Custom(start, int(duration)):
-            return physical.Custom(start, lambda vs, ve: duration)
         case logical.Custom(start, duration):
             return physical.Custom(start, duration)
     raise RecensionError(f"the local engine cannot alter lifetimes by {lifetime}")
@@ -195,7 +192,7 @@ def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
 
 @operator_of.register
 def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
-    grid, limit = grid_of(node.grid), limit_of(node.grid, node)
+    grid, limit = grid_of(node.windows), limit_of(node.windows, node)
     return aggregate_over(
         aggregate_spec(node), _whole_windows(node), lambda spec: NumberedIndex(spec, grid, limit)
     )
@@ -203,11 +200,11 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
-    n, by = node.counted.n, node.counted.by
+    n, by = node.windows.n, node.windows.by
     return aggregate_over(aggregate_spec(node), _whole_windows(node), lambda spec: CountIndex(spec, n, by))
 
 
-def _whole_windows(node: nodes.SnapshotAggregate) -> View:
+def _whole_windows(node: AggregateNode) -> View:
     """Windows that are shown with their own ends: all of them, or each once it has ended."""
     return "all" if node.speculate == "eager" else "ended"
 

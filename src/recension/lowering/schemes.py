@@ -38,7 +38,7 @@ def window_of(window: Range | Rows) -> SlidingWindow:
     return RowsWindow(window.size, window.slide)
 
 
-def coalescing(node: Coalescing) -> Operator:
+def coalescing_operator(node: Coalescing) -> Operator:
     """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)

@@ -30,7 +30,8 @@ from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.snapshots import SnapshotIndex
-from recension.plan import aggregates, nodes
+from recension.plan import aggregates
+from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.expressions import Expression, column, expression
@@ -86,7 +87,8 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             return NumberedIndex(spec, grid_of(node.windows), limit_of(node.windows, node))
         case CountWindows(n, by):
             return CountIndex(spec, n, by)
-    return SnapshotIndex(spec)
+        case None:
+            return SnapshotIndex(spec)
 
 
 def grid_of(windows: Windows) -> Grid:
@@ -128,21 +130,21 @@ class _Stored:
 
 def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answers:
     if node.operator is not None:
-        hosted = _hosted(node, node.operator, stored)
+        hosted = _host_module(node, node.operator, stored)
         states = _states(node, hosted, index)
         return OperatorRows(node.schema, len(node.keys), hosted, node.policies.stamp, states)
     values: list[Value] = []
     for name, answer in node.answers:
         if isinstance(answer, Aggregate):
-            values.append(BuiltIn(_built_in(answer, node.input.schema, stored)))
+            values.append(BuiltIn(_stored_aggregation(answer, node.input.schema, stored)))
             continue
-        hosted, kind = _hosted(node, answer, stored), node.schema.field(name).type
+        hosted, kind = _host_module(node, answer, stored), node.schema.field(name).type
         states = _states(node, hosted, index)
         values.append(ModuleValues(hosted, kind) if states is None else StateValues(hosted, kind, states))
     return NamedValues(node.schema, values)
 
 
-def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
+def _host_module(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
@@ -167,12 +169,12 @@ def _states(node: ModuleWindow, hosted: HostedModule, index: WindowIndex) -> Sta
 
 def shares_panes(node: ModuleWindow, module: Module) -> bool:
     """Is there anything that overlapping windows can share, and can the module merge it?"""
-    overlap = isinstance(node.windows, Windows) and node.windows.size > node.windows.hop
+    overlap = isinstance(node.windows, Windows) and node.windows.overlap
     is_mergeable = isinstance(module, Incremental) and module.merge is not None
     return overlap and is_mergeable and not module.is_time_sensitive
 
 
-def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
+def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
     made = aggregation(aggregate, schema)
     if aggregate.argument is None:
         return made
@@ -180,7 +182,7 @@ def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggre
     return Aggregation(lambda payload: payload.column(name), made.measure)
 
 
-def aggregate_spec(node: nodes.SnapshotAggregate) -> AggregateSpec:
+def aggregate_spec(node: AggregateNode) -> AggregateSpec:
     """What every aggregate operator takes."""
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
@@ -203,16 +205,16 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
             return Aggregation(argument, _sum(kind))
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
-        case aggregates.StdDev():
-            return Aggregation(argument, selections.StdDev())
         case aggregates.Min() | aggregates.Max():
             return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
         case aggregates.First() | aggregates.Last():
             return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
         case aggregates.Collect():
             return Aggregation(argument, selections.Collect())
-        case aggregates.Quantile(q=q):
-            return Aggregation(argument, selections.Quantile(q))
+        case aggregates.ValueAggregate():
+            return Aggregation(
+                argument, selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))
+            )
         case aggregates.FunctionOf(fn=fn, result=result):
             return Aggregation(argument, selections.FunctionOf(fn, result))
         case aggregates.TopK(k=k, descending=descending):

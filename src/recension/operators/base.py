@@ -78,7 +78,7 @@ class Operator(ABC):
         return self.emit(self.out_cti)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
-        """No reader needs events whose final end is before ``t``. Which events of each input are then not needed?
+        """No reader needs events whose final end is before ``t``: what is then not needed of each input?
 
         The answer is one time for each input: events that finally end before it are not needed. None means
         that all may be needed. State that only serves such events may be dropped. ``shrinks`` says for which
@@ -132,7 +132,7 @@ class Operator(ABC):
         """Take back what `snapshot_state` gave; operators with state override this."""
 
     def counts(self) -> Counter[str]:
-        """How many elements were dropped or adjusted so far, by reason; `restore` writes into this very counter."""
+        """How many elements were dropped or adjusted so far, by reason; `restore` writes into it."""
         return Counter()
 
     def describe_choices(self) -> list[str]:

@@ -24,7 +24,7 @@ from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, new_end, old_end, order_of_changes
 from recension.operators.state.block_table import BlockTable, sort_keys
 from recension.operators.state.end_points import EndPoints, renumber
-from recension.operators.windowed.steps import NOTHING, steps_of
+from recension.operators.windowed.steps import NOTHING, axis_steps
 from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
 
 
@@ -47,7 +47,7 @@ class Distinct(Operator):
             return empty(self.schema)
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
-        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
+        steps = axis_steps(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
         work = lay_over(self._points, steps)
         work.write_back(self._points)
         return self._change_runs(work)

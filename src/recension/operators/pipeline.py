@@ -41,7 +41,9 @@ def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None =
         out.add(operator.on_clock(now))
     for port, flow in fed:
         for batch in flow.batches:
-            out.batches += _answer(operator, port, batch, has_external=flow.has_external)
+            is_parted = flow.has_external and operator.external_ctis != "take"
+            taken, *passing = _part_external(operator, batch) if is_parted else (batch,)
+            out.batches += [operator.on_batch(port, taken), *passing]
     for port, flow in fed:
         if flow.cti is not None:
             out.add(operator.on_cti(port, flow.cti))
@@ -75,8 +77,15 @@ def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Colle
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
     """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
     is_cti = batch.kind == CTI
-    t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
-    return batch.filter(~is_cti), t
+    if not bool(is_cti.any()):
+        return batch, None
+    return batch.filter(~is_cti), int(batch.vs[is_cti].max())
+
+
+def flow_of(batch: EventBatch) -> Flow:
+    """The elements of a source as what it gives in one step."""
+    changes, t = split_ctis(batch)
+    return Flow([changes] if len(changes) else [], t, bool((changes.kind == EXTERNAL_CTI).any()))
 
 
 def _without_ctis(flow: Flow) -> Flow:
@@ -86,16 +95,13 @@ def _without_ctis(flow: Flow) -> Flow:
     return Flow([batch] if len(batch) else [], max(made, default=None))
 
 
-def _answer(operator: Operator, port: int, batch: EventBatch, *, has_external: bool) -> list[EventBatch]:
-    """What an operator makes of a batch, which may hold external CTIs."""
-    if not has_external or operator.external_ctis == "take":
-        return [operator.on_batch(port, batch)]
+def _part_external(operator: Operator, batch: EventBatch) -> list[EventBatch]:
+    """The batch without external CTIs; then these, if the operator lets them pass."""
     is_external = batch.kind == EXTERNAL_CTI
-    answers = [operator.on_batch(port, batch.filter(~is_external))]
-    if operator.external_ctis == "pass":
-        passing = batch.filter(is_external)
-        answers.append(replace(passing, payload=null_payload(len(passing), operator.schema)))
-    return answers
+    taken, passing = batch.filter(~is_external), batch.filter(is_external)
+    if operator.external_ctis != "pass":
+        return [taken]
+    return [taken, replace(passing, payload=null_payload(len(passing), operator.schema))]
 
 
 @dataclass(frozen=True, slots=True)

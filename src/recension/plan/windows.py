@@ -7,14 +7,14 @@ start (or end) is one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import describe_duration
 from recension.core.time_kind import Instant
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
-from recension.plan.aggregate import SnapshotAggregate
+from recension.plan.aggregate import AggregateNode
 from recension.plan.lifetimes import require_positive
 from recension.plan.properties import Properties
 
@@ -38,19 +38,29 @@ class Windows:
         WindowLimit(str(self), checked_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
 
     @property
+    def overlap(self) -> bool:
+        """Is there a time that lies in two of them?"""
+        return self.size > self.hop
+
+    @property
+    def constant_duration(self) -> int | None:
+        """How long each of them is; None if they overlap, for the beginning of time then cuts several."""
+        return None if self.overlap else self.size
+
+    @property
     def named_times(self) -> tuple[tuple[str, int], ...]:
         """Where the grid ends, if it does."""
         return () if self.until is None else (("windows, until", self.until),)
 
     def __str__(self) -> str:
-        return self._described(str)
+        return self._describe(str)
 
     @property
     def with_units(self) -> str:
         """The same with durations in words, for messages beside timestamps."""
-        return self._described(describe_duration)
+        return self._describe(describe_duration)
 
-    def _described(self, show: Callable[[int], str]) -> str:
+    def _describe(self, show: Callable[[int], str]) -> str:
         kind = "tumbling windows" if self.hop == self.size else f"windows every {show(self.hop)}"
         shift = str(self.offset) if isinstance(self.offset, Instant) else show(self.offset)
         offset = f" from {shift}" if self.offset else ""
@@ -59,16 +69,10 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowAggregate(SnapshotAggregate):
+class WindowAggregate(AggregateNode):
     """Aggregates per window, for every group by itself; a result lives as long as its window."""
 
-    windows: Windows | None = None
-
-    @property
-    def grid(self) -> Windows:
-        """The windows."""
-        assert self.windows is not None
-        return self.windows
+    windows: Windows
 
     @property
     def label(self) -> str:
@@ -76,7 +80,7 @@ class WindowAggregate(SnapshotAggregate):
 
     @property
     def named_times(self) -> tuple[tuple[str, int], ...]:
-        return self.grid.named_times
+        return self.windows.named_times
 
     def derive_properties(self) -> Properties:
         """Windows are shown and taken back whole: once they have ended by the watermark, eager ones at once.
@@ -88,11 +92,11 @@ class WindowAggregate(SnapshotAggregate):
         of = self.input.properties
         waits = self.speculate != "eager"
         in_order = waits and of.is_ordered and not self.breaks_ties
-        is_single = not self.keys and (self.rows is None or self.rows.k == 1)
-        duration = self.grid.size if self.grid.size <= self.grid.hop else None
-        known = Properties(has_key=True, is_shrink_only=True, constant_duration=duration)
-        return replace(
-            known,
+        is_single = not self.keys and self.gives_one_row
+        return Properties(
+            has_key=True,
+            is_shrink_only=True,
+            constant_duration=self.windows.constant_duration,
             is_insert_only=waits and of.is_perfect,
             is_ordered=in_order,
             is_strictly_increasing=in_order and of.is_perfect and is_single,
@@ -120,16 +124,12 @@ class CountWindows:
 
 
 @dataclass(frozen=True, eq=False)
-class CountAggregate(SnapshotAggregate):
+class CountAggregate(AggregateNode):
     """Aggregates per count window, for every group by itself; a result lives as long as its window."""
 
-    windows: CountWindows | None = None
+    windows: CountWindows
 
-    @property
-    def counted(self) -> CountWindows:
-        """The windows."""
-        assert self.windows is not None
-        return self.windows
+    named_times = ()
 
     @property
     def label(self) -> str:
@@ -138,7 +138,7 @@ class CountAggregate(SnapshotAggregate):
     @property
     def breaks_ties(self) -> bool:
         """Counted by end, an event whose end moves moves itself: what that changes is not in the past."""
-        return self.counted.by == "start" and super().breaks_ties
+        return self.windows.by == "start" and super().breaks_ties
 
     def derive_properties(self) -> Properties:
         """Windows are shown and taken back whole: once they have ended by the watermark, eager ones at once.
@@ -148,11 +148,11 @@ class CountAggregate(SnapshotAggregate):
         of = self.input.properties
         waits = self.speculate != "eager"
         in_order = waits and of.is_ordered and not self.keys and not self.breaks_ties
-        is_single = self.rows is None or self.rows.k == 1
-        known = Properties(has_key=True, is_shrink_only=True, is_point=self.counted.n == 1)
-        return replace(
-            known,
+        return Properties(
+            has_key=True,
+            is_shrink_only=True,
+            is_point=self.windows.n == 1,
             is_insert_only=waits and of.is_perfect,
             is_ordered=in_order,
-            is_strictly_increasing=in_order and of.is_perfect and is_single,
+            is_strictly_increasing=in_order and of.is_perfect and self.gives_one_row,
         )

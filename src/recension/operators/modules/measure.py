@@ -114,7 +114,9 @@ class Modules(Measure):
         return rows
 
     def _contents(self, windows: WindowList) -> WindowContents:
-        find = partial(self._events.within, self._index.group_hash, windows.group, windows.low, windows.high)
+        find = partial(
+            self._events.find_within, self._index.group_hash, windows.group, windows.low, windows.high
+        )
         return WindowContents(
             windows, self._index.group_hash(windows.group), find, by_start=self._index.by_start
         )

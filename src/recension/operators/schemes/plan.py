@@ -125,7 +125,8 @@ class SchemePlan:
         memory, update, scan = (part[j] for part in model.eager_parts(q))
         return (
             f"{self.names[j]}: {scheme}; cp {q.cp[j]:.2f}, oop {q.oop[j]:.2f}; "
-            f"eager {model.eager_cost(q)[j]:.2f} (memory {memory:.2f}, update {update:.2f}, scan {scan:.2f}), lazy {model.lazy_cost(q)[j]:.2f}"
+            f"eager {model.eager_cost(q)[j]:.2f} (memory {memory:.2f}, update {update:.2f}, "
+            f"scan {scan:.2f}), lazy {model.lazy_cost(q)[j]:.2f}"
         )
 
 

@@ -116,7 +116,7 @@ class Aggregates(Measure):
     def _results(self, stretches: Stretches, end: Index) -> Results:
         events, group = None, stretches.group
         if self._events is not None:
-            events = self._events.within(self._index.group_hash, group, stretches.low, stretches.high)
+            events = self._events.find_within(self._index.group_hash, group, stretches.low, stretches.high)
         try:
             return self._rows(self._index.keys_of(group), stretches.sums, events)
         except FunctionError as why:

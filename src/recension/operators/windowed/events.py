@@ -116,7 +116,7 @@ class EventsOfGroups:
         own = group if is_all else group[change.row]
         self._live.insert(own, vs, ve, tag, rows, start=start, end=end)
 
-    def within(
+    def find_within(
         self, group_hash: Callable[[Index], Hashes], group: Index, start: Ticks, end: Ticks
     ) -> CoveringEvents:
         """The events alive in intervals sorted by group and, within a group, by start and by end alike."""
@@ -141,9 +141,9 @@ class EventsOfGroups:
         Which of the two counts as the first is settled by their ends, and so not before these are final.
         FOREVER if there are none.
         """
-        return int(self._live.column(self._own[0], self._tied(t)).min(initial=FOREVER))
+        return int(self._live.column(self._own[0], self._find_ties(t)).min(initial=FOREVER))
 
-    def _tied(self, t: int) -> Index:
+    def _find_ties(self, t: int) -> Index:
         at = self._live.positions()
         start, end = (self._live.column(name, at) for name in self._own)
         at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]

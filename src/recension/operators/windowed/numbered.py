@@ -30,7 +30,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
     changed_stretches,
 )
-from recension.operators.windowed.steps import Contributions, Steps, steps_of
+from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
@@ -123,12 +123,12 @@ class NumberedIndex(WindowIndex):
 
     def _steps(
         self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
-    ) -> Steps:
+    ) -> AxisSteps:
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
         since = self._since(batch, first, np.maximum(old, new))
-        return steps_of(group, first, old, new, amounts, since=since, spans=coming)
+        return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
         """From which window on each element changes answers, if not only where events come and go."""

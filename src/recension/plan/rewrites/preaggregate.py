@@ -17,16 +17,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from recension.plan.aggregate import SnapshotAggregate
+from recension.plan.aggregate import AggregateNode, SnapshotAggregate
 from recension.plan.aggregates import Aggregate, Count, Max, Min, Sum
 from recension.plan.expressions import column
 from recension.plan.node import Node, rebuild
 from recension.plan.windows import WindowAggregate
 
 
-@dataclass(frozen=True, eq=False)
-class PartialAggregate(SnapshotAggregate):
-    """A snapshot aggregate of whatever events a shard has."""
+class _OfOneShard(AggregateNode):
+    """An aggregate of whatever events a shard has."""
 
     is_spread = True
 
@@ -39,17 +38,13 @@ class PartialAggregate(SnapshotAggregate):
 
 
 @dataclass(frozen=True, eq=False)
-class PartialWindowAggregate(WindowAggregate):
-    """A window aggregate of whatever events a shard has."""
+class PartialAggregate(_OfOneShard, SnapshotAggregate):
+    """Per snapshot of a shard's events."""
 
-    is_spread = True
 
-    @property
-    def label(self) -> str:
-        return f"partial {super().label}"
-
-    def needs(self) -> None:
-        return None
+@dataclass(frozen=True, eq=False)
+class PartialWindowAggregate(_OfOneShard, WindowAggregate):
+    """Per window."""
 
 
 def preaggregate(roots: Sequence[Node]) -> list[Node]:
@@ -57,13 +52,16 @@ def preaggregate(roots: Sequence[Node]) -> list[Node]:
 
     All events of an aggregate without a key go to one shard: so let them be few.
     """
-    return rebuild(roots, _in_two_steps)
+    return rebuild(roots, _split_in_two)
 
 
-def _in_two_steps(node: Node) -> Node:
-    if not isinstance(node, SnapshotAggregate) or node.keys or node.speculate != "eager":
+def _split_in_two(node: Node) -> Node:
+    if not isinstance(node, AggregateNode) or node.keys or node.speculate != "eager":
         return node
-    again = [(name, _again(name, aggregate, node.input.schema)) for name, aggregate in node.aggregates]
+    again = [
+        (name, _combining_aggregate(name, aggregate, node.input.schema))
+        for name, aggregate in node.aggregates
+    ]
     final = tuple((name, aggregate) for name, aggregate in again if aggregate is not None)
     partial = _partial(node)
     if partial is None or len(final) < len(again):
@@ -71,16 +69,16 @@ def _in_two_steps(node: Node) -> Node:
     return replace(node, input=partial, aggregates=final)
 
 
-def _partial(node: SnapshotAggregate) -> Node | None:
+def _partial(node: AggregateNode) -> Node | None:
     """A window's answer is whole only where it can be told from those of other windows."""
     if type(node) is SnapshotAggregate:
         return PartialAggregate(node.input, (), node.aggregates, node.speculate)
-    if type(node) is WindowAggregate and node.grid.hop >= node.grid.size:
-        return PartialWindowAggregate(node.input, (), node.aggregates, node.speculate, node.grid)
+    if type(node) is WindowAggregate and not node.windows.overlap:
+        return PartialWindowAggregate(node.input, (), node.aggregates, node.speculate, node.windows)
     return None
 
 
-def _again(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
+def _combining_aggregate(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
     """What makes one answer of several shards' answers."""
     answer = column(name)
     match aggregate:

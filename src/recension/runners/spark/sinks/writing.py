@@ -11,7 +11,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
-from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
@@ -28,6 +27,7 @@ from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, s
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
 from recension.runners.spark.stream.identity import OWNER
+from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"

@@ -13,16 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, lacking, layout_of
+from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
 from recension.core.formats.manifest import is_table
 from recension.core.time_kind import TimeKind
 from recension.plan.nodes import Source
-from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.sinks.files import spark_pattern
 from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
+from recension.runners.spark.types import arrow_schema
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
@@ -147,7 +147,7 @@ def _delay(frame: DataFrame, start: str) -> int | None:
 
 def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
-    if (reason := lacking(source.columns, found)) is not None:
+    if (reason := describe_missing(source.columns, found)) is not None:
         raise SchemaError(f"{source.name}: {reason}")
     for field in source.columns:
         there = found.field(field.name).type

@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
-from recension.core.formats.agreement import StreamFile, agreed_payload
 from recension.core.formats.columns import TimeColumns
-from recension.core.formats.listing import StoredFile, is_data
-from recension.core.formats.reader import stream_file
+from recension.core.formats.listing import StoredFile, is_data_file
+from recension.core.formats.reader import open_file
+from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.runners.spark.sinks.files import local_path, publish_text
@@ -83,5 +83,5 @@ def _seen(root: Path) -> list[StreamFile]:
 
 def _opened(folder: Path) -> StreamFile | None:
     """The first file of a stream."""
-    files = sorted(file for file in folder.iterdir() if is_data(file))
-    return stream_file(StoredFile(files[0]), TimeColumns(), None) if files else None
+    files = sorted(file for file in folder.iterdir() if is_data_file(file))
+    return open_file(StoredFile(files[0]), TimeColumns(), None) if files else None

@@ -15,7 +15,7 @@ from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node, written_plan
+from recension.plan.node import Node, plan_structure
 from recension.plan.nodes import Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
@@ -110,7 +110,7 @@ class Topology:
 
         Every step is known by its structure, what it reads and its columns; its label is for messages.
         """
-        described = zip(describe(self.roots)["nodes"], written_plan(self.roots), strict=True)
+        described = zip(describe(self.roots)["nodes"], plan_structure(self.roots), strict=True)
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
         return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan}, ensure_ascii=False)
 

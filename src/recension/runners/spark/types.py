@@ -7,14 +7,20 @@ cast to their own types wherever the local engine's code runs, and back to carri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from inspect import signature
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from recension.core.errors import SchemaError
 from recension.plan.schemas import type_name
-from recension.runners.spark.arrow_types import arrow_type
+
+# Before it could be named, the time zone of instants was always this one.
+_ZONE: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+)
 
 _EXACT: Final[dict[pa.DataType, spark.DataType]] = {
     pa.bool_(): spark.BooleanType(),
@@ -90,3 +96,13 @@ def carried_schema(schema: pa.Schema, prefix: str = "c") -> spark.StructType:
 def arrow_carrier(kind: pa.DataType, column: str) -> pa.DataType:
     """The Arrow type under which a carrier comes out of Spark and goes in again."""
     return arrow_type(carrier(kind, column))
+
+
+def arrow_type(kind: spark.DataType) -> pa.DataType:
+    """The Arrow type of a column of Spark's; instants are in UTC."""
+    return to_arrow_type(kind, **_ZONE)
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """The same for all columns."""
+    return to_arrow_schema(schema, **_ZONE)

@@ -1,7 +1,7 @@
 """A query over folders of files, from the first file to the last, as a pipeline with a checkpoint.
 
-Run again with the same checkpoint it goes on where it stopped: files that came since are taken, nothing is
-taken twice.
+Run again with the same checkpoint, a job goes on where it stopped: it takes the files that came since, and
+nothing twice.
 """
 
 from __future__ import annotations
@@ -79,19 +79,19 @@ class Job:
     def run(self, watch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]) -> bool:
         """Take all files there are; False if it was stopped before. ``watch`` sees every micro-batch.
 
-        Spark waits ten seconds for a Python process to start, and then gives up. Nothing is lost by that, and
-        nothing but the time was wrong: it is tried again.
+        Spark gives up if a Python process does not start within ten seconds. Nothing is lost by that, so the
+        job is tried again.
         """
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                return self._follow(self._started(), watch, should_stop)
+                return self._follow(self._start(), watch, should_stop)
             except (PySparkException, Py4JError) as why:
                 if not attempts_left or not is_worker_missing(str(why)):
                     raise RecensionError(reason_of(why)) from None
             time.sleep(_PAUSE)
         raise AssertionError("the last attempt ends in one way or the other")
 
-    def _started(self) -> Any:
+    def _start(self) -> Any:
         output = stream(
             self.spark,
             self.query,
@@ -114,7 +114,7 @@ class Job:
         stopping = False
         while query.isActive:
             time.sleep(_POLL)
-            fresh = self._news(query)
+            fresh = self._new_progress(query)
             for progress in fresh:
                 watch(progress)
             # A micro-batch has just ended: nothing is lost by stopping here.
@@ -122,11 +122,11 @@ class Job:
             if stopping and (fresh or not query.status["isTriggerActive"]):
                 query.stop()
         query.awaitTermination()
-        for progress in self._news(query):
+        for progress in self._new_progress(query):
             watch(progress)
         return not stopping
 
-    def _news(self, query: Any) -> list[dict[str, Any]]:
+    def _new_progress(self, query: Any) -> list[dict[str, Any]]:
         # Where nothing came there was no micro-batch: the report has the number of the next one.
         ran = [dict(p) for p in query.recentProgress if "addBatch" in p["durationMs"]]
         fresh = [p for p in ran if p["batchId"] not in self._seen]
@@ -134,13 +134,13 @@ class Job:
         return fresh
 
     def close(self, source: str) -> None:
-        """Tell the next run that nothing more comes at a source."""
+        """Let the next run know that nothing more comes at a source."""
         folder = self.checkpoint / "closing" / source
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CLOSING).write_text(json.dumps({"_kind": "cti", "_vs": None}) + "\n", encoding="utf-8")
 
     def is_closed(self, source: str) -> bool:
-        """Was it told so already?"""
+        """Has `close` been called for it?"""
         return (self.checkpoint / "closing" / source / CLOSING).exists()
 
     def metrics(self) -> PipelineMetrics:
