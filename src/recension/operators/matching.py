@@ -156,7 +156,7 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> Eve
 
 
 def last_final_end(t: int) -> int:
-    """The last end that is final after a CTI at ``t``: an event that ended at ``t`` may still grow (ruling A2)."""
+    """The last end that is final after a CTI at ``t``; one at ``t`` may still move (ruling A2)."""
     return t if t in (BEGINNING, FOREVER) else t - 1
 
 
