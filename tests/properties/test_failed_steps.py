@@ -29,7 +29,7 @@ def started(plan: Plan, known: Properties) -> Session:
 
 def operators_of(session: Session) -> list[Operator]:
     """Those that run."""
-    engine = session._engine
+    engine = session._run.engine
     return [operator for at in engine.running if (operator := engine._vertices[at].operator) is not None]
 
 

@@ -18,7 +18,7 @@ from tests.runners.test_session_snapshots import WAYS
 import recension as rc
 from recension.core.events import Element
 from recension.runners.local import Session
-from recension.runners.portable_tables import TYPES
+from recension.runners.snapshot import TYPES
 from recension.testing.strategies import SCHEMA
 
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 30, 1)
@@ -119,7 +119,7 @@ def follow(start: Callable[[], Session], turns: list[tuple[str, list[Element]]])
         moved.push(source, elements)
         if number == 2:
             moved = through(_one_row_group, moved, start())
-    for name in session._answers:
+    for name in session._queries:
         assert moved.history(name).to_arrow().equals(session.history(name).to_arrow()), name
 
 
