@@ -272,7 +272,7 @@ class Session(LockedSession):
 
         def describe_step(node: Node) -> str | None:
             operator = plan.vertices[plan.numbers[node]].operator
-            return "\n".join(operator.words() if operator else []) or describe_choice(node)
+            return "\n".join(operator.describe_choices() if operator else []) or describe_choice(node)
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 

@@ -84,7 +84,7 @@ class Aggregates(Measure):
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
-        self.promises_alike = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
+        self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:
         return empty(self._input_schema)

@@ -150,7 +150,7 @@ class NumberedIndex(WindowIndex):
     def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
         """For every group the stretch of windows that come into view as the watermark moves."""
         low, high = self._edge(self.watermark), self._edge(watermark)
-        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        groups = self._points.groups_in_use() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
     def _limit(self, side: Side, watermark: int) -> Index:
