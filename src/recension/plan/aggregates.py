@@ -74,7 +74,7 @@ class Sum(Aggregate):
     name = "sum"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        kind = _numeric(self, schema)
+        kind = _numeric_type(self, schema)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
@@ -85,7 +85,7 @@ class Mean(Aggregate):
     name = "mean"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
 
 
@@ -110,7 +110,7 @@ class StdDev(ValueAggregate):
     name = "stddev"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
 
     def kernel(self, values: pa.Array, count: Index) -> pa.Array:
@@ -132,7 +132,7 @@ class Quantile(ValueAggregate):
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
 
     def kernel(self, values: pa.Array, count: Index) -> pa.Array:
@@ -155,7 +155,7 @@ class Min(Aggregate):
     name = "min"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered(self, schema)
+        return _ordered_type(self, schema)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Max(Aggregate):
     name = "max"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered(self, schema)
+        return _ordered_type(self, schema)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Collect(Aggregate):
 class FunctionOf(Aggregate):
     """Any function of one column's values, which it gets as an array, nulls included, by start and value.
 
-    No end has a say in that order, so that an end that is not final holds nothing up.
+    Ends do not matter for that order, so it need not wait for ends that are not final.
     """
 
     fn: Callable[[Any], Any]
@@ -242,7 +242,7 @@ class TopK(Aggregate):
 
     def row_schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the rows: all of the payload's, then ``rank``."""
-        _ordered(self, schema)
+        _ordered_type(self, schema)
         if "rank" in schema.names:
             raise SchemaError("top_k adds a column 'rank', and the payload has one; rename it first")
         return schema.append(pa.field("rank", pa.int64()))
@@ -251,7 +251,7 @@ class TopK(Aggregate):
         return f"top_k({self.k}, by={self.argument}{'' if self.descending else ', descending=False'})"
 
 
-def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+def _numeric_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return kind
@@ -266,7 +266,7 @@ def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     )
 
 
-def _ordered(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+def _ordered_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         raise SchemaError(f"{aggregate}: values of type {type_name(kind)} have no order")

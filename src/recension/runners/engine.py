@@ -140,8 +140,8 @@ class Engine:
         self._metrics[output].skipped += _size(flow) - _size(wanted)
         return wanted
 
-    def settled(self) -> dict[int, int]:
-        """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
+    def no_effect_before(self) -> dict[int, int]:
+        """By vertex, the time before which changes in its output have no effect (see `Operator`)."""
         times: dict[int, int] = {}
         for number in reversed(self._order):
             vertex = self._vertices[number]
@@ -149,7 +149,7 @@ class Engine:
                 times[number] = BEGINNING
             for port, i in enumerate(vertex.inputs):
                 assert vertex.operator is not None, "sources read nothing"
-                since = vertex.operator.settled(port, times.get(number, BEGINNING))
+                since = vertex.operator.no_effect_before(port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times
 

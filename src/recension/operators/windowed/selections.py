@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
 from recension.core.values import MISFITS, exact_array, misfit, plain
-from recension.modules.calls import NotDeterministicError, failure, said
+from recension.modules.calls import NotDeterministicError, describe_error, module_error
 from recension.modules.members import Window
 from recension.operators.value_order import sort_key, value_ranks
 from recension.operators.windowed.events import CoveringEvents
@@ -39,7 +39,7 @@ class Extreme(Selection):
         order = np.flatnonzero(ranks >= 0)
         # Among equal values any will do: they are told apart only by the event they come from.
         by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
-        return _chosen(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
+        return _values_at(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
 
 
 class Positional(Selection):
@@ -50,7 +50,7 @@ class Positional(Selection):
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         order = events.order[::-1] if self._last else events.order
-        return _chosen(values, order, events.least(np.arange(len(order)), order))
+        return _values_at(values, order, events.least(np.arange(len(order)), order))
 
 
 class Collect(Selection):
@@ -99,29 +99,29 @@ class FunctionOf(Selection):
         offsets = _offsets(snapshot, events.snapshots).tolist()
         # Each snapshot by itself: what a null does to the type of an array must not reach another one.
         parts = [taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets)]
-        answers = [self._called(row, part) for row, part in enumerate(parts)]
+        answers = [self._call_function(row, part) for row, part in enumerate(parts)]
         try:
             return exact_array(answers, self._type)
         except MISFITS:
             row = next(row for row, answer in enumerate(answers) if misfit(answer, self._type) is not None)
             reason = f"it gave {answers[row]!r}, but is declared to give {self._type}"
-            raise self._failed(row, reason, parts[row]) from None
+            raise self._function_error(row, reason, parts[row]) from None
 
-    def _called(self, row: int, values: Any) -> Any:
+    def _call_function(self, row: int, values: Any) -> Any:
         try:
             return plain(self._fn(values))
         except NotDeterministicError as why:
-            raise self._failed(row, str(why), values) from None
+            raise self._function_error(row, str(why), values) from None
         except Exception as why:
-            raise self._failed(row, said(why), values) from why
+            raise self._function_error(row, describe_error(why), values) from why
 
-    def _failed(self, row: int, reason: str, values: Any) -> FunctionError:
+    def _function_error(self, row: int, reason: str, values: Any) -> FunctionError:
         name = str(getattr(self._fn, "__name__", type(self._fn).__name__))
         return FunctionError(name, row, reason, values.tolist())
 
 
 class FunctionError(Exception):
-    """A user's function failed on the values of one snapshot; where that is in time, others know."""
+    """A user's function failed on the values of one snapshot; the caller knows which window that is."""
 
     def __init__(self, name: str, row: int, reason: str, values: list[Any]) -> None:
         super().__init__(name, row, reason, values)
@@ -129,8 +129,8 @@ class FunctionError(Exception):
         self._name, self._reason, self._values = name, reason, values
 
     def in_window(self, start: int, end: int) -> ModuleError:
-        """What is told to the user."""
-        return failure(self._name, self._reason, Window(start, end), self._values)
+        """The error that the user sees."""
+        return module_error(self._name, self._reason, Window(start, end), self._values)
 
 
 class TopK:
@@ -150,7 +150,7 @@ class TopK:
         return event[chosen], place[chosen] + 1, np.minimum(np.diff(offsets), self._k)
 
 
-def _chosen(values: pa.Array, order: Index, rank: Index) -> pa.Array:
+def _values_at(values: pa.Array, order: Index, rank: Index) -> pa.Array:
     """The value of the event at each rank; null where there is no event."""
     if not len(order):
         return pa.nulls(len(rank), values.type)
