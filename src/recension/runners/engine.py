@@ -18,13 +18,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti
+from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti, new_end, old_end
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
-from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.operators.pipeline import Flow, check_end, drive
 from recension.operators.span import Span

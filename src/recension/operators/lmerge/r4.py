@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
 from recension.core.netting import group_sizes
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output
-from recension.operators.changes import changes, new_end
+from recension.operators.changes import changes
 from recension.operators.lmerge.in3t import Frozen, In3t
 from recension.operators.lmerge.key_table import first_of_each, repeated
 from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, rows_of
