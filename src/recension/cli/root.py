@@ -1,7 +1,7 @@
 """The root of the command: its name, its help, and how it ends.
 
-Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. What goes wrong is said in one line on
-standard error, without a traceback.
+Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. Errors are one line on standard error,
+without a traceback.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _open_standard_files() -> None:
 
 
 def _end_unread() -> int:
-    """The reader of our output has gone: nothing is left to be said."""
+    """The reader of our output has gone."""
     _discard_output()
     return _PIPE_CLOSED
 

@@ -41,6 +41,16 @@ def nearest(name: str, there: Sequence[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def first_line(why: BaseException) -> str:
+    """The first line of an error's text."""
+    return (str(why).splitlines() or [""])[0]
+
+
+def describe_error(why: BaseException) -> str:
+    """An error of any class in one line: the class and the first line of its text."""
+    return f"{type(why).__name__}: {first_line(why)}"
+
+
 def first_failure(size: int, fails: Callable[[int], bool]) -> int:
     """The first of ``size`` rows with which something fails: ``fails(n)`` says whether the first n rows do.
 

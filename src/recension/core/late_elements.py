@@ -100,9 +100,9 @@ class LateElements:
         is_cut = links.is_altered[: len(part)] & (lifetimes.start != NO_OUTPUT)[: len(part)] & (given < end)
         self._cut.note(given[is_cut], end[is_cut])
 
-    def final_before(self, cti: int) -> int:
+    def no_effect_before(self, cti: int) -> int:
         """With this CTI, corrections of events that the input ended before the time given are all dropped."""
-        return self._cut.final_before(cti)
+        return self._cut.no_effect_before(cti)
 
     def forget_before(self, t: int) -> None:
         """The CTI is ``t``: events whose end in the output is before it are final."""
@@ -175,7 +175,7 @@ class _CutEvents:
         if last == self._cti:
             self._least = min(self._least, int(given[cti == last].min()))
 
-    def final_before(self, cti: int) -> int:
+    def no_effect_before(self, cti: int) -> int:
         """With this CTI, no event that the input ended before the time given can be corrected."""
         return min(cti, self._least) if cti <= self._cti < FOREVER else cti
 

@@ -54,7 +54,7 @@ class OpenClose:
         self.dropped: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._open = _OpenEvents()
-        self._frontier = self._ignored_before = BEGINNING
+        self._frontier = self._no_effect_before = BEGINNING
         self._has_forgotten = False
 
     def __len__(self) -> int:
@@ -99,26 +99,26 @@ class OpenClose:
 
     def _remember(self, events: Toggles) -> None:
         """Whether the caller ignores changes to these is not known yet, however long ago they ended."""
-        self._ignored_before = int(events.end.min(initial=self._ignored_before))
+        self._no_effect_before = int(events.end.min(initial=self._no_effect_before))
         self._forget()
         self._open.put(events)
 
     def forget_before(self, t: int) -> None:
         """The caller ignores changes to events that have ended before ``t`` by now: they are forgotten."""
-        if t != self._ignored_before:
-            self._ignored_before = t
+        if t != self._no_effect_before:
+            self._no_effect_before = t
             self._has_forgotten |= t > BEGINNING
             self._forget()
 
     def _forget(self) -> None:
-        self._open.forget_before(max(self._frontier, self._ignored_before))
+        self._open.forget_before(max(self._frontier, self._no_effect_before))
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What can still be closed; counts and dropped rows are not part of it."""
         until = pa.table(
             {
                 "frontier": [self._frontier],
-                "ignored_before": [self._ignored_before],
+                "no_effect_before": [self._no_effect_before],
                 "has_forgotten": [self._has_forgotten],
             }
         )
@@ -127,9 +127,9 @@ class OpenClose:
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Become what `snapshot` gave."""
         self._frontier = chunks["open_until"]["frontier"][0].as_py()
-        self._ignored_before = chunks["open_until"]["ignored_before"][0].as_py()
+        self._no_effect_before = chunks["open_until"]["no_effect_before"][0].as_py()
         self._has_forgotten = chunks["open_until"]["has_forgotten"][0].as_py()
-        self._open.restore(chunks["open"], max(self._frontier, self._ignored_before))
+        self._open.restore(chunks["open"], max(self._frontier, self._no_effect_before))
 
     def _drop_faulty(self, toggles: Toggles, faults: _FaultyRows) -> Toggles:
         """The rows that stand, each close with the start of its event."""

@@ -52,7 +52,7 @@ class Checker:
         self._policy = policy
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
-        self._frontier = self._ignored_before = BEGINNING
+        self._frontier = self._no_effect_before = BEGINNING
 
     def check(
         self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
@@ -100,8 +100,8 @@ class Checker:
 
         At the end of time all changes do.
         """
-        if t > self._ignored_before:
-            self._ignored_before = t
+        if t > self._no_effect_before:
+            self._no_effect_before = t
             self._forget()
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
@@ -120,16 +120,16 @@ class Checker:
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and dropped elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.snapshot()}
-        frontier = pa.table({"frontier": [self._frontier], "ignored_before": [self._ignored_before]})
+        frontier = pa.table({"frontier": [self._frontier], "no_effect_before": [self._no_effect_before]})
         late = self._late.snapshot() if self._policy == "adjust" else {}
         return {"frontier": frontier, **live, **late}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Become what `snapshot` gave."""
         self._frontier = chunks["frontier"]["frontier"][0].as_py()
-        self._ignored_before = chunks["frontier"]["ignored_before"][0].as_py()
+        self._no_effect_before = chunks["frontier"]["no_effect_before"][0].as_py()
         if self._live is not None:
-            self._live.restore(chunks["live"], max(self._frontier, self._ignored_before))
+            self._live.restore(chunks["live"], max(self._frontier, self._no_effect_before))
         # Snapshots written before late elements were followed know of none.
         if self._policy == "adjust" and "altered" in chunks:
             self._late.restore(chunks, self._frontier)
@@ -148,12 +148,12 @@ class Checker:
     def _forget(self) -> None:
         self._late.forget_before(self._frontier)
         if self._live is not None:
-            self._live.forget_before(max(self._frontier, self._ignored_before))
+            self._live.forget_before(max(self._frontier, self._no_effect_before))
 
     def _leave_out_ignored(self, changes: BagChanges) -> BagChanges:
-        if self._ignored_before == BEGINNING:
+        if self._no_effect_before == BEGINNING:
             return changes
-        return changes.take((changes.end >= self._ignored_before) & (self._ignored_before < FOREVER))
+        return changes.take((changes.end >= self._no_effect_before) & (self._no_effect_before < FOREVER))
 
 
 class _Faults:

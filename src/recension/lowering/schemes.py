@@ -10,7 +10,7 @@ import pyarrow as pa
 from recension.core.window_limit import WindowLimit
 from recension.operators.base import Operator
 from recension.operators.extents import operator as extents
-from recension.operators.extents.many import Asked, CoalesceMany
+from recension.operators.extents.many import CoalesceMany, QuerySpec
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow, SlidingWindow
 from recension.operators.schemes.constants import load_constants
@@ -38,7 +38,7 @@ def window_of(window: Range | Rows) -> SlidingWindow:
     return RowsWindow(window.size, window.slide)
 
 
-def coalescing(node: Coalescing) -> Operator:
+def coalescing_operator(node: Coalescing) -> Operator:
     """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)
@@ -47,7 +47,7 @@ def coalescing(node: Coalescing) -> Operator:
         )
     readings = pa.schema([node.input.schema.field(name) for name in node.columns])
     asked = [
-        Asked(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
+        QuerySpec(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
         for j, query in enumerate(node.queries)
     ]
     plan = expected_plan(node)
@@ -92,7 +92,7 @@ def describe_scheme(node: Coalescing) -> str:
     """What is chosen before it runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)
-        first, *rest = plan.lines()
+        first, *rest = plan.describe()
         words = "as expected" if known else "as if half of the readings coalesced, until it is learned"
         return "\n".join([f"auto, {words}; {first}", *rest])
     return (_SCHEME if isinstance(node, CoalesceExtent) else _SCHEMES)[node.scheme]

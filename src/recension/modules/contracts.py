@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from recension.core.events import Event, Payload
 from recension.modules.members import Events, Payloads, Window
-from recension.modules.module import Module, StateOfEvents, StateOfPayloads
+from recension.modules.module import IncrementalOnEvents, IncrementalOnPayloads, Module
 
 
 class Aggregate(Module):
@@ -57,7 +57,7 @@ class TimeSensitiveAggregate(Module):
         """The value."""
 
 
-class IncrementalAggregate(StateOfPayloads):
+class IncrementalAggregate(IncrementalOnPayloads):
     """One value of a state that is told which payloads come and go."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class IncrementalAggregate(StateOfPayloads):
         """The value."""
 
 
-class IncrementalTimeSensitiveAggregate(StateOfEvents):
+class IncrementalTimeSensitiveAggregate(IncrementalOnEvents):
     """One value of a state that is told which events come and go; a changed lifetime is one of each."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class TimeSensitiveOperator(Module):
         """The rows."""
 
 
-class IncrementalOperator(StateOfPayloads):
+class IncrementalOperator(IncrementalOnPayloads):
     """Rows of a state that is told which payloads come and go."""
 
     yields_rows: ClassVar[bool] = True
@@ -104,7 +104,7 @@ class IncrementalOperator(StateOfPayloads):
         """The rows."""
 
 
-class IncrementalTimeSensitiveOperator(StateOfEvents):
+class IncrementalTimeSensitiveOperator(IncrementalOnEvents):
     """Rows, stamped or not, of a state that is told which events come and go."""
 
     yields_rows: ClassVar[bool] = True

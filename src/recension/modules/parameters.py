@@ -74,7 +74,7 @@ def name_of(module: type) -> str:
     return str(vars(module).get("registered_as", module.__name__))
 
 
-def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_inputs(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is mapped to inputs, and the parameters."""
     inputs: Mapping[str, Any] | None = getattr(module, "inputs", None)
     known = parameters_of(module)
@@ -83,7 +83,7 @@ def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     return mapped, rest
 
 
-def checked(module: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(module: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters by name; or an error that says which one is wrong."""
     known = parameters_of(module)
     name = name_of(module)

@@ -65,13 +65,13 @@ class AdvanceTime(Operator):
         if port or not len(batch):
             return empty(self.schema)
         if self._pace is not None:
-            batch = self._paced(batch, self._pace)
+            batch = self._insert_ctis(batch, self._pace)
         adjusted = self._late_elements.adjust(batch, frontier_before(batch, self.out_cti))
-        self._note(batch, adjusted)
-        self._reach(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
+        self._count_late(batch, adjusted)
+        self._advance(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
         return adjusted.batch.filter(~adjusted.is_dropped)
 
-    def _note(self, batch: EventBatch, adjusted: AdjustedBatch) -> None:
+    def _count_late(self, batch: EventBatch, adjusted: AdjustedBatch) -> None:
         """Count what is not as it came; keep what is dropped, unless it is not wanted at all."""
         for reason, rows in ((LATE, adjusted.is_dropped), (ADJUSTED, adjusted.is_moved)):
             if bool(rows.any()):
@@ -79,11 +79,11 @@ class AdvanceTime(Operator):
         if self._late != "drop" and bool(adjusted.is_dropped.any()):
             self._dropped.append((LATE, batch.filter(adjusted.is_dropped)))
 
-    def _reach(self, t: int) -> None:
+    def _advance(self, t: int) -> None:
         self.out_cti = max(self.out_cti, t)
         self._late_elements.forget_before(self.out_cti)
 
-    def _paced(self, batch: EventBatch, pace: Pace) -> EventBatch:
+    def _insert_ctis(self, batch: EventBatch, pace: Pace) -> EventBatch:
         """The batch with CTIs put in where they are due and tell something new."""
         latest = np.maximum.accumulate(np.maximum(batch.vs, self._latest))
         number = self._events + 1 + np.arange(len(batch))
@@ -95,19 +95,19 @@ class AdvanceTime(Operator):
         if not len(t):
             return batch
         order = np.argsort(np.concatenate([np.arange(len(batch)), after]), kind="stable")
-        return concat([batch, _ctis(t, self.schema)]).take(order)
+        return concat([batch, _make_ctis(t, self.schema)]).take(order)
 
     def on_cti(self, port: int, t: int) -> Output:
         answer = self.emit(t)
-        self._reach(t)
+        self._advance(t)
         return answer
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         """Whatever changes before the CTI is late, but an event that was cut off there may yet live longer.
 
         Of port 1 only the CTIs matter, which it has.
         """
-        return BEGINNING if port else self._late_elements.final_before(self.out_cti)
+        return BEGINNING if port else self._late_elements.no_effect_before(self.out_cti)
 
     def counts(self) -> Counter[str]:
         return self._counts
@@ -139,7 +139,7 @@ class AdvanceTime(Operator):
         self._late_elements.restore(chunks, self.out_cti)
 
 
-def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
+def _make_ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
     size = len(t)
     forever = np.full(size, FOREVER)
     kind = np.full(size, CTI, np.uint8)

@@ -13,7 +13,7 @@ from recension.plan.equivalences import Equivalence
 from recension.plan.expressions import require_columns
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
 from recension.plan.properties import Properties
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Coalesce(TimedNode):
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups."""
-        return (FilterRule(equal_alike(self.schema, self.group_by)),)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))
@@ -176,7 +176,7 @@ class Edges(TimedNode):
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups."""
-        return (FilterRule(equal_alike(self.schema, self.group_by)),)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))

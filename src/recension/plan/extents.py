@@ -20,7 +20,7 @@ from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
@@ -147,7 +147,7 @@ class CoalesceExtent(TimedNode):
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups, unless the readings of all groups are counted."""
         is_by_time = isinstance(self.window, Range)
-        return (FilterRule(equal_alike(self.schema, self.group_by)) if is_by_time else None,)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)) if is_by_time else None,)
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         return True

@@ -85,18 +85,20 @@ def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     grouped = set(readers)
     core = {node for node in readers if not node.ignores_ctis}
     waits = [
-        node for node in readers if node.holds_ctis_by_group and _closed(readers, {node}) & core != {node}
+        node
+        for node in readers
+        if node.holds_ctis_by_group and _with_readers(readers, {node}) & core != {node}
     ]
     if not waits and all(node.is_keyed(grouped) for node in readers):
         return []
-    above, below = _closed(readers, core), _closed_down(readers, core)
+    above, below = _with_readers(readers, core), _with_inputs(readers, core)
     chosen = [node for node in readers if node in above and node in below]
     read = {child for node in readers if node not in chosen for child in node.inputs}
     exits = [node for node in chosen if node in read or node is applied]
     return chosen if len(exits) == 1 else [node for node in readers if node in above]
 
 
-def _closed(readers: list[Node], core: set[Node]) -> set[Node]:
+def _with_readers(readers: list[Node], core: set[Node]) -> set[Node]:
     """The core and all that read it."""
     found = set(core)
     for node in readers:
@@ -105,7 +107,7 @@ def _closed(readers: list[Node], core: set[Node]) -> set[Node]:
     return found
 
 
-def _closed_down(readers: list[Node], core: set[Node]) -> set[Node]:
+def _with_inputs(readers: list[Node], core: set[Node]) -> set[Node]:
     """The core and all that it reads."""
     found = set(core)
     for node in reversed(readers):
@@ -127,7 +129,7 @@ class Threading:
         self._hidden = hidden
         self._done = dict(done)
 
-    def of(self, readers: Iterable[Node]) -> None:
+    def rewrite(self, readers: Iterable[Node]) -> None:
         """Rewrite these nodes, inputs before their readers."""
         for node in readers:
             inputs = [self._done.get(child, child) for child in node.inputs]
@@ -145,9 +147,9 @@ class Threading:
         """Does the node read the group, and is it rewritten?"""
         return node in self._done
 
-    def put(self, node: Node, keyed: Node) -> None:
+    def put(self, node: Node, apply_by_keys: Node) -> None:
         """Someone else has rewritten a node."""
-        self._done[node] = keyed
+        self._done[node] = apply_by_keys
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
@@ -156,7 +158,7 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     applied = query(group)
     readers = readers_of(group, applied)
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
-    hidden = tuple(_unlike(taken, name) for name, _ in keys)
+    hidden = tuple(_fresh_name(taken, name) for name, _ in keys)
     computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
     threading = Threading(hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")})
     _thread(threading, readers, run_by_group(readers, applied), hidden)
@@ -174,7 +176,7 @@ def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hid
         if node is last:
             threading.put(node, _each_group(threading, by_group, hidden))
         elif node not in alone:
-            threading.of([node])
+            threading.rewrite([node])
 
 
 def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
@@ -192,23 +194,23 @@ def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]
     return GroupApply(over, hidden, len(split), new[steps[-1]])
 
 
-def keyed(node: GroupApply) -> Node:
+def apply_by_keys(node: GroupApply) -> Node:
     """What it means, for whom only histories matter: its steps on all groups at once, by their keys."""
 
-    def opened(step: Node) -> Node:
+    def open_port(step: Node) -> Node:
         is_shared = isinstance(step, Port) and step.number >= node.split
         return node.streams[step.number] if is_shared else step  # type: ignore[attr-defined]
 
-    (plan,) = rebuild([node.plan], opened)
+    (plan,) = rebuild([node.plan], open_port)
     ports = [step for step in walk(plan) if isinstance(step, Port)]
     threading = Threading(node.keys, {port: node.streams[port.number] for port in ports})
     for step in walk(plan):
         if any(child in threading for child in step.inputs):
-            threading.of([step])
+            threading.rewrite([step])
     return threading[plan]
 
 
-def _unlike(taken: set[str], name: str) -> str:
+def _fresh_name(taken: set[str], name: str) -> str:
     """A name for a group's key that no column has."""
     hidden = f"group {name}"
     while hidden in taken:

@@ -42,7 +42,9 @@ WEAK = Level(0, 0)
 
 def at_level(root: Node, level: Level) -> Node:
     """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
-    return _in_order(_Placing().apply(root, _Missing(level.block, level.remember, level.speculate)), level)
+    return _align_answers(
+        _LevelPlacer().apply(root, _Missing(level.block, level.remember, level.speculate)), level
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class _Missing:
     speculate: Speculate | None
 
 
-class _Placing:
+class _LevelPlacer:
     """Goes down from a query to its inputs, and to each of them once."""
 
     def __init__(self) -> None:
@@ -67,9 +69,9 @@ class _Placing:
 
     def _new(self, node: Node, missing: _Missing) -> Node:
         if steps := _steps_of_input(node):
-            missing = _not_given(steps, missing)
+            missing = _still_missing(steps, missing)
             return _align(_finalize(node, missing), missing)
-        below = _not_given([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
+        below = _still_missing([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
         if "remember" in node.level_parts:
             return _align(node, below)
         if "block" in node.level_parts:
@@ -92,7 +94,7 @@ def _steps_of_input(node: Node) -> list[Node]:
     return steps if isinstance(node, Leaf) else []
 
 
-def _not_given(steps: list[Node], missing: _Missing) -> _Missing:
+def _still_missing(steps: list[Node], missing: _Missing) -> _Missing:
     """What is still missing above these steps."""
     given = {part for step in steps for part in step.level_parts}
     return replace(missing, **dict.fromkeys(given))
@@ -112,5 +114,5 @@ def _align(node: Node, missing: _Missing) -> Node:
     return Align(node, missing.block) if missing.block else node
 
 
-def _in_order(root: Node, level: Level) -> Node:
+def _align_answers(root: Node, level: Level) -> Node:
     return Align(root, FOREVER) if level.block == FOREVER and not root.properties.is_ordered else root

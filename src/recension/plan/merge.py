@@ -44,11 +44,11 @@ def lmerge_case(*inputs: Properties, ties_alike: bool = True) -> CaseChoice:
     if known.is_perfect and known.has_key:
         return CaseChoice("R2", "insert-only, ordered, (vs, payload) is a key")
     if known.has_key:
-        return CaseChoice("R3", f"(vs, payload) is a key, but {_lacking(known)}")
+        return CaseChoice("R3", f"(vs, payload) is a key, but {_describe_lacking(known)}")
     return CaseChoice("R4", "(vs, payload) may not be a key")
 
 
-def _lacking(known: Properties) -> str:
+def _describe_lacking(known: Properties) -> str:
     missing = [] if known.is_insert_only else ["there may be retractions"]
     return " and ".join(missing + ([] if known.is_ordered else ["order is not assured"]))
 

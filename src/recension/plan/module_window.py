@@ -35,11 +35,11 @@ class ModuleCall:
 
     def value_type(self) -> pa.DataType:
         """The type of the value it gives."""
-        return type_of(_declared(self.module), f"{self.module.name}: result")
+        return type_of(_declared_result(self.module), f"{self.module.name}: result")
 
     def row_schema(self) -> pa.Schema:
         """The columns of the rows it gives."""
-        return schema_of(_declared(self.module), f"{self.module.name}: result")
+        return schema_of(_declared_result(self.module), f"{self.module.name}: result")
 
     def __str__(self) -> str:
         parameters = [f"{name}={value!r}" for name, value in self.module.parameters.items()]
@@ -57,17 +57,17 @@ def call_of(module: Module, schema: pa.Schema) -> ModuleCall:
     else:
         mapped = {name: module.mapping.get(name, column(name)) for name in declared}
     inputs = tuple((name, expression(value)) for name, value in mapped.items())
-    types = tuple(_handed_over(module, name, e, declared[name], schema) for name, e in inputs)
+    types = tuple(_input_type(module, name, e, declared[name], schema) for name, e in inputs)
     return ModuleCall(module, inputs, types)
 
 
-def checked_types(call: ModuleCall, schema: pa.Schema) -> None:
+def require_inputs(call: ModuleCall, schema: pa.Schema) -> None:
     """Raise unless the inputs can be computed from events of this schema."""
     for name, computed in call.inputs:
         result_type(computed, schema, f"{call.module.name}({name}={computed})")
 
 
-def _handed_over(module: Module, name: str, computed: Any, declared: Any, schema: pa.Schema) -> pa.DataType:
+def _input_type(module: Module, name: str, computed: Any, declared: Any, schema: pa.Schema) -> pa.DataType:
     given = result_type(computed, schema, f"{module.name}({name}={computed})")
     if declared is None:
         return given
@@ -96,7 +96,7 @@ def _bits(kind: pa.DataType) -> int:
     return int(kind.bit_width)
 
 
-def _declared(module: Module) -> Any:
+def _declared_result(module: Module) -> Any:
     if not hasattr(module, "result"):
         raise SchemaError(f"{module.name}: declare what it gives, as in result = 'float64'")
     return module.result
@@ -229,7 +229,7 @@ class ModuleWindow(TimedNode):
     def derive_schema(self) -> pa.Schema:
         keys = projected_schema(self.keys, self.input.schema, "group_by")
         for call in self.calls:
-            checked_types(call, self.input.schema)
+            require_inputs(call, self.input.schema)
         if self.operator is not None:
             self._check_operator()
             rows = [field for field in self.operator.row_schema() if field.name not in keys.names]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
-from recension.plan.structure import Shared, Structure, in_memory, is_structure, written
+from recension.plan.structure import Shared, Structure, is_structure, memory_structure, written_structure
 
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
 """Columns by name, each with what it is computed from."""
@@ -69,7 +69,7 @@ class _Interned(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
         kind, *values = node.identity()
-        return _known.setdefault(_Key((kind, *map(in_memory, values))), node)
+        return _known.setdefault(_Key((kind, *map(memory_structure, values))), node)
 
 
 class Node(Shared, metaclass=_Interned):
@@ -99,7 +99,9 @@ class Node(Shared, metaclass=_Interned):
     @cached_property
     def structure(self) -> Structure:
         """What this step is, apart from what it reads, as it is written down: inputs are numbers of ports."""
-        named = ((name, written(getattr(self, name), self._reference)) for name in self._structural())
+        named = (
+            (name, written_structure(getattr(self, name), self._reference)) for name in self._structural()
+        )
         return (type(self).__name__, *named)
 
     def _structural(self) -> list[str]:
@@ -110,7 +112,7 @@ class Node(Shared, metaclass=_Interned):
         """A node in a field: an input, or a plan of its own."""
         assert isinstance(node, Node)
         ports = [port for port, child in enumerate(self.inputs) if child is node]
-        return ("input", *ports) if ports else ("plan", *written_plan([node]))
+        return ("input", *ports) if ports else ("plan", *plan_structure([node]))
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         kind, *values = self.identity()
@@ -288,7 +290,7 @@ class TimedNode(Node):
     is_before_state = False
 
 
-def written_plan(roots: Sequence[Node]) -> list[Structure]:
+def plan_structure(roots: Sequence[Node]) -> list[Structure]:
     """The steps of some queries as they are written down, each with the numbers of the steps it reads.
 
     What two queries share is there once; inputs come before their readers.

@@ -109,7 +109,7 @@ class Project(SpanNode):
         return projected_schema(self.outputs, self.input.schema, self.verb)
 
     def derive_properties(self) -> Properties:
-        return projected(self.input.properties, self.outputs, self.input.schema)
+        return project_properties(self.input.properties, self.outputs, self.input.schema)
 
     def kept_columns(self) -> Mapping[str, str]:
         return {name: computed.column for name, computed in self.outputs if computed.column}
@@ -159,7 +159,7 @@ class Span(SpanNode):
         return projected_schema(self.outputs, self.input.schema, "select")
 
     def derive_properties(self) -> Properties:
-        return projected(self.input.properties, self.outputs, self.input.schema)
+        return project_properties(self.input.properties, self.outputs, self.input.schema)
 
     def kept_columns(self) -> Mapping[str, str]:
         return {name: computed.column for name, computed in self.outputs if computed.column}
@@ -191,7 +191,7 @@ def projected_schema(outputs: Outputs, schema: pa.Schema, verb: str) -> pa.Schem
     return pa.schema(fields)
 
 
-def projected(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
+def project_properties(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
     """Order and times stay; a key stays one only where every column is still there to tell payloads apart."""
     kept = {computed.column for _, computed in outputs}
     return replace(properties, has_key=properties.has_key and set(schema.names) <= kept)
@@ -355,12 +355,12 @@ class Distinct(TimedNode):
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Not those that tell apart what is equal: 0.0 and -0.0 are one payload."""
-        return (FilterRule(equal_alike(self.schema, self.schema.names), needs_total=False),)
+        return (FilterRule(indistinct_columns(self.schema, self.schema.names), needs_total=False),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return self.with_inputs(inputs)
 
 
-def equal_alike(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
+def indistinct_columns(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
     """Those of these columns whose equal values no filter can tell apart."""
     return dict(columns_named(name for name in names if not holds_floats(schema.field(name).type)))

@@ -53,14 +53,14 @@ class Windows:
         return () if self.until is None else (("windows, until", self.until),)
 
     def __str__(self) -> str:
-        return self._described(str)
+        return self._describe(str)
 
     @property
     def with_units(self) -> str:
         """The same with durations in words, for messages beside timestamps."""
-        return self._described(describe_duration)
+        return self._describe(describe_duration)
 
-    def _described(self, show: Callable[[int], str]) -> str:
+    def _describe(self, show: Callable[[int], str]) -> str:
         kind = "tumbling windows" if self.hop == self.size else f"windows every {show(self.hop)}"
         shift = str(self.offset) if isinstance(self.offset, Instant) else show(self.offset)
         offset = f" from {shift}" if self.offset else ""

@@ -27,11 +27,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
-from recension.operators.changes import Shown, net_changes, plain_inserts, transition
+from recension.operators.changes import EventRows, net_changes, plain_inserts, transition
 from recension.operators.modules.answers import Answers, OperatorRows, Rows
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import WindowList
-from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.event_store import EventStore
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure
@@ -70,7 +70,7 @@ class Modules(Measure):
         self._kept = None if spec.recompute else KeptRows(answers.schema)
         self._in_cti = BEGINNING
         follows = index.is_fixed and spec.waits_for is None and not spec.breaks_ties
-        self.promises_alike = follows or spec.stamp in ("time_bound", "unrestricted")
+        self.shards_share_ctis = follows or spec.stamp in ("time_bound", "unrestricted")
 
     def no_events(self) -> EventBatch:
         return empty(self._spec.stored)
@@ -114,7 +114,9 @@ class Modules(Measure):
         return rows
 
     def _contents(self, windows: WindowList) -> WindowContents:
-        find = partial(self._events.within, self._index.group_hash, windows.group, windows.low, windows.high)
+        find = partial(
+            self._events.find_within, self._index.group_hash, windows.group, windows.low, windows.high
+        )
         return WindowContents(
             windows, self._index.group_hash(windows.group), find, by_start=self._index.by_start
         )
@@ -211,8 +213,8 @@ def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
         return empty(new.payload.schema)
     payload = pa.concat_batches([old.payload, new.payload])
     hashes = row_hash(payload, len(old.owner) + len(new.owner))
-    before = Shown(old.vs, old.ve, hashes[: len(old.owner)])
-    after = Shown(new.vs, new.ve, hashes[len(old.owner) :])
+    before = EventRows(old.vs, old.ve, hashes[: len(old.owner)])
+    after = EventRows(new.vs, new.ve, hashes[len(old.owner) :])
     return transition(before, after, partial(take_rows, payload), moves_ends=moves_ends)
 
 
@@ -223,14 +225,14 @@ class KeptRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._held = LiveEvents(schema, ("start", "end"))
+        self._held = EventStore(schema, ("start", "end"))
 
     def __len__(self) -> int:
-        return self._held.live()
+        return self._held.count_live()
 
     def take(self, windows: WindowList, group: Hashes) -> Rows:
         """The rows of these windows, which are no longer kept."""
-        asked, at = self._held.overlapping(group, windows.low, windows.low + 1)
+        asked, at = self._held.find_overlaps(group, windows.low, windows.low + 1)
         own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
         asked, at = asked[own], at[own]
         start, end = (self._held.column(name, at) for name in ("start", "end"))

@@ -84,7 +84,7 @@ class Aggregates(Measure):
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
-        self.promises_alike = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
+        self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:
         return empty(self._input_schema)
@@ -116,7 +116,7 @@ class Aggregates(Measure):
     def _results(self, stretches: Stretches, end: Index) -> Results:
         events, group = None, stretches.group
         if self._events is not None:
-            events = self._events.within(self._index.group_hash, group, stretches.low, stretches.high)
+            events = self._events.find_within(self._index.group_hash, group, stretches.low, stretches.high)
         try:
             return self._rows(self._index.keys_of(group), stretches.sums, events)
         except FunctionError as why:

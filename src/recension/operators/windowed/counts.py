@@ -128,12 +128,12 @@ def _change(
     is_first[old[0]], is_first[new[0]] = True, True
     at, slot = np.flatnonzero(is_first), np.cumsum(is_first) - 1
 
-    def shown(rows: Index, end: Ticks, sums: Sums) -> tuple[Ticks, Stretches]:
+    def stretches_of(rows: Index, end: Ticks, sums: Sums) -> tuple[Ticks, Stretches]:
         ends = axis.time.copy()
         ends[rows] = end
         return ends[at], Stretches(slot[rows], rows, axis.group, axis.time, ends, sums)
 
-    (old_end, was), (new_end, now) = shown(*old), shown(*new)
+    (old_end, was), (new_end, now) = stretches_of(*old), stretches_of(*new)
     return Change(axis.time[at], old_end, new_end, was, now, write_back)
 
 

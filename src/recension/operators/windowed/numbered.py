@@ -29,7 +29,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
     changed_stretches,
 )
-from recension.operators.windowed.steps import Contributions, Steps, steps_of
+from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
@@ -122,12 +122,12 @@ class NumberedIndex(WindowIndex):
 
     def _steps(
         self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
-    ) -> Steps:
+    ) -> AxisSteps:
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
         since = self._since(batch, first, np.maximum(old, new))
-        return steps_of(group, first, old, new, amounts, since=since, spans=coming)
+        return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
         """From which window on each element changes answers, if not only where events come and go."""
@@ -149,7 +149,7 @@ class NumberedIndex(WindowIndex):
     def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
         """For every group the stretch of windows that come into view as the watermark moves."""
         low, high = self._edge(self.watermark), self._edge(watermark)
-        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        groups = self._points.groups_in_use() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
     def _limit(self, side: Side, watermark: int) -> Index:

@@ -52,13 +52,16 @@ def preaggregate(roots: Sequence[Node]) -> list[Node]:
 
     All events of an aggregate without a key go to one shard: so let them be few.
     """
-    return rebuild(roots, _in_two_steps)
+    return rebuild(roots, _split_in_two)
 
 
-def _in_two_steps(node: Node) -> Node:
+def _split_in_two(node: Node) -> Node:
     if not isinstance(node, AggregateNode) or node.keys or node.speculate != "eager":
         return node
-    again = [(name, _again(name, aggregate, node.input.schema)) for name, aggregate in node.aggregates]
+    again = [
+        (name, _combining_aggregate(name, aggregate, node.input.schema))
+        for name, aggregate in node.aggregates
+    ]
     final = tuple((name, aggregate) for name, aggregate in again if aggregate is not None)
     partial = _partial(node)
     if partial is None or len(final) < len(again):
@@ -75,7 +78,7 @@ def _partial(node: AggregateNode) -> Node | None:
     return None
 
 
-def _again(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
+def _combining_aggregate(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
     """What makes one answer of several shards' answers."""
     answer = column(name)
     match aggregate:

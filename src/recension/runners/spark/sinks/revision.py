@@ -67,7 +67,7 @@ def changes_of(batch: MicroBatch, live: EventCounts, cti: int) -> Changes:
 def _check_elements(batch: MicroBatch, cti: int) -> EventBatch:
     """The elements, or an error that names the first which no valid stream may hold."""
     checker = Checker(orphans=False)
-    checker.restore({"frontier": pa.table({"frontier": [cti], "ignored_before": [BEGINNING]})})
+    checker.restore({"frontier": pa.table({"frontier": [cti], "no_effect_before": [BEGINNING]})})
     try:
         return checker.check(batch.events(), kind=batch.layout.kind)
     except StreamError as why:
