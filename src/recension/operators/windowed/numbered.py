@@ -116,7 +116,7 @@ class NumberedIndex(WindowIndex):
         place = self._numbering.place
         old, new = (place(batch.vs, ends)[1] == FOREVER for ends in (old_end(batch), new_end(batch)))
         gained, lost = int((new & ~old).sum()), int((old & ~new).sum())
-        # How many of those that are known never end is not counted: if some were to end, nothing is certain.
+        # Endless events are not counted, only whether there are any: once some end, nothing is certain.
         if lost == 0 if self._points.is_endless() else gained > lost:
             raise RecensionError(ENDLESS)
 
@@ -130,7 +130,7 @@ class NumberedIndex(WindowIndex):
         return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
-        """From which window on each element changes answers, if not only where events come and go."""
+        """From which window on each element changes answers; None if only where events come and go."""
         if self._ends == "unseen" or not len(batch):
             return None
         if self._ends == "clipped":
@@ -158,7 +158,7 @@ class NumberedIndex(WindowIndex):
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
-        """From which window on each stretch is to be looked at, and up to which it was and is shown."""
+        """From which window on each stretch may have changed, and up to which it was and is shown."""
         limits = self._limit(work.old, self.watermark), self._limit(work.new, watermark)
         end = next_in_group(work.group, work.time)
         # Where nothing changed only the windows that came into view are new.
