@@ -39,7 +39,7 @@ def module_named(name: str) -> type[Module]:
 
 
 def load_module(point: EntryPoint) -> type[Module]:
-    """The module class behind an entry point, which then goes by the name of that."""
+    """The module class of an entry point, by whose name it is then known."""
     try:
         kind = point.load()
     except Exception as why:

@@ -22,7 +22,7 @@ _SCALARS: Final = (bool, int, float, str, type(None))
 
 
 def to_bytes(state: Any) -> bytes:
-    """A state of plain values; what is none is an error that names it."""
+    """A state of plain values as bytes; any other value is an error that names its type."""
     return json.dumps(_encode(state), ensure_ascii=False).encode()
 
 

@@ -117,7 +117,7 @@ class Value(ABC):
     """One value a window."""
 
     def compute(self, contents: WindowContents, changes: EventChanges | None, gone: WindowKeys) -> pa.Array:
-        """The value of each window; from what changed, if states are kept."""
+        """The value of each window; computed from the changes, if states are kept."""
         return self.recompute(contents)
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Value(ABC):
 
 
 class BuiltIn(Value):
-    """An aggregate of the library, beside modules."""
+    """A built-in aggregate in a query that has modules too."""
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._argument: Callable[[pa.RecordBatch], pa.Array] | None = aggregation.argument

@@ -121,7 +121,7 @@ class FunctionOf(Selection):
 
 
 class FunctionError(Exception):
-    """A user's function failed on the values of one snapshot; where that is in time, others know."""
+    """A user's function failed on the values of one snapshot; the caller knows which window that is."""
 
     def __init__(self, name: str, row: int, reason: str, values: list[Any]) -> None:
         super().__init__(name, row, reason, values)
@@ -129,7 +129,7 @@ class FunctionError(Exception):
         self._name, self._reason, self._values = name, reason, values
 
     def in_window(self, start: int, end: int) -> ModuleError:
-        """What is told to the user."""
+        """The error that the user sees."""
         return module_error(self._name, self._reason, Window(start, end), self._values)
 
 
