@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty
+from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.changes import changes, new_end, old_end, order_of_changes
+from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.block_table import BlockTable, sort_keys
 from recension.operators.state.end_points import EndPoints, renumber
 from recension.operators.windowed.steps import NOTHING, axis_steps
