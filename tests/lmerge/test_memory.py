@@ -32,6 +32,7 @@ def _held(case: str, ports: int, text: int, steps: int, *, is_rolling: bool) -> 
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [16, 200])
 @pytest.mark.parametrize(("steps", "is_rolling"), [(17, False), (20, False), (80, True)])
 def test_ten_inputs_take_hardly_more_than_two(text: int, steps: int, is_rolling: bool) -> None:

@@ -482,6 +482,7 @@ def test_functions_beside_modules_are_told_apart() -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process() -> None:
     """Hashes of text differ from process to process; the structure does not."""
     program = (

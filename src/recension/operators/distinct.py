@@ -17,10 +17,10 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, empty
+from recension.core.batch import EventBatch, Index, empty, new_end, old_end
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.changes import changes, new_end, old_end, order_of_changes
+from recension.operators.changes import changes, order_of_changes
 from recension.operators.parts import Revision, Spans, flip
 from recension.operators.state.block_table import BlockTable
 from recension.operators.state.end_points import EndPoints, renumber

@@ -60,7 +60,7 @@ def map_kernel(fn: Callable[[Any], Any], schema: pa.Schema, label: str, *, per_r
 def _payload_from_rows(
     mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """What the function gave of each row, which names every declared column; or an error that names it."""
+    """The answers of a function of rows as a payload; or an error that names the row."""
 
     def refusal(reason: str, at: int) -> SchemaError:
         (given,) = payload.slice(at, 1).to_pylist()
@@ -97,7 +97,7 @@ def _describe_misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None
 
 
 def _conform(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.RecordBatch:
-    """What a user's function gave, as columns of the declared types; or an error that names it."""
+    """The answer of a function of batches, with the declared columns and types; or an error."""
     try:
         if isinstance(mapped, Mapping):
             mapped = pa.table(dict(mapped))
@@ -132,7 +132,7 @@ class PassThroughColumns:
         return self._join_answer(payload, self.fn(payload.select(rest)))
 
     def _join_answer(self, payload: pa.RecordBatch, answer: Any) -> Any:
-        """What the function gave, in whatever form, with the columns that passed by."""
+        """The function's answer, in any of its forms, with the columns that it did not see."""
         kept = payload.select(list(self.names))
         if isinstance(answer, list):
             return [{**row, **own} for row, own in zip(answer, kept.to_pylist(), strict=True)]

@@ -28,7 +28,7 @@ class Windows:
     offset: int = 0
     until: int | None = None
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many an event may fill. It is not told: a query with another limit has the same checkpoints."""
+    """How many windows an event may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         require_positive(self.size, "windows", "a size")
@@ -57,7 +57,7 @@ class Windows:
 
     @property
     def with_units(self) -> str:
-        """The same with durations in words, for messages beside timestamps."""
+        """The same with durations in words, for messages that have timestamps."""
         return self._describe(describe_duration)
 
     def _describe(self, show: Callable[[int], str]) -> str:

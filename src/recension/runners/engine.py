@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti
+from recension.core.batch import EventBatch, cti, new_end, old_end
 from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import FOREVER
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
-from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.operators.pipeline import Flow, check_end, drive, find_no_effect_times
 from recension.operators.span import Span

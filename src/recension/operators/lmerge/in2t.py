@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, Mask, take_rows
+from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.changes import new_end
 from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads, find_repeated
 from recension.operators.lmerge.merge import NONE, OUT, port_column
 from recension.operators.state.row_store import PayloadStore

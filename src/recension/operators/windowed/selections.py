@@ -37,7 +37,7 @@ class Extreme(Selection):
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         ranks = value_ranks(values)
         order = np.flatnonzero(ranks >= 0)
-        # Among equal values any will do: they are told apart only by the event they come from.
+        # Of equal values any will do: they differ only in the event they come from.
         by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
         return _values_at(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
 
@@ -121,7 +121,7 @@ class FunctionOf(Selection):
 
 
 class FunctionError(Exception):
-    """A user's function failed on the values of one snapshot; where that is in time, others know."""
+    """A user's function failed on the values of one snapshot; the caller knows which window that is."""
 
     def __init__(self, name: str, row: int, reason: str, values: list[Any]) -> None:
         super().__init__(name, row, reason, values)
@@ -129,7 +129,7 @@ class FunctionError(Exception):
         self._name, self._reason, self._values = name, reason, values
 
     def in_window(self, start: int, end: int) -> ModuleError:
-        """What is told to the user."""
+        """The error that the user sees."""
         return module_error(self._name, self._reason, Window(start, end), self._values)
 
 

@@ -80,7 +80,7 @@ class WorkingSet:
         return self.is_new & self.new.is_point
 
     def write_back(self, points: EndPoints) -> None:
-        """Keep what the end points became."""
+        """Store the new end points."""
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
@@ -89,7 +89,7 @@ class WorkingSet:
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
-    """The columns an end point has beside its group and time."""
+    """The columns of an end point, besides its group and time."""
     columns: dict[str, npt.DTypeLike] = {"refs": np.int64, "n": np.int64}
     columns |= {f"int{i}": np.int64 for i in range(ints)}
     for i in range(pairs):
@@ -151,7 +151,7 @@ def _last_marked(positions: Index, size: int) -> Index:
 
 
 def _inherit(at_known: Index, group: Index, size: int) -> Index:
-    """The known end point each position takes its old state from; the last row stands for "nothing"."""
+    """The known end point whose old state each position takes over; the last row stands for none."""
     latest = _last_marked(at_known, size)
     same = (latest >= 0) & (group[at_known[latest]] == group) if len(at_known) else np.zeros(size, np.bool_)
     return np.where(same, latest, len(at_known))
