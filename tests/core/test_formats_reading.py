@@ -310,6 +310,7 @@ def test_a_stream_is_no_history(tmp_path: Path) -> None:
         read_history(lines(tmp_path / "s.jsonl", {"_kind": "cti", "_vs": 1}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
 def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file five times as long takes about the same memory.

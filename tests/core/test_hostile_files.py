@@ -111,6 +111,7 @@ def test_too_many_columns(tmp_path: Path) -> None:
         open_stream(_written(tmp_path / "s.csv", f"_vs,{names}\n".encode()))
 
 
+@pytest.mark.slow
 def test_too_many_names_inside_of_objects(tmp_path: Path) -> None:
     rows = "".join(f'{{"_vs":1,"p":[{{"k{i}":1}}]}}\n' for i in range(10_001))
     path = _written(tmp_path / "s.jsonl", rows.encode())

@@ -170,6 +170,7 @@ def fuzz(rounds: int, seed: int) -> None:
     assert rest(other) == rest(session)
 
 
+@pytest.mark.slow
 def test_damaged_snapshots_are_refused() -> None:
     fuzz(30, 1)
 

@@ -103,6 +103,7 @@ def test_rows_of_nothing_but_keys(query: rc.Stream) -> None:
     follow(lambda: rc.session(out=query, t=T), [(name, [_keys(e) for e in some]) for name, some in TURNS])
 
 
+@pytest.mark.slow
 def test_every_operator() -> None:
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
     kinds = {_classes(Plan((step,)).build(s, t)): step for step in STEPS}

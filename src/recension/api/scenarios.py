@@ -68,11 +68,11 @@ def merge(
     >>> [str(element) for element in live.read().elements()]
     ["insert [1, 5) {'job': 'x'}", "retract [1, 5) -> 7 {'job': 'x'}", 'cti 9']
     """
-    plans = tuple(plan_of(stream, "merge") for stream in _alike(streams))
+    plans = tuple(plan_of(stream, "merge") for stream in _in_column_order(streams))
     return Stream(Merge(plans, case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
 
 
-def _alike(streams: tuple[Stream, ...]) -> list[Stream]:
+def _in_column_order(streams: tuple[Stream, ...]) -> list[Stream]:
     """The streams with their columns in the order of the first one's, where they have the same."""
     for stream in streams:
         plan_of(stream, "merge")
@@ -98,13 +98,13 @@ def high_availability(query: Callable[[Stream], Stream], feeds: Iterable[Stream]
 def fast_availability(*plans: Stream, **options: Any) -> Stream:
     """Different plans of one query: the answer of whichever is ahead at the moment.
 
-    Plans that fall behind are spared what is settled already (`fast_forward`).
+    Plans that fall behind skip what is final already (`fast_forward`).
     """
     return fast_forward(*plans, **options)
 
 
 def fast_forward(*plans: Stream, **options: Any) -> Stream:
-    """Plans that are told how far the answer has come, and skip what nobody wants any more."""
+    """Plans that learn how far the answer has come, and skip what is no longer needed."""
     return merge(*plans, feedback=True, **options)
 
 

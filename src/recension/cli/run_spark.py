@@ -109,6 +109,7 @@ class _RunMonitor:
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._began = meter, time.monotonic()
+        meter.say("first micro-batch")
         self._events = self._batches = 0
         self.is_stopping = False
 
@@ -119,7 +120,8 @@ class _RunMonitor:
         self._batches += 1
         self._events += events_of(report)
         rate = self._events / (time.monotonic() - self._began)
-        self._meter.say(f"{self._batches} micro-batches, {self._events:,} elements, {rate:,.0f} a second")
+        batches = "1 micro-batch" if self._batches == 1 else f"{self._batches:,} micro-batches"
+        self._meter.say(f"{batches}, {self._events:,} elements, {rate:,.0f} a second")
 
     def stop(self, *_: Any) -> None:
         """The user wants to stop: after this micro-batch."""

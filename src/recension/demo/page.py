@@ -14,7 +14,7 @@ from recension.demo.leases import SITES
 from recension.demo.plans import POLICY, common_properties, first_plan, other_plan
 from recension.demo.trace import MERGED, Trace
 from recension.demo.verdict import ENGINES, StreamSummary, Verdict, describe_final, key_figures
-from recension.lowering import chosen
+from recension.lowering import describe_choice
 from recension.plan.node import Node
 from recension.plan.properties import describe_properties
 from recension.plan.rewrites import optimize
@@ -163,7 +163,7 @@ def _downwards(node: Node) -> list[Node]:
 
 def _step(node: Node) -> str:
     facts = [("columns", describe_columns(node.schema)), ("known", describe_properties(node.properties))]
-    if choice := chosen(node):
+    if choice := describe_choice(node):
         facts.append(("chosen", choice))
     rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return f'<div class="step"><strong>{escape(node.label)}</strong><dl>{rows}</dl></div>'

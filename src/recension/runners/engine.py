@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti
+from recension.core.batch import EventBatch, cti, new_end, old_end
 from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
-from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.operators.pipeline import Flow, check_end, drive
 from recension.operators.span import Span
@@ -140,8 +139,8 @@ class Engine:
         self._metrics[output].skipped += _size(flow) - _size(wanted)
         return wanted
 
-    def settled(self) -> dict[int, int]:
-        """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
+    def no_effect_before(self) -> dict[int, int]:
+        """By vertex, the time before which changes in its output have no effect (see `Operator`)."""
         times: dict[int, int] = {}
         for number in reversed(self._order):
             vertex = self._vertices[number]
@@ -149,7 +148,7 @@ class Engine:
                 times[number] = BEGINNING
             for port, i in enumerate(vertex.inputs):
                 assert vertex.operator is not None, "sources read nothing"
-                since = vertex.operator.settled(port, times.get(number, BEGINNING))
+                since = vertex.operator.no_effect_before(port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times
 

@@ -67,7 +67,7 @@ class Feedback:
             assert isinstance(merge, LogicalMerge)
             if BEGINNING < merge.out_cti < FOREVER and merge.out_cti > self._sent.get(number, BEGINNING):
                 self._sent[number] = merge.out_cti
-                for port in merge.lagging():
+                for port in merge.lagging_ports():
                     self._tell(number, port, merge.out_cti)
 
     def _tell(self, reader: int, port: int, t: int) -> None:

@@ -28,7 +28,7 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
-from recension.lowering import chosen
+from recension.lowering import describe_choice
 from recension.operators.base import Chunks
 from recension.plan.explain import explain
 from recension.plan.node import Node
@@ -157,7 +157,7 @@ class Session(LockedSession):
         try:
             yield
         except StreamError as why:
-            raise self._run.plan.advised(source, why) from None
+            raise self._run.plan.with_advice(source, why) from None
 
     @exclusive
     def adopt(self, source: str, reader: StreamReader) -> None:
@@ -272,7 +272,7 @@ class Session(LockedSession):
 
         def describe_step(node: Node) -> str | None:
             operator = plan.vertices[plan.numbers[node]].operator
-            return "\n".join(operator.words() if operator else []) or chosen(node)
+            return "\n".join(operator.describe_choices() if operator else []) or describe_choice(node)
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 

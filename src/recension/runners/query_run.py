@@ -20,7 +20,7 @@ from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.pipeline import Flow, flow_of, split
+from recension.operators.pipeline import Flow, flow_of, split_ctis
 from recension.plan.node import Node
 from recension.plan.source import times_in
 from recension.runners.answers import Answers
@@ -87,7 +87,7 @@ class QueryRun:
         if push.is_only_ctis:
             self.check_end(source, int(push.batch.vs.max()))
         elif self.intakes[source].takes_all:
-            self.engine.check_last(self.plan.source_vertices[source], *split(push.batch))
+            self.engine.check_last(self.plan.source_vertices[source], *split_ctis(push.batch))
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
@@ -135,9 +135,9 @@ class QueryRun:
             if vertex in flows:
                 wanted = self.engine.wanted_outside(vertex, flows[vertex])
                 self.answers.stage(name, elements(wanted, self.plan.queries[name].schema))
-        settled = self.engine.settled()
+        since = self.engine.no_effect_before()
         for source, intake in self.intakes.items():
-            intake.forget_before(settled.get(self.plan.source_vertices[source], BEGINNING))
+            intake.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
 
     def _warn_without_cti(self, source: str, vertex: int) -> None:
         given, intake = self.engine.given_by(vertex), self.intakes[source]

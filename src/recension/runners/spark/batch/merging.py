@@ -65,7 +65,7 @@ def _describe_difference(node: Merge, payload: Sequence[str], counts: Sequence[s
 
 def require_lossless(node: Merge) -> None:
     """Refuse a merge that may fall back: what it has dropped by then depends on who was ahead."""
-    case = node.chosen().case
+    case = node.choose_case().case
     if node.on_mismatch == "fallback" and case in ("R0", "R1", "R2"):
         raise RecensionError(
             f"{node.label}: what {case} drops before it falls back depends on arrival, and a history "
