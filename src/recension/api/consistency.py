@@ -94,7 +94,7 @@ class ConsistencyMethods(StreamBase):
 
         A change is shown once the stream is ``block`` past the start of its event; with
         ``rc.wall_clock(...)``, once the stream has been past that start for so long. Changes that undo each
-        other while they wait are never shown. ``0`` holds back nothing; ``None``, or FOREVER, everything until
+        other while they wait are never shown. ``0`` holds back nothing; ``None`` or FOREVER, everything until
         a CTI has passed it, which makes the output ordered.
 
         >>> import recension as rc
