@@ -12,7 +12,7 @@ import pytest
 
 from recension.cli import main
 from recension.core.formats import open_stream, read_history
-from recension.runners.spark.stream.job import Job
+from recension.runners.spark.job import Job
 
 QUERY = """
 import recension as rc

@@ -11,11 +11,11 @@ from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
 from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.aggregates import Aggregate
-from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
 from recension.plan.group_apply import group_apply
 from recension.plan.node import Outputs, Speculate
-from recension.plan.span import in_words, projected_schema
+from recension.plan.span import describe_outputs, projected_schema
+from recension.plan.windows import CountWindows, Moment
 
 S = TypeVar("S", bound=StreamBase)
 
@@ -35,7 +35,7 @@ class AggregateMethods(StreamBase):
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
         ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
-        ``ordered`` as early as order allows, ``eager`` at once, revising what was said.
+        ``ordered`` as early as order allows, ``eager`` at once, revising what was shown.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -232,4 +232,4 @@ class GroupedStream(Generic[S]):
         )
 
     def __repr__(self) -> str:
-        return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"
+        return f"<GroupedStream of {self._stream.plan.label} by {describe_outputs(self._keys)}>"

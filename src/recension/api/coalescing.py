@@ -1,19 +1,24 @@
-"""Coalescing methods: readings as facts, what was known at a time, and equal facts as one."""
+"""Coalescing: readings as facts, what was known at a time, equal facts as one, and sets of such queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, Literal, Self, TypeVar
 
 from recension.api.base import StreamBase, key_names, plan_of
+from recension.api.inspection import InspectionMethods
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, duration
 from recension.core.window_limit import MAX_WINDOWS
-from recension.plan.coalesce import Coalesce
-from recension.plan.edges import Edges
+from recension.plan.coalesce import Coalesce, Coalescing, Edges
 from recension.plan.equivalences import IntoEquivalence, Within, equivalence_of
-from recension.plan.extents import CoalesceExtent, Range, Rows, Scheme, Weights, checked_weights
+from recension.plan.expressions import col, expression
+from recension.plan.extents import CoalesceExtent, CoalesceMany, Range, Rows, Scheme, Weights, checked_weights
 from recension.plan.join import Join
+from recension.plan.node import columns_named
+from recension.plan.span import Project, Where
+
+S = TypeVar("S", bound=InspectionMethods)
 
 
 class CoalescingMethods(StreamBase):
@@ -29,8 +34,8 @@ class CoalescingMethods(StreamBase):
 
         >>> import recension as rc
         >>> s = rc.source("s", {"room": "string", "temp": "int64"})
-        >>> told = [(1, 20), (5, 22), (3, 21)]
-        >>> readings = [rc.Insert({"room": "a", "temp": temp}, at, at + 1) for at, temp in told]
+        >>> values = [(1, 20), (5, 22), (3, 21)]
+        >>> readings = [rc.Insert({"room": "a", "temp": temp}, at, at + 1) for at, temp in values]
         >>> rc.run(s.edges(group_by="room"), {"s": readings}).show()
         _vs  _ve  room  temp
         1    3    a     20
@@ -69,7 +74,7 @@ class CoalescingMethods(StreamBase):
             Whether readings are coalesced as they come (``eager``) or when an answer is due (``lazy``); or
             ``auto``, by cost, and by what is learned of the readings while it runs. The answers are the same.
         weights
-            How much memory, updates and scans matter beside each other in that choice.
+            The relative weight of memory, updates and scans in that choice.
         expected
             How likely readings are thought to coalesce with the one before them in their group, and to come
             out of order: the choice until more is learned is made by it.
@@ -77,8 +82,8 @@ class CoalescingMethods(StreamBase):
         >>> import recension as rc
         >>> pay = rc.source("pay", {"name": "string", "dept": "string", "salary": "int64"})
         >>> facts = [("R", 100, 2000, 2004), ("R", 120, 2004, 2008), ("D", 120, 2008, rc.FOREVER)]
-        >>> told = [rc.Insert({"name": "Andy", "dept": d, "salary": s}, a, b) for d, s, a, b in facts]
-        >>> rc.run(pay.coalesce(on="salary", group_by="name"), {"pay": told}).show()
+        >>> rows = [rc.Insert({"name": "Andy", "dept": d, "salary": s}, a, b) for d, s, a, b in facts]
+        >>> rc.run(pay.coalesce(on="salary", group_by="name"), {"pay": rows}).show()
         _vs   _ve   name  salary
         2000  2004  Andy  100
         2004  ∞     Andy  120
@@ -104,7 +109,7 @@ class CoalescingMethods(StreamBase):
         how: Literal["inner", "left"] = "inner",
         suffix: str = "_right",
     ) -> Self:
-        """Each event with what the last reading of ``other`` said while the event lived.
+        """Each event with the latest reading of ``other`` at every time of its life.
 
         ``other`` becomes edges by the keys ``on`` and is joined: an event during which there are several
         readings gives a part for each. ``how="left"`` keeps, with nulls, what no reading precedes.
@@ -165,3 +170,95 @@ def _refuse_choice(**is_made: bool) -> None:
     for name, made in is_made.items():
         if made:
             raise SchemaError(f"coalesce: {name}= needs a window, rc.range(...) or rc.rows(...)")
+
+
+class ExtentSet(Mapping[str, S], Generic[S]):
+    """Coalescing queries by name, each a stream; queries that ask the same are one.
+
+    Readings that often coalesce had better be coalesced as they come, in an *eager* extent of the query's
+    own; queries over others share one *lazy* extent, coalesced as it is scanned. Which is which follows from
+    how likely the readings of each query are to coalesce and to come late, learned while the queries run, by
+    the cost of memory, updates and scans. The answers do not depend on it.
+
+    Parameters
+    ----------
+    stream
+        The readings: events taken at their starts.
+    window
+        `rc.range` or `rc.rows`.
+    weights
+        The relative weight of memory, updates and scans.
+    scheme
+        ``auto``, or ``eager`` or ``lazy`` for all.
+    queries
+        By name, each an `rc.coalescing`.
+
+    >>> import recension as rc
+    >>> s = rc.source("s", {"room": "string", "heat": "int64", "damp": "int64"})
+    >>> warm, damp = (rc.coalescing(on=name, group_by="room") for name in ("heat", "damp"))
+    >>> both = rc.ExtentSet(s, rc.range(4, slide=5), warm=warm, damp=damp)
+    >>> rows = [rc.Insert({"room": "a", "heat": h, "damp": 7}, t) for t, h in [(1, 20), (3, 20), (4, 21)]]
+    >>> rc.run(both["warm"], {"s": rows}, close=True).show()
+    _vs  _ve  room  heat  valid_start  valid_end
+    5    10   a     20    1            4
+    5    10   a     21    4            4
+    """
+
+    def __init__(
+        self,
+        stream: S,
+        window: Range | Rows,
+        *,
+        weights: Weights = (1.0, 1.0, 1.0),
+        scheme: Scheme = "auto",
+        **queries: Coalescing,
+    ) -> None:
+        if not isinstance(window, Range | Rows):
+            raise SchemaError(f"ExtentSet: a window is rc.range(...) or rc.rows(...), not {window!r}")
+        for name, query in queries.items():
+            if not isinstance(query, Coalescing):
+                raise SchemaError(f"ExtentSet: {name} is an rc.coalescing(on=...), not {query!r}")
+        asked = {query.question: query for query in queries.values()}
+        self._numbers = {name: list(asked).index(query.question) for name, query in queries.items()}
+        plan = plan_of(stream, "ExtentSet")
+        self._stream = stream
+        self._node = CoalesceMany(
+            plan, tuple(asked.values()), window, scheme, checked_weights(weights, "ExtentSet")
+        )
+
+    def __getitem__(self, name: str) -> S:
+        number = self._numbers[name]
+        own = Where(self._node, expression(col(self._node.number) == number))
+        names = self._node.answers(number).names
+        return self._stream._then(Project(own, columns_named(names)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def explain(self) -> str:
+        """The plan that they share, with costs and choice as far as they are known before it runs.
+
+        A session that runs the queries knows more: ``session.explain()``.
+        """
+        return self._stream._then(self._node).explain()
+
+
+def coalescing(
+    on: str | Iterable[str],
+    group_by: str | Iterable[str] | None = None,
+    equivalence: IntoEquivalence = None,
+    expected: tuple[float, float] | None = None,
+) -> Coalescing:
+    """A coalescing query of an `rc.ExtentSet`; the arguments are those of ``coalesce``.
+
+    ``expected`` is how likely readings are thought to coalesce with the one before them in their group, and
+    to come out of order: schemes are chosen by it, or by a guess, until more is learned.
+
+    >>> print(coalescing(on="heat", group_by=["floor", "room"], equivalence="increasing"))
+    heat by floor, room, increasing
+    """
+    keys = key_names(group_by, "coalescing")
+    return Coalescing(key_names(on, "coalescing"), keys, equivalence_of(equivalence), expected)

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from recension.cli.outputs import check_made_file
-from recension.cli.progress import metered
+from recension.cli.progress import show_progress
 from recension.cli.root import app
-from recension.core.formats.place import reading
+from recension.core.formats.files import format_errors
 from recension.operators.extents import calibration
 from recension.operators.schemes.constants import constants_file, save_constants
 
@@ -33,11 +33,11 @@ def calibrate(
     effort = calibration.Effort(1024, 256, 1) if quick else calibration.Effort()
     file = output or constants_file()
     check_made_file(file)
-    with metered("measuring extents", total=1.0) as meter:
+    with show_progress("measuring extents", total=1.0) as meter:
         found = calibration.calibrate(effort, meter.complete)
     for name, nanoseconds in asdict(found.constants).items():
         print(f"{name:12} {nanoseconds:10.1f} ns")
     print(f"timings are {found.error:.0%} away from what these explain, on average")
-    with reading(str(file)):
+    with format_errors(str(file)):
         save_constants(found.constants, file)
     print(f"saved as {file}")

@@ -15,11 +15,11 @@ import typer
 
 from recension.core.errors import RecensionError, nearest
 from recension.core.formats import StreamReader, open_stream
-from recension.core.time_kind import TICKS, merged
+from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
+from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, walk
-from recension.plan.rewrites.sharing import rebuild
-from recension.plan.times import require_one_kind
+from recension.plan.source import require_one_kind
 
 
 class OnViolation(StrEnum):
@@ -101,7 +101,7 @@ def _open_input(path: Path, source: Source, batch_size: int, *, check_orphans: b
 
 def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:
     """The type of the times of all inputs, which are of one kind."""
-    found = reduce(merged, (reader.kind for reader in readers.values()), None)
+    found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree, which
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from recension.cli.inputs import common_time_type, open_inputs, report_dropped
 from recension.cli.outputs import Results, check_folder, is_within
-from recension.cli.progress import Meter, metered, watched
+from recension.cli.progress import Meter, show_progress, with_progress
 from recension.cli.show import show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
@@ -25,7 +27,16 @@ from recension.core.reconstitution import reconstitute
 from recension.plan.nodes import Node
 
 if TYPE_CHECKING:
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+
+
+def missing_for_spark() -> str | None:
+    """What Spark needs and is not installed here."""
+    if find_spec("pyspark") is None:
+        return "PySpark (pip install 'recension[spark]')"
+    if which("java") is None and "JAVA_HOME" not in os.environ:
+        return "Java 17 or later"
+    return None
 
 
 def run_spark(
@@ -46,7 +57,7 @@ def run_spark(
     _require_runnable(plan, folders, checkpoint, shards)
     folder = checkpoint or Path(mkdtemp(prefix="recension-"))
     try:
-        with metered("spark") as meter:
+        with show_progress("spark") as meter:
             meter.say("starting Spark")
             job = _make_job(plan, folders, folder.absolute(), shards)
             with _stop_on_interrupt(meter) as monitor:
@@ -61,7 +72,7 @@ def run_spark(
             show_profile(metrics.operators)
     finally:
         if checkpoint is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            rmtree(folder, ignore_errors=True)
 
 
 def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:
@@ -78,18 +89,17 @@ def _require_runnable(
     plan: Node, folders: Mapping[str, Path], checkpoint: Path | None, shards: int | None
 ) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.stream.job import require_runnable
+    from recension.runners.spark.job import require_runnable
 
     require_runnable(plan, folders.values(), checkpoint, shards)
 
 
 def _make_job(plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None) -> Job:
-    from recension.runners.spark.interrupts import interrupted_after
-    from recension.runners.spark.session import quiet_session
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+    from recension.runners.spark.session import delay_interrupts, quiet_session
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    with interrupted_after():
+    with delay_interrupts():
         spark = quiet_session(checkpoint / "spark.log")
     return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False)
 
@@ -99,6 +109,7 @@ class _RunMonitor:
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._began = meter, time.monotonic()
+        meter.say("first micro-batch")
         self._events = self._batches = 0
         self.is_stopping = False
 
@@ -109,7 +120,8 @@ class _RunMonitor:
         self._batches += 1
         self._events += events_of(report)
         rate = self._events / (time.monotonic() - self._began)
-        self._meter.say(f"{self._batches} micro-batches, {self._events:,} elements, {rate:,.0f} a second")
+        batches = "1 micro-batch" if self._batches == 1 else f"{self._batches:,} micro-batches"
+        self._meter.say(f"{batches}, {self._events:,} elements, {rate:,.0f} a second")
 
     def stop(self, *_: Any) -> None:
         """The user wants to stop: after this micro-batch."""
@@ -149,7 +161,7 @@ def _write_output(job: Job, plan: Node, results: Results, time_type: pa.DataType
     has_any = any(job.changelog.glob("*.parquet"))
     changelog: Iterable[EventBatch] = open_stream(job.changelog, schema=plan.schema) if has_any else ()
     if results.output is not None:
-        results.output.write_stream(watched(changelog, "writing"), plan.schema, time_type)
+        results.output.write_stream(with_progress(changelog, "writing"), plan.schema, time_type)
     if results.needs_history:
-        found = sort_by_lifetime(reconstitute(watched(changelog, "reading the answer"), plan.schema))
+        found = sort_by_lifetime(reconstitute(with_progress(changelog, "reading the answer"), plan.schema))
         results.put_history(found, time_type)

@@ -14,7 +14,7 @@ from rich.table import Table
 from recension.core.formats.text import is_scalar, to_text
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import shown
+from recension.core.time_kind import describe_time
 from recension.core.values import values_of
 from recension.runners.metrics import Metrics
 
@@ -31,7 +31,10 @@ def sort_by_lifetime(history: History) -> History:
 def show_history(history: History, time_type: pa.DataType) -> None:
     """Print the first rows of a history as a table."""
     table = Table("_vs", "_ve", *history.schema.names)
-    times = ([shown(t, time_type) for t in ticks[:_MOST_ROWS].tolist()] for ticks in (history.vs, history.ve))
+    times = (
+        [describe_time(t, time_type) for t in ticks[:_MOST_ROWS].tolist()]
+        for ticks in (history.vs, history.ve)
+    )
     columns = (
         [_cell(v) for v in values_of(column.slice(0, _MOST_ROWS))] for column in history.payload.columns
     )

@@ -15,7 +15,7 @@ import typer
 
 from recension.cli.inputs import EndOption, OnViolation, OnViolationOption, StartOption, report_dropped
 from recension.cli.outputs import FormatOption, Results
-from recension.cli.progress import watched
+from recension.cli.progress import with_progress
 from recension.cli.root import FAILED, app
 from recension.cli.show import sort_by_lifetime
 from recension.core.classes import StreamReport, classify
@@ -25,7 +25,7 @@ from recension.core.formats import StreamReader, open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING
-from recension.core.time_kind import TimeKind, merged, shown
+from recension.core.time_kind import TimeKind, describe_time, merge_kinds
 
 
 @app.command()
@@ -56,7 +56,7 @@ def history(
 
 
 def _reconstitute(path: Path, reader: StreamReader) -> History:
-    return reconstitute(watched(reader, f"reading {path.name}"), reader.schema)
+    return reconstitute(with_progress(reader, f"reading {path.name}"), reader.schema)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def check(
     """
     reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
     try:
-        report = classify(watched(reader, f"reading {path.name}"))
+        report = classify(with_progress(reader, f"reading {path.name}"))
     except FormatError:
         raise
     except StreamError as why:
@@ -116,7 +116,7 @@ def _facts_of(path: Path, reader: StreamReader, report: StreamReport) -> dict[st
 
 
 def _describe_facts(facts: dict[str, Any], kind: TimeKind) -> str:
-    last = "none" if facts["last_cti"] is None else shown(facts["last_cti"], kind)
+    last = "none" if facts["last_cti"] is None else describe_time(facts["last_cti"], kind)
     lines = {
         "valid": "yes",
         "class": facts["class"]
@@ -154,7 +154,7 @@ def diff(
     sides = [_open_side(path, start, end, on_violation) for path in (a, b)]
     left, right = (_history_of(mine, other) for mine, other in (sides, sides[::-1]))
     try:
-        merged(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
+        merge_kinds(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
         found = difference(left, right)
     except (SchemaError, TimeError) as why:
         print(f"different: {why}")

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
-from recension.core.exact import exact_array
 from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import TimeKind, of_kind
-from recension.core.values import rows_of
+from recension.core.values import exact_array, rows_of
 
 Kinds: TypeAlias = npt.NDArray[np.uint8]
 Index: TypeAlias = npt.NDArray[np.int64]
@@ -152,6 +151,16 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
         return exact_array(values, field.type)
     except SchemaError as why:
         raise SchemaError(f"column {field.name!r} is {field.type}: {why}") from None
+
+
+def old_end(batch: EventBatch) -> Ticks:
+    """The end an event had before each insert or retraction: its own start for an insert."""
+    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
+
+
+def new_end(batch: EventBatch) -> Ticks:
+    """The end an event has after each insert or retraction: its own start for a removal."""
+    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
 
 
 def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -10,36 +10,36 @@ import pyarrow as pa
 from recension.core.window_limit import WindowLimit
 from recension.operators.base import Operator
 from recension.operators.extents import operator as extents
-from recension.operators.extents.many import Asked, CoalesceMany
+from recension.operators.extents.many import CoalesceMany, QuerySpec
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow, SlidingWindow
 from recension.operators.schemes.constants import load_constants
 from recension.operators.schemes.costs import Load, Weights
 from recension.operators.schemes.learning import Estimate
 from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
-from recension.plan import extent_set
+from recension.plan import extents as plan_extents
 from recension.plan.extents import CoalesceExtent, Range, Rows
 
-Coalescing: TypeAlias = CoalesceExtent | extent_set.CoalesceMany
+Coalescing: TypeAlias = CoalesceExtent | plan_extents.CoalesceMany
 
 _STAMP: Final = 25.0
-"""What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
+"""What an extent keeps of every reading besides its payload: group, time, row number, and a link."""
 _TEXT: Final = 16.0
 _USUAL_HELD: Final = 1_000
 _GUESS: Final = (0.5, 0.0)
-"""How likely readings coalesce and come late, for who knows nothing of them."""
+"""How likely readings coalesce and come late, where nothing is known of them."""
 
 
 def window_of(window: Range | Rows) -> SlidingWindow:
     """The physical window."""
     if isinstance(window, Range):
-        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.in_words}")
+        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.with_units}")
         return RangeWindow(window.span, window.slide, limit)
     return RowsWindow(window.size, window.slide)
 
 
-def coalescing(node: Coalescing) -> Operator:
-    """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
+def coalescing_operator(node: Coalescing) -> Operator:
+    """The operator of one query, or of queries that share extents. ``auto`` chooses schemes while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)
         return extents.CoalesceExtent(
@@ -47,7 +47,7 @@ def coalescing(node: Coalescing) -> Operator:
         )
     readings = pa.schema([node.input.schema.field(name) for name in node.columns])
     asked = [
-        Asked(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
+        QuerySpec(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
         for j, query in enumerate(node.queries)
     ]
     plan = expected_plan(node)
@@ -59,7 +59,7 @@ def coalescing(node: Coalescing) -> Operator:
 
 
 def planner_of(node: Coalescing) -> Planner:
-    """With the machine's constants."""
+    """What chooses the schemes, with the measured constants of this machine."""
     names = tuple(str(query) for query in node.queries)
     return Planner(names, _sizes(node), load_constants(), Weights(*node.weights))
 
@@ -88,11 +88,11 @@ def _width(kind: pa.DataType) -> float:
         return _TEXT
 
 
-def in_words(node: Coalescing) -> str:
-    """What is chosen before it runs."""
+def describe_scheme(node: Coalescing) -> str:
+    """The scheme that is chosen before the query runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)
-        first, *rest = plan.lines()
+        first, *rest = plan.describe()
         words = "as expected" if known else "as if half of the readings coalesced, until it is learned"
         return "\n".join([f"auto, {words}; {first}", *rest])
     return (_SCHEME if isinstance(node, CoalesceExtent) else _SCHEMES)[node.scheme]

@@ -17,12 +17,14 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, empty
-from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes, new_end, old_end, order_of_changes
-from recension.operators.state.end_points import EndPoints
-from recension.operators.state.runs import RunChanges, Runs
-from recension.operators.windowed.steps import NOTHING, steps_of
+from recension.core.batch import EventBatch, Index, empty, new_end, old_end
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, order_of_changes
+from recension.operators.parts import Revision, Spans, flip
+from recension.operators.state.block_table import BlockTable
+from recension.operators.state.end_points import EndPoints, renumber
+from recension.operators.windowed.steps import NOTHING, axis_steps
 from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
 
 
@@ -30,7 +32,7 @@ class Distinct(Operator):
     """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
 
     changes_on_cti = False
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(
         self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
@@ -38,34 +40,27 @@ class Distinct(Operator):
         super().__init__(schema)
         self._keys = keys
         self._points = EndPoints(state_columns(0, 0), schema)
-        self._runs = Runs()
+        self._runs = _Runs()
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
-        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
+        steps = axis_steps(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
         work = lay_over(self._points, steps)
         work.write_back(self._points)
-        return self._changes(work)
+        return self._change_runs(work)
 
-    def _changes(self, work: WorkingSet) -> EventBatch:
+    def _change_runs(self, work: WorkingSet) -> EventBatch:
         """Where events began or ceased to cover a stretch between two end points, runs change."""
-        is_covered = work.new.n > 0
-        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != is_covered))
+        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != (work.new.n > 0)))
         if not len(rows):
             return empty(self.schema)
-        changed = self._runs.change(
-            work.group[rows], work.time[rows], work.time[rows + 1], is_covered[rows]
-        )  # fmt: skip
-        return self._emitted(changed)
-
-    def _emitted(self, changed: RunChanges) -> EventBatch:
-        """By time, and at one time what goes before what comes."""
+        changed = self._runs.flip(Spans(work.group[rows], work.time[rows], work.time[rows + 1]))
         order = order_of_changes(changed.start, changed.old, changed.new)
         start, old, new = (column[order] for column in (changed.start, changed.old, changed.new))
-        return changes(start, old, new, self._points.keys_of(changed.group[order]))
+        return changes(start, old, new, self._points.keys_of(changed.owner[order]))
 
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:
@@ -94,3 +89,48 @@ class Distinct(Operator):
     def restore_state(self, chunks: Chunks) -> None:
         self._points.restore(chunks)
         self._runs.restore(chunks["runs"])
+
+
+class _Runs:
+    """For each group the maximal stretches of time that are covered; they neither overlap nor meet."""
+
+    def __init__(self) -> None:
+        self._table = BlockTable({"end": np.int64})
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def nbytes(self) -> int:
+        """Memory taken by the runs."""
+        return self._table.nbytes()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._table.clear()
+
+    def flip(self, stretches: Spans) -> Revision:
+        """Cover stretches that were not covered, and uncover those that were; they are sorted."""
+        extract = self._table.extract(stretches.owner, stretches.start, stretches.end)
+        own = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))
+        runs, revision = flip(Spans(*own), stretches)
+        columns = {"group": runs.owner, "time": runs.start, "end": runs.end}
+        self._table.replace(extract.blocks, columns)
+        return revision
+
+    def forget_before(self, groups: Index, t: int) -> None:
+        """Drop those groups' runs that ended before ``t``; one that ends at ``t`` can still grow."""
+        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        keep = ~extract.follower & (extract.columns["end"] >= t)
+        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+
+    def renumber(self, numbers: Index) -> None:
+        """Groups got new numbers."""
+        renumber(self._table, numbers)
+
+    def snapshot(self) -> pa.Table:
+        """All runs."""
+        return self._table.snapshot()
+
+    def restore(self, table: pa.Table) -> None:
+        """Become the runs that `snapshot` gave."""
+        self._table.restore(table)

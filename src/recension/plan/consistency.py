@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
@@ -11,14 +12,14 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
-from recension.plan.node import FilterRule, Names, Needs, Node, columns_named, same_names
+from recension.plan.node import FilterRule, LevelPart, Names, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 
 Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 
 class Consistency(Node):
-    """A step that says when elements are shown, or which are forgotten, and leaves payloads as they are."""
+    """A step that decides when elements are shown or dropped, and leaves payloads as they are."""
 
     input: Node
 
@@ -27,11 +28,23 @@ class Consistency(Node):
     ignores_ctis = False
     named_times = ()
 
+    @property
+    @abstractmethod
+    def level_parts(self) -> frozenset[LevelPart]: ...
+
+    @property
+    @abstractmethod
+    def advances_time(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def holds_ctis_by_group(self) -> bool: ...
+
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
 
     def needs(self) -> Needs | None:
-        """It speaks of, or puts in order, all events: shards do not wait for each other."""
+        """All events in one shard: shards do not wait for each other and have no common order."""
         return tuple(() for _ in self.inputs)
 
     def kept_columns(self) -> Mapping[str, str]:
@@ -42,7 +55,7 @@ class Consistency(Node):
         return self.all_columns()
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
-        """What is late, or first, is so among all events."""
+        """None: whether an event is late, or first, depends on all events."""
         return self.no_filters()
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
@@ -55,6 +68,10 @@ class Cleanse(Consistency):
 
     input: Node
     by: tuple[str, ...] = ()
+
+    level_parts = frozenset({"block"})
+    advances_time = False
+    holds_ctis_by_group = True
 
     @property
     def label(self) -> str:
@@ -94,6 +111,10 @@ class Align(Consistency):
     input: Node
     block: Length
     by: tuple[str, ...] = ()
+
+    level_parts = frozenset({"block"})
+    advances_time = False
+    holds_ctis_by_group = False
 
     def __post_init__(self) -> None:
         if isinstance(self.block, int) and self.block < 0:
@@ -139,14 +160,21 @@ class Align(Consistency):
 class Finalize(Consistency):
     """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
-    External CTIs are about the time from ``since`` on. ``by_level``: a level put it there, which has said how
-    long to wait as well.
+    External CTIs begin at ``since``. ``by_level``: a level of consistency has put it there, and has given
+    the block too.
     """
 
     input: Node
     remember: Length
     since: int = 0
     by_level: bool = False
+
+    advances_time = False
+    holds_ctis_by_group = False
+
+    @property
+    def level_parts(self) -> frozenset[LevelPart]:
+        return frozenset({"remember", "block"}) if self.by_level else frozenset({"remember"})
 
     def __post_init__(self) -> None:
         if isinstance(self.remember, int) and self.remember < 0:
@@ -159,7 +187,7 @@ class Finalize(Consistency):
         return f"finalize, remember {in_ticks(self.remember)}{since}"
 
     def derive_properties(self) -> Properties:
-        """Elements are left out or made one, not moved. Disorder may show a twin before the first is gone."""
+        """Elements are dropped or joined, not moved. In disorder an equal event may come before one goes."""
         of = self.input.properties
         known = of
         if not of.is_perfect:
@@ -183,6 +211,10 @@ class AdvanceTime(Consistency):
     events: int | None = None
     interval: int | None = None
     late: Late = "drop"
+
+    level_parts = frozenset()
+    advances_time = True
+    holds_ctis_by_group = False
 
     def __post_init__(self) -> None:
         require_late(self.late)
@@ -220,6 +252,10 @@ class ImportTime(Consistency):
 
     ports: ClassVar[tuple[str, ...]] = ("input", "clock")
 
+    level_parts = frozenset()
+    advances_time = True
+    holds_ctis_by_group = False
+
     def __post_init__(self) -> None:
         require_late(self.late)
         super().__post_init__()
@@ -236,19 +272,23 @@ class ImportTime(Consistency):
         return {}
 
     @property
+    def event_inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
     def givers(self) -> tuple[Node, ...]:
         return (self.input,)
 
 
 def _with_late(of: Properties, late: Late) -> Properties:
-    """Leaving elements out breaks no order; moving them breaks order, keys and durations."""
+    """Dropping elements breaks no order; moving them breaks order, keys and durations."""
     if late == "adjust":
         return Properties(is_insert_only=of.is_insert_only, is_shrink_only=of.is_shrink_only)
     return replace(of, has_deterministic_ties=of.is_strictly_increasing)
 
 
 def require_late(late: str) -> None:
-    """Refuse anything but a way to treat late elements."""
+    """Raise unless it is a way to treat late elements."""
     if late not in ("drop", "adjust", "aside"):
         raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
 

@@ -1,24 +1,26 @@
-"""Coalescing over the extent of a sliding window: what its readings say at every slide."""
+"""Coalescing over the extent of a sliding window: one query, or several that share extents.
+
+At every slide an answer says what the readings in the window say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER
-from recension.core.time_kind import duration_in_words
+from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
-from recension.plan.coalesce import Coalescing, fact_columns, facts, in_words
+from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
@@ -31,9 +33,7 @@ class Range:
     span: int
     slide: int
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many windows a reading may be in. It is not told: with another limit a query has the same
-    checkpoints.
-    """
+    """How many windows a reading may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.span < FOREVER and 0 < self.slide < FOREVER):
@@ -47,9 +47,9 @@ class Range:
         return f"range {self.span} slide {self.slide}"
 
     @property
-    def in_words(self) -> str:
-        """The same in words, for messages beside timestamps."""
-        return f"range {duration_in_words(self.span)} slide {duration_in_words(self.slide)}"
+    def with_units(self) -> str:
+        """The same in words, for messages that have timestamps."""
+        return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class CoalesceExtent(TimedNode):
-    """At every slide one row (group, ``on`` columns, valid_start, valid_end) a run of readings that go on.
+    """At every slide one row (group, ``on`` columns, valid_start, valid_end) for each run of readings.
 
-    A reading is an event taken at its start; without an ``equivalence`` equal neighbours of a group go on.
+    A reading is an event taken at its start; without an ``equivalence`` a run is equal neighbours of a group.
     ``weights`` say how much memory, updates and scans matter when the scheme is chosen, ``expected`` how
     likely readings are thought to coalesce and to come late.
     """
@@ -91,7 +91,7 @@ class CoalesceExtent(TimedNode):
 
     @property
     def queries(self) -> tuple[Coalescing, ...]:
-        """The one that it is."""
+        """Its only query."""
         return (Coalescing(self.on, self.group_by, self.equivalence, self.expected),)
 
     def answers(self, j: int) -> pa.Schema:
@@ -105,7 +105,7 @@ class CoalesceExtent(TimedNode):
 
     @property
     def label(self) -> str:
-        return f"coalesce {in_words(self.on, self.group_by, self.equivalence)}, {self.window}"
+        return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}, {self.window}"
 
     def derive_schema(self) -> pa.Schema:
         if self.scheme not in get_args(Scheme):
@@ -117,9 +117,9 @@ class CoalesceExtent(TimedNode):
         return pa.schema([*columns, *interval])
 
     def derive_properties(self) -> Properties:
-        """An answer is shown once its slide is passed: from ordered readings in order, and for good.
+        """Answers are shown once their slide is passed: of ordered readings in order, and never retracted.
 
-        Tuple-based, it lasts until the next comes. A group has one run from a time on, so rows are keys.
+        A tuple-based answer lasts until the next one. A group has one run from any time on: rows are keys.
         """
         in_order = self.input.properties.is_ordered
         if isinstance(self.window, Rows):
@@ -132,11 +132,11 @@ class CoalesceExtent(TimedNode):
         )
 
     def needs(self) -> Needs:
-        """A group in one place; all of them where the readings of all are counted."""
+        """Each group together; all groups together where the window counts all readings."""
         return (columns_named(self.group_by if isinstance(self.window, Range) else ()),)
 
     def kept_columns(self) -> Mapping[str, str]:
-        """Of readings that became one, all have the same group."""
+        """Readings that become one are of the same group."""
         return {name: name for name in self.group_by}
 
     def columns_read(self, needed: Names) -> list[Names]:
@@ -145,7 +145,7 @@ class CoalesceExtent(TimedNode):
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups, unless the readings of all groups are counted."""
         is_by_time = isinstance(self.window, Range)
-        return (FilterRule(equal_alike(self.schema, self.group_by)) if is_by_time else None,)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)) if is_by_time else None,)
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         return True
@@ -158,7 +158,7 @@ class CoalesceExtent(TimedNode):
 
 
 def checked_weights(given: Weights, place: str) -> Weights:
-    """Of memory, update and scan."""
+    """The weights of memory, update and scan, if they are valid."""
     numbers = [
         w for w in given if isinstance(w, int | float) and not isinstance(w, bool) and 0 <= w < float("inf")
     ]
@@ -168,3 +168,92 @@ def checked_weights(given: Weights, place: str) -> Weights:
         )
     memory, update, scan = map(float, numbers)
     return memory, update, scan
+
+
+_INTERVAL: Final = ("valid_start", "valid_end")
+
+
+@dataclass(frozen=True, eq=False)
+class CoalesceMany(TimedNode):
+    """The answers of all queries, each row with its query's number; columns that are not its own are null.
+
+    ``weights`` say how much memory, updates and scans matter when schemes are chosen.
+    """
+
+    input: Node
+    queries: tuple[Coalescing, ...]
+    window: Range | Rows
+    scheme: Scheme = "auto"
+    weights: Weights = (1.0, 1.0, 1.0)
+
+    ignores_ctis = False
+    named_times = ()
+
+    @property
+    def label(self) -> str:
+        return f"coalesce {'; '.join(map(str, self.queries))}; {self.window}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of readings that any query reads, as the stream has them."""
+        read = {name for query in self.queries for name in query.columns}
+        return tuple(name for name in self.input.schema.names if name in read)
+
+    @property
+    def number(self) -> str:
+        """The column with the query's number; its name is not that of a column that is read."""
+        name = "query"
+        while name in self.columns:
+            name += "_"
+        return name
+
+    def answers(self, j: int) -> pa.Schema:
+        """The columns of one query's answers."""
+        query = self.queries[j]
+        columns = facts(self.input.schema, query.on, query.columns, query.equivalence)
+        require_names([*columns.names, *_INTERVAL], "coalesce")
+        return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
+
+    def derive_schema(self) -> pa.Schema:
+        if self.scheme not in get_args(Scheme):
+            raise SchemaError(f"ExtentSet: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
+        if not self.queries:
+            raise SchemaError("ExtentSet: give it one query or more, name=rc.coalescing(on=...)")
+        own = {field.name: field for j in range(len(self.queries)) for field in self.answers(j)}
+        return pa.schema(
+            [pa.field(self.number, pa.int32()), *(own[name] for name in (*self.columns, *_INTERVAL))]
+        )
+
+    def derive_properties(self) -> Properties:
+        """As for one query, but the answers of several have no common order."""
+        in_order = self.input.properties.is_ordered
+        if isinstance(self.window, Rows):
+            return Properties(has_key=True, is_shrink_only=in_order)
+        return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
+
+    def needs(self) -> Needs:
+        """Together what all queries group by."""
+        return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Columns that are not a query's own are null in its rows; those that all group by are everyone's."""
+        return {name: name for name in self.common_groups}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Extents are shared among queries, not among groups: group by group."""
+        return each_group(self, keys, inputs[0])
+
+    @property
+    def common_groups(self) -> tuple[str, ...]:
+        """The columns by which all queries group: readings that differ in them never meet."""
+        first, *others = (query.group_by for query in self.queries)
+        return tuple(name for name in first if all(name in other for other in others))

@@ -1,21 +1,22 @@
-"""Sources: where streams come in."""
+"""Sources: where streams come in; and the kind of times that a query and its inputs must share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.time_kind import OneKind, TimeKind, kind_of
 from recension.core.validity import Policy
-from recension.plan.node import FilterRule, Names, Needs, Node
+from recension.plan.node import FilterRule, Names, Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
 
 class Leaf(Node):
-    """What stands for a stream, and is no step: nothing goes below it."""
+    """A node that stands for a stream, not for a step: nothing goes below it."""
 
     passes_external_ctis = False
     is_before_state = False
@@ -42,8 +43,8 @@ class Leaf(Node):
 class Source(Leaf):
     """A named input. ``start`` and ``end`` name the time columns of a plain table.
 
-    ``external_ctis`` says that it carries such, and may hold retractions before what they retract. They are
-    about the time from ``since`` on.
+    ``external_ctis``: it carries external CTIs, which begin at ``since``. Retractions may then come before
+    what they retract.
     """
 
     name: str
@@ -88,5 +89,22 @@ class Source(Leaf):
         return self.declared
 
     def needs(self) -> None:
-        """Its events come wherever they are sent."""
+        """Its events can be sent to any shard."""
         return
+
+
+def times_in(plans: Iterable[Node]) -> Iterator[tuple[str, int]]:
+    """The times that queries name, each with the argument that names it."""
+    for node in (node for plan in plans for node in walk(plan)):
+        yield from times_in(node.own_plans)
+        yield from node.named_times
+
+
+def require_one_kind(plan: Node, inputs: Mapping[str, TimeKind]) -> TimeKind:
+    """The kind of all times of a run; an error that names the input or the time in the query that differs."""
+    times = OneKind()
+    for where, ticks in times_in([plan]):
+        times.note_named(kind_of(ticks), where)
+    for name, kind in inputs.items():
+        times.note(kind, name)
+    return times.kind

@@ -2,7 +2,7 @@
 
 The payload is stored once, whatever the number of inputs; an input costs one integer a node. A node whose
 start a stable of an input has passed is *half frozen*: those are looked at whenever a stable comes, the
-others wait in a queue by their start.
+others wait in a queue by their start. A batch of an input comes to the index as the last change of each key.
 
 Source      Physically Independent Stream Merging, §IV-D, figure 1.
 """
@@ -10,17 +10,17 @@ Source      Physically Independent Stream Merging, §IV-D, figure 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, take_rows
-from recension.core.rowhash import Hashes
-from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import KeyTable
-from recension.operators.lmerge.merge import NONE, OUT
-from recension.operators.lmerge.payloads import Payloads
-from recension.operators.state.time_queue import TimeQueue
+from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, take_rows
+from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.ticks import BEGINNING, Ticks
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads, find_repeated
+from recension.operators.lmerge.merge import NONE, OUT, port_column
+from recension.operators.state.row_store import PayloadStore
 
 _END = (np.int64, NONE)
 
@@ -29,27 +29,25 @@ class In2t:
     """Nodes by number; numbers are good until `tidy`."""
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
-        ends = {_column(port): _END for port in (OUT, *range(ports))}
+        ends = {port_column(port): _END for port in (OUT, *range(ports))}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._payloads = Payloads(schema)
-        self._starts = TimeQueue()
-        self._half = np.zeros(0, np.int64)
+        self._payloads = PayloadStore(schema)
+        self._queue = FreezeQueue()
 
     def __len__(self) -> int:
-        return self._nodes.live
+        return self._nodes.live_ports
 
     def nbytes(self) -> int:
         """Memory held."""
-        waiting = 16 * len(self._starts) + int(self._half.nbytes)
-        return self._nodes.nbytes() + self._payloads.nbytes() + waiting
+        return self._nodes.nbytes() + self._payloads.nbytes() + self._queue.nbytes()
 
     def attach(self, port: int) -> None:
         """A new input, which has none of the events."""
-        self._nodes.add_column(_column(port), *_END)
+        self._nodes.add_column(port_column(port), *_END)
 
     def detach(self, port: int) -> None:
         """Forget what an input has."""
-        self._nodes.drop_column(_column(port))
+        self._nodes.drop_column(port_column(port))
 
     def find(self, keys: Hashes) -> Index:
         """The node of each key, -1 if there is none."""
@@ -58,12 +56,12 @@ class In2t:
     def add(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
         """New nodes with the payloads in these rows."""
         nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
-        self._starts.push(vs, nodes)
+        self._queue.add(vs, nodes, BEGINNING)
         return nodes
 
     def ends(self, port: int) -> Ticks:
         """The end of each node's event at an input or the output, NONE where it is not there."""
-        ends: Ticks = self._nodes[_column(port)]
+        ends: Ticks = self._nodes[port_column(port)]
         return ends
 
     def vs(self, nodes: Index) -> Ticks:
@@ -79,34 +77,28 @@ class In2t:
         """The payloads of some nodes."""
         return self._payloads.take(self._nodes["row"][nodes])
 
-    def all(self) -> Index:
+    def all_nodes(self) -> Index:
         """Every node."""
         return self._nodes.rows()
 
     def freeze(self, t: int) -> Index:
         """All nodes that start before ``t``: they are half frozen from now on."""
-        _, fresh = self._starts.pop_before(t)
-        self._half = np.concatenate([self._half, fresh[self._nodes.is_live(fresh)]])
-        return self._half
+        return self._queue.freeze(t, self._nodes)
 
-    def in_order(self, nodes: Index) -> Index:
+    def sort_nodes(self, nodes: Index) -> Index:
         """The places of nodes by (vs, key)."""
         return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
 
     def kill(self, nodes: Index) -> None:
         """Forget nodes."""
         self._nodes.kill(nodes)
-        self._half = self._half[self._nodes.is_live(self._half)]
+        self._queue.drop_dead(self._nodes)
 
     def tidy(self) -> None:
         """Move the living together when most are dead."""
         if (moved := self._nodes.tidy()) is not None:
-            self._starts.renumber(moved)
-            self._half = moved[self._half]
-            # Payloads are dear to copy, and there is one of each: half of them may be dead.
-            if len(self._payloads) > 2 * len(self._nodes):
-                self._payloads.retain(self._nodes["row"])
-                self._nodes["row"][:] = np.arange(len(self._nodes))
+            self._queue.renumber(moved)
+            drop_dead_payloads(self._nodes, self._payloads)
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Everything as named tables."""
@@ -114,16 +106,71 @@ class In2t:
 
     def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
         """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
-        ends = {_column(port): _END for port in (OUT, *ports)}
+        ends = {port_column(port): _END for port in (OUT, *ports)}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
         self._nodes.restore("nodes", chunks)
         self._payloads.restore("payloads", chunks)
-        nodes = self._nodes.rows()
-        vs = self._nodes["vs"]
-        self._half = nodes[vs < frontier]
-        self._starts = TimeQueue()
-        self._starts.push(vs[vs >= frontier], nodes[vs >= frontier])
+        self._queue = FreezeQueue()
+        self._queue.add(self._nodes["vs"], self._nodes.rows(), frontier)
 
 
-def _column(port: int) -> str:
-    return "out" if port == OUT else f"in {port}"
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """One entry for each key, in order of its last element.
+
+    row       that element
+    end       the end the event has after it, NONE if it is removed
+    is_new    was it inserted within the batch?
+    first     the first element of the key
+    conflict  an element, if any, that inserts an event which the batch itself has with another end
+    """
+
+    row: Index
+    key: Hashes
+    end: Ticks
+    is_new: Mask
+    first: Index
+    conflict: int | None = None
+
+    def find_clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
+        """An element, if any, that inserts an event which the input has (``held``), with another end.
+
+        With ``repeats`` an insert with the same end only says again what was said.
+        """
+        if self.conflict is not None:
+            return self.conflict
+        opening = (batch.kind[self.first] == INSERT) & (held != NONE)
+        if repeats:
+            opening &= held != batch.ve[self.first]
+        return int(self.first[opening].min()) if bool(opening.any()) else None
+
+
+def find_key_changes(batch: EventBatch, repeats: bool = True) -> KeyChanges:
+    """The last word on each key, where every key has at most one event at a time."""
+    keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
+    end = new_end(batch)
+    end = np.where(end == batch.vs, np.int64(NONE), end)
+    inserted = batch.kind == INSERT
+    again = find_repeated(keys)
+    if not len(again):
+        rows = np.arange(len(batch))
+        return KeyChanges(rows, keys, end, inserted, rows)
+    order = again[np.argsort(keys[again], kind="stable")]
+    same = keys[order][1:] == keys[order][:-1]
+    clash = order[1:][same & inserted[order][1:] & _differs(end[order], repeats)]
+    first = np.flatnonzero(np.append(True, ~same))
+    last = order[np.append(~same, True)]
+    inserted[last] = np.logical_or.reduceat(inserted[order], first)
+    keep = np.ones(len(batch), np.bool_)
+    keep[order[np.append(same, False)]] = False
+    opening = np.arange(len(batch))
+    opening[last] = order[first]
+    rows = np.flatnonzero(keep)
+    conflict = int(clash.min()) if len(clash) else None
+    return KeyChanges(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
+
+
+def _differs(end: Ticks, repeats: bool) -> Mask:
+    """Is there an event before each but the first, with another end than the one that comes?"""
+    different: Mask = (end[:-1] != NONE) & ((end[1:] != end[:-1]) | (not repeats))
+    return different

@@ -3,6 +3,9 @@
 Of the past, only the state that lasts into the present is kept: after a CTI ``t`` a group has the end points
 at or after ``t``, and the last one before it if events live there. A group without end points loses its
 number once such groups are the majority.
+
+`KeptMoments` keeps more of the past. A window of ``n`` moments that reaches up to the present begins at most
+``n - 1`` moments before it; what lies further back is final and forgotten (rulings G7, G8).
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
-from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.block_table import BlockTable, Extract
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.time_queue import TimeQueue
 
@@ -74,7 +78,7 @@ class EndPoints:
 
     def is_endless(self) -> bool:
         """Does an event of any group never end?"""
-        groups = self.in_use()
+        groups = self.groups_in_use()
         ends = np.full(len(groups), FOREVER)
         return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
 
@@ -92,12 +96,10 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        groups = np.flatnonzero(is_due)
+        _, groups = self._pop_due(t)
         if not len(groups):
             return groups
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
         is_past = (time < t) & ~extract.follower
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
@@ -110,7 +112,17 @@ class EndPoints:
         self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
         return groups
 
-    def in_use(self) -> Index:
+    def _pop_due(self, t: int) -> tuple[Mask, Index]:
+        """Whether each group has anything before ``t``; and the groups that have."""
+        is_due = np.zeros(len(self._points_of), np.bool_)
+        is_due[self._expiring.pop_before(t)[1]] = True
+        return is_due, np.flatnonzero(is_due)
+
+    def _extract_past(self, groups: Index, t: int) -> Extract:
+        """All end points of groups before ``t``, and what lies next to them."""
+        return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+
+    def groups_in_use(self) -> Index:
         """The groups that have end points."""
         return np.flatnonzero(self._points_of > 0)
 
@@ -156,3 +168,33 @@ def renumber(table: BlockTable, numbers: Index) -> None:
     """Give the rows of a table the new numbers of their groups, which keep the order of the old."""
     rows = table.snapshot()
     table.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
+
+
+class KeptMoments(EndPoints):
+    """Rows (group, time, n, ...), ``n`` counting the events at that moment alone."""
+
+    def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
+        # What refers to a moment is what counts at it: there is nothing else to remember it for.
+        super().__init__({name: kind for name, kind in columns.items() if name != "refs"}, key_schema)
+
+    def around(self, group: Index, time: Ticks, rows: int) -> Extract:
+        """The moments about each (group, time), at least ``rows`` before and after it."""
+        return self._table.extract_around(group, time, rows)
+
+    def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
+        """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
+        is_due, groups = self._pop_due(t)
+        if not len(groups):
+            return groups, groups
+        extract = self._extract_past(groups, t)
+        own = {name: column[~extract.follower] for name, column in extract.columns.items()}
+        past = np.flatnonzero((own["time"] < t) & is_due[own["group"]])
+        group, time = own["group"][past], own["time"][past]
+        from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
+        goes, stays = from_end > keep, from_end <= keep
+        self._held[groups] = FOREVER
+        np.minimum.at(self._held, group[stays], time[stays])
+        np.subtract.at(self._points_of, group[goes], 1)
+        rest = np.delete(np.arange(len(own["time"])), past[goes])
+        self._table.replace(extract.blocks, {name: column[rest] for name, column in own.items()})
+        return group[goes], time[goes]

@@ -17,7 +17,7 @@ from recension.core.events import Event
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing.assertions import assert_equivalent
-from recension.testing.physical import Dice, Shape, tell
+from recension.testing.physical import Dice, Shape, build_stream
 from recension.testing.strategies import SCHEMA
 
 POINTS = rc.source("s", {"user": "string"}, start="at")
@@ -134,7 +134,7 @@ def test_inputs_must_be_those_of_the_query(spark: Any) -> None:
         (lambda s: s.agg(n=rc.count()).consistency(rc.WEAK), r"finalize, remember 0 \(rc\.WEAK\)"),
         (lambda s: s.advance_time(3), "advance time, 3 behind, after every 1 events, late: drop"),
         (lambda s: s.advance_time(3, late="adjust"), "late: adjust"),
-        (lambda s: rc.merge(s, s, case="R1", on_mismatch="fallback"), "what R1 leaves out before it falls"),
+        (lambda s: rc.merge(s, s, case="R1", on_mismatch="fallback"), "what R1 drops before it falls"),
     ],
 )
 def test_what_depends_on_arrival_is_refused_by_name(spark: Any, query: Any, what: str) -> None:
@@ -203,7 +203,7 @@ def _told(seed: int) -> tuple[list[Event], list[Any]]:
         payload = {"k": rnd.choice(["a", "b", None]), "v": rnd.choice([0, 1, None])}
         events += [Event(payload, vs, rnd.choice([vs + 1, vs + 4, FOREVER]))] * rnd.choice([1, 2])
     shape = Shape(False, False, False, False, True)
-    return events, list(tell(events, Dice(rnd.randbytes(4096)), shape, [e.payload for e in events]))
+    return events, list(build_stream(events, Dice(rnd.randbytes(4096)), shape, [e.payload for e in events]))
 
 
 def test_the_history_of_a_stream(quick: Any) -> None:
