@@ -1,13 +1,20 @@
-"""One 64-bit hash per row of an Arrow payload, computed a column at a time.
+"""One 64-bit hash per row of an Arrow payload, computed a column at a time; and a checksum of a table.
 
 Equal rows have equal hashes: null equals null, NaN equals NaN, 0.0 equals -0.0, and the encoding of a
 column (dictionary, large or small offsets) does not matter. Unequal rows collide with a chance of
 2**-64 a pair; where that would change an answer, callers compare the rows themselves (`rows_equal`).
 The hash is part of the state format: the same on every machine and in every session.
+
+A checksum is of a table's content: names, types, values and their order, not how they are laid out. The same
+table read back from Parquet, Arrow IPC or Feather has the same checksum. Values count to the bit: there 0.0
+is not -0.0. A damaged table has another checksum, but for a chance of 2**-64; it is no protection against
+somebody who means to deceive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,9 +40,13 @@ _AT_ONCE: Final = 1 << 15
 
 def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
     """One hash per row; ``size`` gives the number of rows of a payload without columns."""
-    hashes = np.full(payload.num_rows if size is None else size, _SEED)
-    for column in payload.columns:
-        hashes = combine(hashes, column_hash(column))
+    return _hash_rows(payload.columns, payload.num_rows if size is None else size, by_bits=False)
+
+
+def _hash_rows(columns: Sequence[pa.Array], size: int, *, by_bits: bool) -> Hashes:
+    hashes = np.full(size, _SEED)
+    for column in columns:
+        hashes = combine(hashes, column_hash(column, by_bits=by_bits))
     return hashes
 
 
@@ -53,45 +64,43 @@ def _mix(words: Hashes) -> Hashes:
     return words ^ (words >> np.uint64(31))
 
 
-def column_hash(column: pa.Array) -> Hashes:
-    """One hash per value of a column."""
-    hashes = _values(column)
+def column_hash(column: pa.Array, *, by_bits: bool = False) -> Hashes:
+    """One hash per value of a column; with ``by_bits`` floats are equal only if their bits are."""
+    hashes = _hash_values(column, by_bits)
     if column.null_count:
         hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
     return hashes
 
 
-def _values(column: pa.Array) -> Hashes:
+def _hash_values(column: pa.Array, by_bits: bool) -> Hashes:
     """Hashes of the values; what stands under a null is arbitrary."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
-        return _values(column.storage)
+        return _hash_values(column.storage, by_bits)
     if pa.types.is_null(kind):
         return np.full(len(column), _NULL)
     if pa.types.is_dictionary(kind):
         codes: Index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.append(column_hash(column.dictionary), _NULL)[codes]
+        return np.append(column_hash(column.dictionary, by_bits=by_bits), _NULL)[codes]
     if pa.types.is_boolean(kind):
         return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_floating(kind):
-        return _mix(_float_words(column))
+        return _fixed(column) if by_bits else _mix(_float_words(column))
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return _values(column.cast(pa.large_binary()))
+        return _bytes(column.cast(pa.large_binary()), np.int64)
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         return _bytes(column, np.int32)
     if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
         return _bytes(column, np.int64)
     if pa.types.is_struct(kind):
-        return row_hash(
-            pa.RecordBatch.from_arrays(column.flatten(), list(map(str, range(kind.num_fields)))), len(column)
-        )
+        return _hash_rows(column.flatten(), len(column), by_bits=by_bits)
     if pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-        return _lists(pa.ListArray.from_arrays(column.offsets, entries))
+        return _lists(pa.ListArray.from_arrays(column.offsets, entries), by_bits)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column)
+        return _lists(column, by_bits)
     if pa.types.is_fixed_size_list(kind):
-        return _lists(column.cast(pa.list_(kind.value_type)))
+        return _lists(column.cast(pa.list_(kind.value_type)), by_bits)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         return _fixed(column)
     raise SchemaError(f"payload columns of type {kind} are not supported")
@@ -214,9 +223,9 @@ def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool
     return bool(rounded.max(initial=0) > len(raw))
 
 
-def _lists(column: pa.Array) -> Hashes:
+def _lists(column: pa.Array, by_bits: bool) -> Hashes:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    items = column_hash(pc.list_flatten(column))
+    items = column_hash(pc.list_flatten(column), by_bits=by_bits)
     ends = np.cumsum(lengths)
     position = np.arange(len(items), dtype=np.int64) - np.repeat(ends - lengths, lengths)
     # A sum of position-dependent hashes: order matters, and empty lists need no special case.
@@ -256,3 +265,37 @@ def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
     equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
     result: Mask = equal.to_numpy(zero_copy_only=False)
     return result
+
+
+def checksum(table: pa.Table) -> int:
+    """A number that every change of the content changes."""
+    content = _describe_fields(table.schema), table.num_rows, [_column_sum(c) for c in table.columns]
+    return int.from_bytes(blake2b(repr(content).encode(), digest_size=8).digest(), "little")
+
+
+def _column_sum(column: pa.ChunkedArray) -> int:
+    """The sum of hashes of its values, each with its position."""
+    total = first = 0
+    for chunk in column.chunks:
+        if len(chunk):
+            position = np.arange(first, first + len(chunk), dtype=np.uint64)
+            total += int(combine(position, column_hash(chunk, by_bits=True)).sum(dtype=np.uint64))
+            first += len(chunk)
+    return total % 2**64
+
+
+def _describe_fields(fields: Iterable[pa.Field]) -> str:
+    return ", ".join(f"{field.name!r} {_describe_type(field.type)}" for field in fields)
+
+
+def _describe_type(kind: pa.DataType) -> str:
+    """The type as text, without the names that file formats give to the items of lists and maps."""
+    if pa.types.is_struct(kind):
+        return f"struct({_describe_fields(kind)})"
+    if pa.types.is_map(kind):
+        return f"map({_describe_type(kind.key_type)}, {_describe_type(kind.item_type)})"
+    if pa.types.is_fixed_size_list(kind):
+        return f"list({_describe_type(kind.value_type)}, {kind.list_size})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"{'large ' * pa.types.is_large_list(kind)}list({_describe_type(kind.value_type)})"
+    return str(kind)
