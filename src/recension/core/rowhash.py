@@ -85,24 +85,24 @@ def _hash_values(column: pa.Array, by_bits: bool) -> Hashes:
     if pa.types.is_boolean(kind):
         return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_floating(kind):
-        return _fixed(column) if by_bits else _mix(_float_words(column))
+        return _hash_fixed(column) if by_bits else _mix(_float_words(column))
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return _bytes(column.cast(pa.large_binary()), np.int64)
+        return _hash_bytes(column.cast(pa.large_binary()), np.int64)
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return _bytes(column, np.int32)
+        return _hash_bytes(column, np.int32)
     if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        return _bytes(column, np.int64)
+        return _hash_bytes(column, np.int64)
     if pa.types.is_struct(kind):
         return _hash_rows(column.flatten(), len(column), by_bits=by_bits)
     if pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-        return _lists(pa.ListArray.from_arrays(column.offsets, entries), by_bits)
+        return _hash_lists(pa.ListArray.from_arrays(column.offsets, entries), by_bits)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column, by_bits)
+        return _hash_lists(column, by_bits)
     if pa.types.is_fixed_size_list(kind):
-        return _lists(column.cast(pa.list_(kind.value_type)), by_bits)
+        return _hash_lists(column.cast(pa.list_(kind.value_type)), by_bits)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
-        return _fixed(column)
+        return _hash_fixed(column)
     raise SchemaError(f"payload columns of type {kind} are not supported")
 
 
@@ -111,28 +111,32 @@ def _float_words(column: pa.Array) -> Hashes:
     return np.where(np.isnan(values), np.nan, values).view(np.uint64)
 
 
-def _fixed(column: pa.Array) -> Hashes:
+def _hash_fixed(column: pa.Array) -> Hashes:
     """Fixed-width values, one or more 64-bit words each; narrower ones are widened by value."""
     width = column.type.bit_width // 8
     if width > _WORD:
-        return _bytes_at(
-            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), _raw(column, width)
+        return _hash_bytes_at(
+            np.arange(len(column), dtype=np.int64) * width,
+            np.full(len(column), width),
+            _raw_bytes(column, width),
         )
-    raw = _raw(column, width)[: len(column) * width]
+    raw = _raw_bytes(column, width)[: len(column) * width]
     if pa.types.is_fixed_size_binary(column.type):
-        return _bytes_at(np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw)
+        return _hash_bytes_at(
+            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw
+        )
     signed = raw.view(f"<i{width}").astype(np.int64)
     return _mix(signed.view(np.uint64))
 
 
-def _raw(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
+def _raw_bytes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(len(column) * width, np.uint8)
     return np.frombuffer(data, np.uint8)[column.offset * width :]
 
 
-def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
+def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     _, offsets_buffer, data = column.buffers()
     if not len(column):
         return np.zeros(0, np.uint64)
@@ -140,10 +144,10 @@ def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     count = column.offset + len(column) + 1
     offsets = np.frombuffer(offsets_buffer, offset_type, count)[column.offset :].astype(np.int64)
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return _bytes_at(offsets[:-1], np.diff(offsets), raw)
+    return _hash_bytes_at(offsets[:-1], np.diff(offsets), raw)
 
 
-def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
+def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
     """Hash ``raw[starts:starts+lengths]`` a 64-bit word at a time, all rows abreast."""
     hashes = _mix(lengths.astype(np.uint64) + _GOLDEN)
     longest = int(lengths.max(initial=0))
@@ -153,16 +157,16 @@ def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hash
     # Overlapping 8-byte words, one starting at every byte.
     words: Hashes = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
     if longest <= _FEW_WORDS * _WORD:
-        return _chained(hashes, starts, lengths, words)
+        return _chain_words(hashes, starts, lengths, words)
     long = np.flatnonzero(lengths > _FEW_WORDS * _WORD)
-    hashes[long] = combine(hashes[long], _sums(starts[long], lengths[long], words))
+    hashes[long] = combine(hashes[long], _sum_words(starts[long], lengths[long], words))
     if len(long) < len(lengths):
         short = np.flatnonzero(lengths <= _FEW_WORDS * _WORD)
-        hashes[short] = _chained(hashes[short], starts[short], lengths[short], words)
+        hashes[short] = _chain_words(hashes[short], starts[short], lengths[short], words)
     return hashes
 
 
-def _chained(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
+def _chain_words(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
     """The words of each value, one after the other."""
     shortest = int(lengths.min())
     for at in range(0, int(lengths.max()), _WORD):
@@ -176,7 +180,7 @@ def _chained(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Ha
     return hashes
 
 
-def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
+def _sum_words(starts: Index, lengths: Index, words: Hashes) -> Hashes:
     """For each value the sum of hashes of its words, each by a multiplier of its place; part by part."""
     counts = (lengths + _WORD - 1) // _WORD
     multipliers = _mix(np.arange(int(counts.max()), dtype=np.uint64)) | np.uint64(1)
@@ -186,29 +190,29 @@ def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
     while first < len(starts):
         stop = max(first + 1, int(np.searchsorted(ends, (ends[first - 1] if first else 0) + _AT_ONCE)))
         parts.append(
-            _sums_of(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words)
+            _sum_part(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words)
         )
         first = stop
     return np.concatenate(parts)
 
 
-def _sums_of(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, words: Hashes) -> Hashes:
+def _sum_part(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, words: Hashes) -> Hashes:
     width = int(lengths[0])
     if width % _WORD == 0 and bool((lengths == width).all()) and bool((np.diff(starts) == width).all()):
         at = int(starts[0])
         found = words[at : at + width * len(starts) : _WORD].reshape(len(starts), -1)
-        total: Hashes = _scattered(found, multipliers[: width // _WORD]).sum(axis=1)
+        total: Hashes = _scatter(found, multipliers[: width // _WORD]).sum(axis=1)
         return total
     ends = np.cumsum(counts)
     place = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     found = words[np.repeat(starts, counts) + place * _WORD]
     spare = (counts * _WORD - lengths).astype(np.uint64) * np.uint64(8)
     found[ends - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare
-    sums: Hashes = np.add.reduceat(_scattered(found, multipliers[place]), ends - counts)
+    sums: Hashes = np.add.reduceat(_scatter(found, multipliers[place]), ends - counts)
     return sums
 
 
-def _scattered(words: Hashes, multipliers: Hashes) -> Hashes:
+def _scatter(words: Hashes, multipliers: Hashes) -> Hashes:
     """High bits reach low ones before the product, and the product's low ones after it."""
     with np.errstate(over="ignore"):
         scattered = words ^ (words >> np.uint64(32))
@@ -223,7 +227,7 @@ def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool
     return bool(rounded.max(initial=0) > len(raw))
 
 
-def _lists(column: pa.Array, by_bits: bool) -> Hashes:
+def _hash_lists(column: pa.Array, by_bits: bool) -> Hashes:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     items = column_hash(pc.list_flatten(column), by_bits=by_bits)
     ends = np.cumsum(lengths)
@@ -240,21 +244,22 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     """Row by row: are the payloads equal (null equals null, NaN equals NaN)?"""
     same = np.ones(size, np.bool_)
     for a, b in zip(left.columns, right.columns, strict=True):
-        same &= _column_equal(a, b)
+        same &= columns_equal(a, b)
     return same
 
 
-def _comparable(column: pa.Array) -> pa.Array:
+def _to_comparable(column: pa.Array) -> pa.Array:
     """Without encodings and names of types that Arrow cannot compare."""
     if isinstance(column, pa.ExtensionArray):
-        return _comparable(column.storage)
+        return _to_comparable(column.storage)
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
 
 
-def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
-    left, right = _comparable(left), _comparable(right)
+def columns_equal(left: pa.Array, right: pa.Array) -> Mask:
+    """Value by value: are they equal (null equals null, NaN equals NaN)?"""
+    left, right = _to_comparable(left), _to_comparable(right)
     if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
         # No equality kernel for nested values: their hashes stand for them.
         same: Mask = column_hash(left) == column_hash(right)

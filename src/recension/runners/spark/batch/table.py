@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
-from recension.core.errors import RecensionError, SchemaError, nearest
+from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import KIND, Layout, TimeColumns, layout_of
 from recension.runners.spark.batch.times import moments, ticks, type_of_kind
 from recension.runners.spark.types import arrow_type, carrier
@@ -88,7 +88,7 @@ class Table:
     def _carried(self, field: pa.Field) -> Column:
         if field.name not in self._found or field.name not in self.layout.payload.names:
             names = self.layout.payload.names
-            hint, there = nearest(field.name, names), ", ".join(names) or "none"
+            hint, there = suggest_name(field.name, names), ", ".join(names) or "none"
             raise SchemaError(f"{self.name}: no column {field.name}{hint}; the payload columns are {there}")
         (column, found), wanted = self._found[field.name], carrier(field.type, field.name)
         if found.simpleString() == wanted.simpleString():
