@@ -27,7 +27,7 @@ def test_packets_without_a_place_are_in_the_order_of_tasks() -> None:
     sent = []
     for task in (2, 0, 1):
         packing = Packing(plan, "s", 1, task)
-        sent += [(p.place, p.first, task) for _ in range(2) for p in packing.packets(rows)]
+        sent += [(p.place, p.position, task) for _ in range(2) for p in packing.packets(rows)]
     assert [task for *_, task in sorted(sent)] == [0, 0, 1, 1, 2, 2]
     assert len({key[:2] for key in sent}) == len(sent)
 
@@ -41,7 +41,7 @@ def test_a_source_read_by_several_edges_counts_once() -> None:
     for level in range(1, plan.levels + 1):
         packing = Packing(plan, "s", level)
         list(packing.packets(pa.RecordBatch.from_pydict({"t": [1, None], "k": [1, 2]})))
-        told += [json.loads(packet.info) for packet in packing.farewell() if packet.info]
+        told += [json.loads(packet.info) for packet in packing.end_of_task_packets() if packet.info]
     assert [sum(counts["s"].values()) for counts in told] == [1]
 
 
