@@ -109,7 +109,7 @@ class Rehearsal:
         for shard, own in sorted(by_shard.items()):
             store = self.stores[level, shard]
             seen = processor.lease_engine(self.plan, level, shard, store)
-            packets, reports = seen.host.turn(own)
+            packets, reports = seen.host.run_micro_batch(own)
             answers += packets
             answers += [Packet(shard, METRICS, info=json.dumps(report)) for report in reports]
             seen.save(store, self._batch)

@@ -38,9 +38,9 @@ from recension.core.formats.manifest import FOLDER
 from recension.core.formats.place import reading
 from recension.core.formats.seal import seal_of
 from recension.runners.spark.sinks.files import (
+    old_format_error,
     publish,
     publish_text,
-    refuse_old_format,
     require_new_table,
     write_parquet,
     writer_lock,
@@ -127,7 +127,7 @@ class Changelog:
             require_new_table(self._path, "changelog", FOLDER, is_begun, reason)
             return Mark(query)
         if mark.format == OLD_FORMAT:
-            raise refuse_old_format(self._path, "changelog", OLD_FORMAT, FORMAT)
+            raise old_format_error(self._path, "changelog", OLD_FORMAT, FORMAT)
         if mark.query != query:
             raise RecensionError(f"{self._path}: the changelog of another query; give each its own path")
         return mark

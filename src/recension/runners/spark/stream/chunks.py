@@ -77,12 +77,12 @@ def save(
     for name, table in tables.items():
         if table.nbytes >= _SMALL:
             rows[name] = _chunk_rows(table, None if old is None else old.rows.get(name))
-            own = [(_name(part), part) for part in map(_bytes, _parts(table, rows[name]))]
+            own = [(_digest(part), part) for part in map(_to_bytes, _parts(table, rows[name]))]
             named[name] = [chunk for chunk, _ in own]
             chunks |= own
-    small = _bundle({name: _bytes(table) for name, table in tables.items() if name not in named})
-    chunks[_name(small)] = small
-    head = Head(owner, batch, uuid4().hex, named, _name(small), rows)
+    small = _bundle({name: _to_bytes(table) for name, table in tables.items() if name not in named})
+    chunks[_digest(small)] = small
+    head = Head(owner, batch, uuid4().hex, named, _digest(small), rows)
     return head, _store(store, chunks, set() if old is None else old.chunks(), head)
 
 
@@ -103,17 +103,17 @@ def load(store: Store, head: Head, known: Mapping[str, pa.Table]) -> dict[str, p
     at_hand = dict(_parts_by_name(known, head.rows))
     tables: dict[str, pa.Table] = {}
     for name, chunks in head.tables.items():
-        parts = [at_hand[p] if p in at_hand else _table(_decompress(_require(store, p))) for p in chunks]
+        parts = [at_hand[p] if p in at_hand else _to_table(_decompress(_require(store, p))) for p in chunks]
         tables[name] = pa.concat_tables(parts)
     small = _unbundle(_decompress(_require(store, head.small)))
-    return tables | {name: _table(value) for name, value in small}
+    return tables | {name: _to_table(value) for name, value in small}
 
 
 def _parts_by_name(known: Mapping[str, pa.Table], rows: Mapping[str, int]) -> Iterator[tuple[str, pa.Table]]:
     for name, table in known.items():
         if name in rows:
             for part in _parts(table, rows[name]):
-                yield _name(_bytes(part)), part
+                yield _digest(_to_bytes(part)), part
 
 
 def _require(store: Store, name: str) -> bytes:
@@ -122,11 +122,11 @@ def _require(store: Store, name: str) -> bytes:
     return value
 
 
-def _name(chunk: bytes) -> str:
+def _digest(chunk: bytes) -> str:
     return hashlib.blake2b(chunk, digest_size=12).hexdigest()
 
 
-def _bytes(table: pa.Table) -> bytes:
+def _to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     # One batch, so that equal rows are equal bytes however they were put together.
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -134,7 +134,7 @@ def _bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _table(chunk: bytes) -> pa.Table:
+def _to_table(chunk: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(chunk)).read_all()
 
 

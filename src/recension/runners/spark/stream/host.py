@@ -86,8 +86,8 @@ class Host:
             if isinstance(edge.origin, Source) and self._topology.inlets[edge.origin.name].is_root
         }
 
-    def turn(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
-        """One micro-batch: the packets that come out, and a report of each fragment."""
+    def run_micro_batch(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
+        """From the packets of a micro-batch to those that come out, and a report of each fragment."""
         by_edge: defaultdict[int, list[Packet]] = defaultdict(list)
         for packet in packets:
             by_edge[packet.edge].append(packet)

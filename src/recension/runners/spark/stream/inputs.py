@@ -198,7 +198,7 @@ def column_named(name: str) -> Column:
 
 
 def refuse_ambiguous(spark: SparkSession, names: Sequence[str], place: str) -> None:
-    """Refuse columns whose names differ by case only, unless the session tells case apart."""
+    """Refuse columns whose names differ by case only, unless the session is case-sensitive."""
     if spark.conf.get("spark.sql.caseSensitive") == "true":
         return
     seen: dict[str, str] = {}

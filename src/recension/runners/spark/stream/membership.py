@@ -198,14 +198,14 @@ class RootMerge:
 
 
 def membership_message(verb: str, name: str, since: int = BEGINNING) -> str:
-    """What a packet about a stream says, as JSON."""
+    """A message about a stream, as JSON."""
     return json.dumps({verb: name, "since": since})
 
 
 def _read_messages(packets: Iterable[Packet], verb: str) -> dict[str, tuple[int, str]]:
     """The streams of which messages say this, each with the time and the file of the message."""
     found = [(json.loads(p.info), p.place) for p in packets if p.place and p.info]
-    return {words[verb]: (words["since"], place) for words, place in found if verb in words}
+    return {message[verb]: (message["since"], place) for message, place in found if verb in message}
 
 
 def _query_of(fragment: Fragment, source: Source) -> str:

@@ -39,7 +39,7 @@ class Contents(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """Events for a shard, or word that none came."""
+    """Events for a shard; or none, so that the shard takes part in the micro-batch."""
 
     shard: int
     """The number of the shard; while it travels, the key that Spark sends to the shard's partition."""

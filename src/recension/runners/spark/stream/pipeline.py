@@ -162,7 +162,7 @@ def build_pipeline(
     kind = TICKS if found is None else found
     inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
     plan = topology([query], shards, inlets)
-    # A stateful operator has as many partitions as this says when its query starts.
+    # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
     def arriving(level: int) -> list[DataFrame]:
@@ -173,7 +173,7 @@ def build_pipeline(
         return packed
 
     schema, first = plan.roots[0].schema, partition_keys(shards)[0]
-    unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.in_order, feedback=feedback_folder)
+    unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.is_ordered, feedback=feedback_folder)
     if plan.is_gathered or not unpacker.is_simple:
         return _unpack(through_levels(plan, arriving), plan, unpacker)
     return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker)

@@ -34,7 +34,7 @@ _IDLE: Final = 600.0
 
 
 class EngineKey(NamedTuple):
-    """Whose engine it is. Queries of one plan may run beside each other, each on a checkpoint of its own."""
+    """Whose engine it is. Several queries of one plan may run at once, each on a checkpoint of its own."""
 
     query: str
     fingerprint: str
@@ -128,17 +128,17 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
-        for packet in self._turn(key[0], rows):
+        for packet in self._run_micro_batch(key[0], rows):
             yield Row(**packet.seal()._asdict())
 
-    def _turn(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
+    def _run_micro_batch(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
         """One micro-batch of a shard. The engine is released when the last packet has been taken."""
         freeze_gc()
         packets = [Packet(self._keys.index(number), *rest) for number, *rest in rows]
         shard = self._keys.index(key)
         lease = lease_engine(self._topology, self._level, shard, self._store, query_id())
         began = time.perf_counter()
-        answers, reports = lease.host.turn(packets)
+        answers, reports = lease.host.run_micro_batch(packets)
         worked = time.perf_counter()
         written = lease.save(self._store, batch_id())
         times = {
@@ -171,5 +171,5 @@ class AnsweringProcessor(FragmentProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
         packets = (packet for frame in rows for packet in frame.itertuples(index=False))
-        answers = list(self._turn(key[0], packets))
+        answers = list(self._run_micro_batch(key[0], packets))
         yield self._unpacker.rows_and_reports(answers).to_pandas(types_mapper=pd.ArrowDtype)

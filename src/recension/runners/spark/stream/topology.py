@@ -92,7 +92,7 @@ class Topology:
         return max(self.shards_at(later) for later in range(level, self.levels + 1))
 
     @property
-    def in_order(self) -> bool:
+    def is_ordered(self) -> bool:
         """Does an output have an order to keep?"""
         return any(root.properties.is_ordered for root in self.roots)
 
@@ -110,13 +110,13 @@ class Topology:
     @cached_property
     def is_gathered(self) -> bool:
         """Do the answers of several shards meet once more, for an order to keep or a CTI to agree on?"""
-        return self.shards_at(self.levels) > 1 and (self.in_order or not self.shards_agree)
+        return self.shards_at(self.levels) > 1 and (self.is_ordered or not self.shards_agree)
 
     def answer_tasks(self, shard: int) -> range:
         """The tasks that get a shard's CTI; the first of them, or the shard's own, writes its answer."""
         if not self.is_gathered:
             return range(shard, shard + 1)
-        return range(1 if self.in_order else self.shards_at(self.levels))
+        return range(1 if self.is_ordered else self.shards_at(self.levels))
 
     @cached_property
     def owner(self) -> str:
