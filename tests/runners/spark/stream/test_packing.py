@@ -51,9 +51,9 @@ def test_a_file_whose_times_are_of_another_kind_is_refused(tmp_path: Path, kind:
     pq.write_table(pa.table({"t": pa.array([1], AWARE), "k": [1]}), tmp_path / "late.parquet")
     packing = Packing(topology([S.plan], 1, {"s": Inlet(kind=kind)}), "s", 1)
     with pytest.raises(FormatError, match=r"late.parquet: timestamps in UTC do not mix with .*query begins"):
-        list(packing.read(tmp_path / "late.parquet"))
+        list(packing.read_file(tmp_path / "late.parquet"))
     same = Packing(topology([S.plan], 1, {"s": Inlet(kind=pa.timestamp("us", "Europe/Paris"))}), "s", 1)
-    assert len(list(same.read(tmp_path / "late.parquet"))) == 1
+    assert len(list(same.read_file(tmp_path / "late.parquet"))) == 1
 
 
 def test_the_inputs_of_a_stream_are_of_one_kind_of_time(spark: Any, tmp_path: Path) -> None:

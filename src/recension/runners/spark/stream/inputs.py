@@ -109,7 +109,7 @@ def require_seen_by_spark(folder: Path) -> None:
         )
 
 
-def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
+def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
     """Check a DataFrame against the source it is for, and put its rows' order into columns."""
     if not frame.isStreaming:
         raise RecensionError(

@@ -61,7 +61,7 @@ class RootPacker(FilePacker):
             else:
                 folders_seen[path.parent] = None
                 _require_whole(path.parent)
-                yield from packing.read(path)
+                yield from packing.read_file(path)
         for folder in folders_seen:
             # A shard that gets nothing of a stream must know of it all the same.
             yield from packing.broadcast(membership_message(HAS_FILES, folder.name), str(folder))

@@ -67,13 +67,13 @@ class FilePacker(SourcePacker):
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         for path in paths_of(batches):
-            yield from packing.read(path)
+            yield from packing.read_file(path)
 
 
 def paths_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Path]:
     """The files that Spark has found."""
     for address in (address for batch in batches for address in batch.column("path").to_pylist()):
-        yield local_path(address)
+        yield path_of(address)
 
 
 class Packing:
@@ -95,7 +95,7 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
 
-    def read(self, path: Path) -> Iterator[Packet]:
+    def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
         file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
@@ -165,8 +165,8 @@ class Packing:
                 yield Packet(shard, number, latest_start=self._latest, info=counts if is_first else "")
 
 
-def local_path(address: str) -> Path:
-    """The file that Spark means, whose addresses are not encoded."""
+def path_of(address: str) -> Path:
+    """The path in an address of Spark, which is not encoded."""
     return Path("/" + address.removeprefix("file:").lstrip("/"))
 
 
@@ -223,7 +223,7 @@ class ShardFiles:
             return packets
         if source not in self._read:
             packing = Packing(self._topology, source, self._level, only=self._shard)
-            packets_read = [packet for address in addresses for packet in packing.read(local_path(address))]
+            packets_read = [packet for address in addresses for packet in packing.read_file(path_of(address))]
             self._read[source] = [
                 *packets_read,
                 *(p for p in packing.end_of_task_packets() if p.shard == self._shard),

@@ -34,7 +34,7 @@ from recension.runners.spark.stream.inputs import (
     Input,
     columns_of_streams,
     read_folder,
-    read_input,
+    read_frame,
     read_root,
     refuse_ambiguous,
     watch_files,
@@ -80,7 +80,7 @@ def stream(
                 delay = None if lag is None else duration(lag)
                 ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
-                ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
+                ready[name] = read_frame(source, frame, tuple((order_by or {}).get(name, ())))
     files = None if feedback is None else _watch_feedback(spark, feedback)
     return build_pipeline(spark, query, ready, shards, feedback_files=files)
 
@@ -105,7 +105,7 @@ def merge_frames(
         if set(other.names) != set(columns[0].names):
             raise SchemaError(f"merge: {name} has the columns {other.names}, the first {columns[0].names}")
     sources = {name: Source(name, columns[0], **source) for name in frames}
-    ready = {name: read_input(sources[name], frame, ()) for name, frame in frames.items()}
+    ready = {name: read_frame(sources[name], frame, ()) for name, frame in frames.items()}
     plan = Merge(tuple(sources.values()), **how)
     return build_pipeline(
         spark, plan, ready, shards, feedback_folder=local_path(feedback) if feedback else None
