@@ -4,24 +4,11 @@ from difflib import get_close_matches as _get_close_matches
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from recension.api import functions as _functions
 from recension.api import scenarios
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
-from recension.api.functions import (
-    aggregate,
-    collect,
-    count,
-    first,
-    last,
-    max,
-    mean,
-    min,
-    quantile,
-    stddev,
-    sum,
-    top_k,
-    udf,
-)
+from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, source
@@ -130,41 +117,32 @@ __all__ = [
     "TimeSensitiveOperator",
     "Window",
     "after",
-    "aggregate",
     "all_horizontal",
     "any_horizontal",
     "before",
     "coalesce",
     "coalescing",
     "col",
-    "collect",
     "concat_str",
     "contains",
-    "count",
     "duration",
     "during",
     "equals",
     "finished_by",
     "finishes",
-    "first",
     "intersect",
     "intersects",
     "interval",
-    "last",
     "lit",
-    "max",
     "max_horizontal",
-    "mean",
     "mean_horizontal",
     "meets",
     "merge",
     "met_by",
-    "min",
     "min_horizontal",
     "module",
     "overlapped_by",
     "overlaps",
-    "quantile",
     "range",
     "relation",
     "rows",
@@ -175,16 +153,13 @@ __all__ = [
     "spark",
     "started_by",
     "starts",
-    "stddev",
-    "sum",
     "sum_horizontal",
-    "top_k",
-    "udf",
     "valid",
     "wall_clock",
     "when",
     "within",
 ]
+__all__ += _functions.__all__
 
 
 if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
@@ -198,4 +173,4 @@ if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
 
 def __dir__() -> list[str]:
     """Only what is meant for users: completion shows no internals."""
-    return __all__
+    return sorted(__all__)

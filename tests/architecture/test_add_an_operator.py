@@ -22,7 +22,7 @@ import recension as rc
 from recension.api.span import SpanMethods
 from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
-from recension.lowering.explain_choices import chosen
+from recension.lowering.explain_choices import describe_choice
 from recension.plan import nodes
 from recension.plan.aggregate import AggregateNode
 from recension.plan.consistency import Consistency
@@ -68,7 +68,7 @@ class Added:
 
     def __init__(self, folder: Path) -> None:
         self.node = load(folder, "added_node", "recension.plan.span", BLOCKS[NODE]).Fill
-        self.meaning = load(folder, "added_meaning", "recension.denote.select", BLOCKS[MEANING]).fill
+        self.meaning = load(folder, "added_meaning", "recension.denote.span", BLOCKS[MEANING]).fill
         api = load(folder, "added_method", "recension.api.span", BLOCKS[METHOD])
         api.Fill = self.node
         self.method: Callable[..., Any] = api.fill
@@ -189,7 +189,7 @@ def test_engines_and_explain_refuse_a_node_that_they_do_not_know(tmp_path: Path)
     with pytest.raises(RecensionError, match="the local engine cannot run 'fill v with 0'"):
         operator_of(node)
     with pytest.raises(RecensionError, match="explain cannot say how 'fill v with 0' is done"):
-        chosen(node)
+        describe_choice(node)
     lower = pytest.importorskip("recension.runners.spark.batch.lower")
     with pytest.raises(RecensionError, match="batch: cannot run 'fill v with 0'"):
         lower.require_runnable(node)
@@ -210,7 +210,7 @@ def test_an_aggregate_over_windows_of_another_kind_is_refused() -> None:
     with pytest.raises(RecensionError, match="the local engine cannot run 'aggregate n = count"):
         operator_of(node)
     with pytest.raises(RecensionError, match="explain cannot say"):
-        chosen(node)
+        describe_choice(node)
     assert preaggregate([node]) == [node]
     lower = pytest.importorskip("recension.runners.spark.batch.lower")
     with pytest.raises(RecensionError, match="batch: cannot run"):

@@ -145,6 +145,7 @@ def check_memory(eager: CoalesceExtent, lazy: CoalesceExtent) -> None:
     assert eager.state_bytes() <= lazy.state_bytes() + 8 * eager.state_rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [RangeWindow(200, 200), RowsWindow(150, 200)], ids=str)
 @pytest.mark.parametrize(("cp", "oop"), [(0.0, 0.5), (0.7, 0.5), (1.0, 0.0)])
 def test_the_eager_extent_takes_no_more_memory_than_the_lazy_one_and_its_timestamps(

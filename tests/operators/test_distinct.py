@@ -144,6 +144,7 @@ def test_a_retraction_of_what_was_never_there_is_refused() -> None:
         driver().feed([Retract(X, 1, 5, 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50, 5_000])
 def test_large_streams_of_many_keys(size: int) -> None:
     """Many blocks of state, against the oracle at the end of each step."""

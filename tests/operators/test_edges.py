@@ -111,6 +111,7 @@ def test_two_readings_at_one_time_are_refused() -> None:
         driver("k").feed([Retract(a(1), 4, 5, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [60, 4_000])
 def test_large_streams_of_many_groups(size: int) -> None:
     random = np.random.default_rng(size)

@@ -177,6 +177,7 @@ def test_external_ctis_that_overlap_are_asked_one_after_the_other_in_any_batches
     assert drive.cti == WIDE
 
 
+@pytest.mark.slow
 def test_an_interval_with_a_far_end_does_not_keep_the_past() -> None:
     """Nor do those that age has closed behind it; and its count comes out right all the same."""
     drive = driver(remember=10)

@@ -139,6 +139,7 @@ def test_which_keys_are_equal() -> None:
     assert [str(e.payload["k"]) for e in driver.history()] == ["nan", "0.0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 20, 400])
 def test_a_long_stream_in_batches_of_any_size(size: int) -> None:
     """Long enough for runs to be merged and events to be swept out."""

@@ -21,8 +21,10 @@ from recension.operators.windowed import accumulators as sums
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
 from recension.operators.windowed.index import View
 from recension.operators.windowed.operator import WindowedOperator
-from recension.operators.windowed.selections import Collect, Extreme, Positional, Quantile, StdDev, TopK
+from recension.operators.windowed.selections import Collect, Extreme, Positional, SortedValues, TopK
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.plan.aggregates import Quantile, StdDev
+from recension.plan.expressions import expression
 from recension.plan.node import Speculate
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -92,7 +94,7 @@ QUERIES = {
     "sums": SUMS,
     "stddev": Query(
         pa.schema([("d", FLOAT)]),
-        [Aggregation(f, StdDev())],
+        [Aggregation(f, SortedValues(StdDev(expression("f")).kernel, FLOAT))],
         denote.agg(d=denote.stddev("f")),
         large=1e300,
     ),
@@ -101,7 +103,7 @@ QUERIES = {
         [
             Aggregation(i, Extreme(greatest=False)),
             Aggregation(f, Extreme(greatest=True)),
-            Aggregation(f, Quantile(0.3)),
+            Aggregation(f, SortedValues(Quantile(expression("f"), 0.3).kernel, FLOAT)),
         ],
         denote.agg(a=denote.min("i"), b=denote.max("f"), q=denote.quantile("f", 0.3)),
     ),

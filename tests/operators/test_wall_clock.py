@@ -16,7 +16,7 @@ from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.align import Align
 from recension.operators.finalize import Finalize
-from recension.operators.state.progress import Passage
+from recension.operators.state.progress import ClockHistory
 from recension.runners.local import Session
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -137,7 +137,7 @@ def test_waiting_outlives_the_session() -> None:
 
 def test_a_long_passage_is_told_to_a_4096th_and_freed_by_time() -> None:
     """A step every 100 ms for 100 minutes; a 4096th of the hour is not quite nine of them."""
-    passage, hour = Passage(3_600_000_000), 36_000
+    passage, hour = ClockHistory(3_600_000_000), 36_000
     for n in range(60_000):
         reached = passage.tick(n * 100_000)
         passage.note(n)

@@ -37,6 +37,7 @@ def told(start: int, size: int, cp: float, oop: float = 0.2) -> pa.Table:
     return pa.table({**columns, "room": rooms, "heat": heat, "damp": heat // 4})
 
 
+@pytest.mark.slow
 def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
     source = rc.source("s", SCHEMA)
     shared: Any = rc.ExtentSet(source, WINDOW, weights=(1, 1, 2), **ASKED)

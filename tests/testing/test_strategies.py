@@ -94,6 +94,7 @@ def inserts_again(stream: Sequence[Element]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("holds", "share"),
     [
@@ -172,6 +173,7 @@ def keys_over_time(stream: Sequence[Element]) -> Iterator[list[object]]:
         yield [(e.vs, payload_key(e.payload)) for e in walk.events()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revises", [shortens, lengthens, removes])
 def test_ordered_streams_still_revise(revises: Callable[[Sequence[Element]], bool]) -> None:
     streams = collected(histories().flatmap(lambda events: physical_streams(events, ordered=True)), 100)
@@ -221,6 +223,7 @@ def test_changed_histories_differ(data: st.DataObject) -> None:
         assert_equivalent(data.draw(changed_histories(events)), events)
 
 
+@pytest.mark.slow
 def test_unruly_streams_break_every_rule() -> None:
     faults = [first_fault(stream) or "valid" for stream in collected(unruly_streams(), 200)]
     for reason in ("valid", "earlier cti", "not there", "has begun", "changes nothing", "before the start"):

@@ -74,7 +74,7 @@ class ConsistencyMethods(StreamBase):
               │  chosen: shows what a cti has passed, in order
               └─ finalize, remember 1000
                  │  known: a CTI at most 1000 behind
-                 │  chosen: ctis where the past is proven complete, or 1000 behind: what comes later is lost
+                 │  chosen: ctis where the past is proven complete, or 1000 behind: what is later is dropped
                  └─ source s
                        known: nothing
         """

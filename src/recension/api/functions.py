@@ -12,6 +12,23 @@ from recension.plan.expressions import Expr, IntoExpression, expression
 from recension.plan.expressions.tree import FunctionCall
 from recension.plan.schemas import IntoType, type_of
 
+# All of these are names of `recension` itself.
+__all__ = [
+    "aggregate",
+    "collect",
+    "count",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "quantile",
+    "stddev",
+    "sum",
+    "top_k",
+    "udf",
+]
+
 
 def count(column: IntoExpression | None = None) -> specs.Aggregate:
     """How many events, or how many of a column's values are not null.

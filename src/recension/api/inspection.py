@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from recension.api.base import StreamBase
-from recension.lowering import chosen
+from recension.lowering import describe_choice
 from recension.plan.explain import Format, explain
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.properties import Properties, describe_properties
@@ -54,7 +54,9 @@ class InspectionMethods(StreamBase):
               columns: x int64, y int64
               known: nothing
         """
-        return explain(optimize([self.plan]) if rewrite else [self.plan], annotate=chosen, format=format)
+        return explain(
+            optimize([self.plan]) if rewrite else [self.plan], annotate=describe_choice, format=format
+        )
 
     def fragments(self) -> str:
         """How the query is spread over shards on Spark: what runs where, and what moves by which keys.

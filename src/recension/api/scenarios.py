@@ -68,11 +68,11 @@ def merge(
     >>> [str(element) for element in live.read().elements()]
     ["insert [1, 5) {'job': 'x'}", "retract [1, 5) -> 7 {'job': 'x'}", 'cti 9']
     """
-    plans = tuple(plan_of(stream, "merge") for stream in _alike(streams))
+    plans = tuple(plan_of(stream, "merge") for stream in _in_column_order(streams))
     return Stream(Merge(plans, case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
 
 
-def _alike(streams: tuple[Stream, ...]) -> list[Stream]:
+def _in_column_order(streams: tuple[Stream, ...]) -> list[Stream]:
     """The streams with their columns in the order of the first one's, where they have the same."""
     for stream in streams:
         plan_of(stream, "merge")

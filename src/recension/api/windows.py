@@ -60,7 +60,7 @@ class WindowedStream(Generic[S]):
         """
         policies = replace(self._policies, speculate=speculate, recompute=recompute)
         plan = self._stream.plan
-        return self._stream._then(aggregated(plan, self._keys, rows, named, self._windows, policies))
+        return self._stream._then(aggregate_node(plan, self._keys, rows, named, self._windows, policies))
 
     def apply(
         self, module: Any, *, speculate: Speculate = "perfect", recompute: bool = False, **given: Any
@@ -85,7 +85,7 @@ class WindowedStream(Generic[S]):
         """
         policies = replace(self._policies, speculate=speculate, recompute=recompute)
         plan = self._stream.plan
-        return self._stream._then(applied(plan, self._keys, module, given, self._windows, policies))
+        return self._stream._then(apply_node(plan, self._keys, module, given, self._windows, policies))
 
     def clip_input(self, clip: Clipping) -> WindowedStream[S]:
         """What time-sensitive modules see of events that reach beyond their window.
@@ -97,7 +97,7 @@ class WindowedStream(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).tumbling(5).clip_input("right")
         <WindowedStream of source s: tumbling windows of 5>
         """
-        return self._with(replace(self._policies, clip=clip))
+        return self._with_policies(replace(self._policies, clip=clip))
 
     def stamp_output(self, stamp: Stamping) -> WindowedStream[S]:
         """When the rows of a user-defined operator are true.
@@ -111,9 +111,9 @@ class WindowedStream(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).tumbling(5).stamp_output("keep")
         <WindowedStream of source s: tumbling windows of 5>
         """
-        return self._with(replace(self._policies, stamp=stamp))
+        return self._with_policies(replace(self._policies, stamp=stamp))
 
-    def _with(self, policies: Policies) -> WindowedStream[S]:
+    def _with_policies(self, policies: Policies) -> WindowedStream[S]:
         return WindowedStream(self._stream, self._keys, self._windows, policies)
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ def windows_of(
     return Windows(duration(size), duration(hop), duration(offset), end, max_windows)
 
 
-def aggregated(
+def aggregate_node(
     plan: Node,
     keys: Outputs,
     rows: tuple[Any, ...],
@@ -138,7 +138,10 @@ def aggregated(
     policies: Policies,
 ) -> Node:
     """The aggregates over windows; those that yield rows need no name."""
-    found = [*((None, made) for made in map(_made, rows)), *((name, _made(a)) for name, a in named.items())]
+    found = [
+        *((None, made) for made in map(_to_module, rows)),
+        *((name, _to_module(a)) for name, a in named.items()),
+    ]
     for name, aggregate in found:
         _require_aggregate(name, aggregate)
     if any(isinstance(aggregate, Module) for _, aggregate in found):
@@ -156,7 +159,7 @@ def aggregated(
             return SnapshotAggregate(*parts)
 
 
-def _made(aggregate: Any) -> Any:
+def _to_module(aggregate: Any) -> Any:
     """A module that is named, or given as its class, as the module itself."""
     is_module = isinstance(aggregate, str) or (isinstance(aggregate, type) and issubclass(aggregate, Module))
     return module(aggregate) if is_module else aggregate
@@ -168,10 +171,10 @@ def _require_aggregate(name: str | None, aggregate: Any) -> None:
     if isinstance(aggregate, Module) and aggregate.yields_rows:
         raise SchemaError(f"agg: {aggregate.name} yields rows; use apply(...)")
     if name is None and not aggregate.yields_rows:
-        raise SchemaError(f"agg: name each aggregate, as in agg(answer={_written(aggregate)})")
+        raise SchemaError(f"agg: name each aggregate, as in agg(answer={_write_call(aggregate)})")
 
 
-def _written(aggregate: Any) -> str:
+def _write_call(aggregate: Any) -> str:
     return str(aggregate) if isinstance(aggregate, Module) else f"rc.{aggregate}"
 
 
@@ -192,7 +195,7 @@ def _refuse_policies(policies: Policies) -> None:
         raise SchemaError("agg: recompute=True is for modules; the library's aggregates keep no output")
 
 
-def applied(
+def apply_node(
     plan: Node, keys: Outputs, asked: Any, given: Mapping[str, Any], windows: WindowKind, policies: Policies
 ) -> Node:
     """A user-defined operator over windows: an instance, a class or a name with what it is to be given."""

@@ -16,8 +16,8 @@ from recension.cli.outputs import STANDARD, Output, TextFormat, check_folder
 from recension.cli.progress import metered
 from recension.cli.root import app
 from recension.core.batch import EventBatch
-from recension.core.formats.place import reading
-from recension.core.formats.writer import replacing
+from recension.core.formats.files import format_errors
+from recension.core.formats.writer import replacement_of
 from recension.core.ticks import DurationLike, duration
 from recension.testing.generator import (
     Burst,
@@ -247,7 +247,11 @@ def _write_arrivals(stream: Iterable[TimedBatch], path: Path | None) -> Iterator
         yield from (batch for batch, _ in stream)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with reading(str(path)), replacing(path) as partial, pq.ParquetWriter(partial, _ARRIVAL) as writer:
+    with (
+        format_errors(str(path)),
+        replacement_of(path) as partial,
+        pq.ParquetWriter(partial, _ARRIVAL) as writer,
+    ):
         for batch, arrival in stream:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(arrival)], schema=_ARRIVAL))
             yield batch

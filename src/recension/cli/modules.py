@@ -10,7 +10,7 @@ import typer
 from recension.cli.root import app
 from recension.core.errors import RecensionError
 from recension.modules.module import Module
-from recension.modules.registry import installed, loaded, module_named
+from recension.modules.registry import installed_modules, load_module, module_named
 from recension.plan.schemas import schema_of, type_name, type_of
 
 
@@ -24,12 +24,12 @@ def modules(
     if name is not None:
         print(_describe(name, module_named(name), whole=True))
         return
-    found = installed()
+    found = installed_modules()
     if not found:
         print("no modules are installed; packages offer them under the entry points recension.modules")
     for offered, point in found.items():
         try:
-            print(_describe(offered, loaded(point), whole=False))
+            print(_describe(offered, load_module(point), whole=False))
         except RecensionError as why:
             print(f"{offered}\n    {why}")
 

@@ -1,7 +1,7 @@
 """The root of the command: its name, its help, and how it ends.
 
-Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. What goes wrong is said in one line on
-standard error, without a traceback.
+Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. Errors are one line on standard error,
+without a traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import typer.main
 
 from recension.cli.outputs import StandardOutput
 from recension.core.errors import RecensionError
-from recension.core.formats.place import one_line
+from recension.core.formats.files import describe_error
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
@@ -103,7 +103,7 @@ def _open_standard_files() -> None:
 
 
 def _end_unread() -> int:
-    """The reader of our output has gone: nothing is left to be said."""
+    """The reader of our output has gone."""
     _discard_output()
     return _PIPE_CLOSED
 
@@ -114,7 +114,7 @@ def _report_os_error(why: OSError) -> int:
         sys.stdout.flush()
     except OSError:
         _discard_output()
-    reason = one_line(why)
+    reason = describe_error(why)
     return _refuse(f"{why.filename}: {reason}" if why.filename else reason)
 
 

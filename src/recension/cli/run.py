@@ -25,7 +25,7 @@ from recension.cli.outputs import FormatOption, Results
 from recension.cli.progress import metered, watched
 from recension.cli.query_file import load_query
 from recension.cli.root import app
-from recension.cli.run_spark import run_spark
+from recension.cli.run_spark import missing_for_spark, run_spark
 from recension.cli.show import show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
@@ -33,7 +33,6 @@ from recension.core.formats import StreamReader, write_history
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
-from recension.demo.performance import missing_for_spark
 from recension.plan.nodes import Node
 from recension.runners.finite import steps
 from recension.runners.local import BATCH_SIZE, Session

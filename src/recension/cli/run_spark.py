@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree, which
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,15 @@ from recension.plan.nodes import Node
 
 if TYPE_CHECKING:
     from recension.runners.spark.job import Job
+
+
+def missing_for_spark() -> str | None:
+    """What Spark needs and is not installed here."""
+    if find_spec("pyspark") is None:
+        return "PySpark (pip install 'recension[spark]')"
+    if which("java") is None and "JAVA_HOME" not in os.environ:
+        return "Java 17 or later"
+    return None
 
 
 def run_spark(
@@ -61,7 +72,7 @@ def run_spark(
             show_profile(metrics.operators)
     finally:
         if checkpoint is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            rmtree(folder, ignore_errors=True)
 
 
 def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:

@@ -6,14 +6,14 @@ not null. Other libraries are met through Arrow's C interface.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
 import narwhals as nw
 import pyarrow as pa
 
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError, StreamError, first_failure
 
 _MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
@@ -36,11 +36,11 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
         raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
     try:
         if frame.implementation.is_pandas():
-            return _of_pandas(frame.to_native())
+            return _from_pandas(frame.to_native())
         table = frame.to_arrow()
         return _with_usual_types(table) if frame.implementation.is_polars() else table
     except _MIXED as why:
-        raise _located(frame, name, why) from None
+        raise _mixed_values(frame, name, why) from None
 
 
 def arrow_table(data: Any, verb: str) -> pa.Table:
@@ -53,7 +53,7 @@ def arrow_table(data: Any, verb: str) -> pa.Table:
     return data
 
 
-def _of_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any) -> pa.Table:
     """Without the index, which has no meaning here: a filtered or sorted frame has another one."""
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     if len(frame):
@@ -82,23 +82,21 @@ def _usual_type(kind: pa.DataType) -> pa.DataType:
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
 
 
-def _located(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
+def _mixed_values(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
     """Where a column of pandas' type object first holds what does not go with the values before it."""
     for column in frame.columns:
         values = frame[column].to_list()
         if _is_mixed(values):
-            low, high = 0, len(values)  # the first ``low`` go together, the first ``high`` do not
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if _is_mixed(values[:middle]) else (middle, high)
-            reason = f"column {column}: {values[low]!r} is not of the type of the values before it"
-            return StreamError(reason, file=name, row=high)
+            at = first_failure(len(values), partial(_is_mixed, values))
+            reason = f"column {column}: {values[at]!r} is not of the type of the values before it"
+            return StreamError(reason, file=name, row=at + 1)
     return StreamError(" ".join(str(why).split())[:300], file=name)
 
 
-def _is_mixed(values: list[Any]) -> bool:
+def _is_mixed(values: list[Any], size: int | None = None) -> bool:
+    """Are the first ``size`` values, or all, of several types?"""
     try:
-        pa.array(values, from_pandas=True)
+        pa.array(values[:size], from_pandas=True)
     except _MIXED:
         return True
     return False

@@ -19,104 +19,104 @@ from recension.plan.span import SpanNode
 
 
 @singledispatch
-def chosen(node: Node) -> str | None:
+def describe_choice(node: Node) -> str | None:
     """In words, what was chosen for a node and why; None where there was nothing to choose."""
     raise RecensionError(f"explain cannot say how {node.label!r} is done")
 
 
-@chosen.register(Leaf)
-@chosen.register(SpanNode)
-@chosen.register(nodes.Union)
-@chosen.register(nodes.Distinct)
-@chosen.register(nodes.Edges)
-@chosen.register(nodes.Clip)
-@chosen.register(nodes.Cleanse)
-@chosen.register(nodes.AdvanceTime)
-@chosen.register(nodes.ImportTime)
-def _nothing(node: Node) -> None:
+@describe_choice.register(Leaf)
+@describe_choice.register(SpanNode)
+@describe_choice.register(nodes.Union)
+@describe_choice.register(nodes.Distinct)
+@describe_choice.register(nodes.Edges)
+@describe_choice.register(nodes.Clip)
+@describe_choice.register(nodes.Cleanse)
+@describe_choice.register(nodes.AdvanceTime)
+@describe_choice.register(nodes.ImportTime)
+def _no_choice(node: Node) -> None:
     return None
 
 
-@chosen.register
+@describe_choice.register
 def _aggregate(node: nodes.SnapshotAggregate) -> str:
-    return _chosen_measures(node, _VARIANTS[node.speculate])
+    return _describe_measures(node, _VARIANTS[node.speculate])
 
 
-@chosen.register
+@describe_choice.register
 def _window_aggregate(node: nodes.WindowAggregate) -> str:
-    return _chosen_measures(node, _WINDOW_VARIANTS[node.speculate])
+    return _describe_measures(node, _WINDOW_VARIANTS[node.speculate])
 
 
-@chosen.register
+@describe_choice.register
 def _count_aggregate(node: nodes.CountAggregate) -> str:
-    return _chosen_measures(node, _COUNT_VARIANTS[node.speculate])
+    return _describe_measures(node, _COUNT_VARIANTS[node.speculate])
 
 
-@chosen.register
+@describe_choice.register
 def _module_window(node: nodes.ModuleWindow) -> str:
-    return _chosen_modules(node)
+    return _describe_modules(node)
 
 
-@chosen.register
+@describe_choice.register
 def _join(node: nodes.Join) -> str:
     if node.how == "inner":
         return "symmetric join by key and overlap; the other side's cti frees the state it has passed"
     return f"{node.how} join by coverage: the parts of each left lifetime are kept and corrected"
 
 
-@chosen.register
+@describe_choice.register
 def _coalesce(node: nodes.Coalesce) -> str:
     return "equal facts by their end points" if node.equivalence is None else "neighbours, linked into runs"
 
 
-@chosen.register(nodes.CoalesceExtent)
-@chosen.register(nodes.CoalesceMany)
+@describe_choice.register(nodes.CoalesceExtent)
+@describe_choice.register(nodes.CoalesceMany)
 def _extents(node: nodes.CoalesceExtent | nodes.CoalesceMany) -> str:
     return schemes.describe_scheme(node)
 
 
-@chosen.register
+@describe_choice.register
 def _align(node: nodes.Align) -> str:
-    return _chosen_block(node.block)
+    return _describe_block(node.block)
 
 
-@chosen.register
+@describe_choice.register
 def _finalize(node: nodes.Finalize) -> str:
-    return f"ctis where the past is proven complete{_limit(node.remember)}"
+    return f"ctis where the past is proven complete{_describe_memory(node.remember)}"
 
 
-@chosen.register
+@describe_choice.register
 def _group_apply(node: nodes.GroupApply) -> str:
     return "runs group by group, a pipeline for each: its steps have no form for all groups at once"
 
 
-@chosen.register
+@describe_choice.register
 def _merge(node: nodes.Merge) -> str:
-    return "{}: {}".format(*node.chosen())
+    return "{}: {}".format(*node.choose_case())
 
 
-@chosen.register
+@describe_choice.register
 def _alter_lifetime(node: nodes.AlterLifetime) -> str | None:
     if isinstance(node.lifetime, lifetimes.Custom):
         return "ctis wait for the end of time: what a function does to ends cannot be foreseen"
     return None
 
 
-def _chosen_block(block: Length) -> str:
+def _describe_block(block: Length) -> str:
     if isinstance(block, WallClock):
         return "shows an event once the block has passed on the wall clock, or a cti its changes"
     return _BLOCKS.get(block, "shows an event once the block has passed its start, or a cti its changes")
 
 
-def _limit(remember: Length) -> str:
+def _describe_memory(remember: Length) -> str:
     if remember == FOREVER:
         return ""
     if isinstance(remember, WallClock):
-        return ", or where the stream was so long ago on the wall clock: what comes later is lost"
-    return f", or {remember} behind: what comes later is lost"
+        return ", or where the stream was so long ago on the wall clock: what is later is dropped"
+    return f", or {remember} behind: what is later is dropped"
 
 
-def _chosen_measures(node: AggregateNode, variant: str) -> str:
+def _describe_measures(node: AggregateNode, variant: str) -> str:
     measures = [
         (name, aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
     ]
@@ -132,19 +132,19 @@ def _chosen_measures(node: AggregateNode, variant: str) -> str:
     return "; ".join(parts)
 
 
-def _chosen_modules(node: nodes.ModuleWindow) -> str:
-    parts = [_VIEWS[view_of(node)], _liveliness(node)]
+def _describe_modules(node: nodes.ModuleWindow) -> str:
+    parts = [_VIEWS[view_of(node)], _describe_ctis(node)]
     parts.append("old output computed again" if node.policies.recompute else "old output kept")
     for call in node.calls:
         module = call.module
         how = "by states" if module.is_incremental else "from the events of each window"
         if shares_panes(node, module):
             how = "by states, panes shared by overlapping windows"
-        parts.append(f"{module.name} {how}{_hints(module)}")
+        parts.append(f"{module.name} {how}{_describe_hints(module)}")
     return "; ".join(parts)
 
 
-def _liveliness(node: nodes.ModuleWindow) -> str:
+def _describe_ctis(node: nodes.ModuleWindow) -> str:
     match node.policies.stamp:
         case "time_bound":
             return "all ctis pass"
@@ -155,13 +155,13 @@ def _liveliness(node: nodes.ModuleWindow) -> str:
     return f"ctis wait for the first window that can still change{ends}"
 
 
-def _hints(module: Module) -> str:
+def _describe_hints(module: Module) -> str:
     """What its author says of it, and what comes of that."""
     hints = [
         *(["members in any order"] if not module.is_order_sensitive else []),
         *([f"ignores {', '.join(module.ignores)}"] if module.ignores else []),
         *(
-            [f"filters on {', '.join(module.partitioned_by)} {_place(module)}"]
+            [f"filters on {', '.join(module.partitioned_by)} {_describe_filters(module)}"]
             if module.partitioned_by
             else []
         ),
@@ -170,7 +170,7 @@ def _hints(module: Module) -> str:
     return f" ({'; '.join(hints)})" if hints else ""
 
 
-def _place(module: Module) -> str:
+def _describe_filters(module: Module) -> str:
     return "move below" if module.is_empty_preserving else "stay above, for it has rows for what is not there"
 
 

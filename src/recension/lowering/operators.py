@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.schemes import coalescing
+from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
@@ -25,7 +25,8 @@ from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
-from recension.operators.lmerge import choice as lmerge
+from recension.operators.lmerge.choice import make_merge
+from recension.operators.lmerge.policies import make_policy
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.operators.pipeline import Pipeline, Stage
 from recension.operators.semijoin import AntiJoin, SemiJoin
@@ -63,10 +64,10 @@ def _union(node: nodes.Union) -> Operator:
 
 @operator_of.register
 def _merge(node: nodes.Merge) -> Operator:
-    policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
-    case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
+    policy = make_policy(node.policy, node.leader, node.quorum)
+    case, can_fall = node.choose_case().case, node.on_mismatch == "fallback"
     ports = 0 if node.is_open else len(node.streams)
-    operator = lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    operator = make_merge(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
     for port, since in enumerate(node.since):
         operator.inputs.gate(port, since)
     return operator
@@ -92,12 +93,12 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
 def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recension.core.window_limit import WindowLimit
 from recension.operators.base import Operator
 from recension.operators.extents import operator as extents
-from recension.operators.extents.many import Asked, CoalesceMany
+from recension.operators.extents.many import CoalesceMany, QuerySpec
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow, SlidingWindow
 from recension.operators.schemes.constants import load_constants
@@ -27,7 +27,7 @@ _STAMP: Final = 25.0
 _TEXT: Final = 16.0
 _USUAL_HELD: Final = 1_000
 _GUESS: Final = (0.5, 0.0)
-"""How likely readings coalesce and come late, for who knows nothing of them."""
+"""How likely readings coalesce and come late, where nothing is known of them."""
 
 
 def window_of(window: Range | Rows) -> SlidingWindow:
@@ -38,8 +38,8 @@ def window_of(window: Range | Rows) -> SlidingWindow:
     return RowsWindow(window.size, window.slide)
 
 
-def coalescing(node: Coalescing) -> Operator:
-    """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
+def coalescing_operator(node: Coalescing) -> Operator:
+    """The operator of one query, or of queries that share extents. ``auto`` chooses schemes while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)
         return extents.CoalesceExtent(
@@ -47,7 +47,7 @@ def coalescing(node: Coalescing) -> Operator:
         )
     readings = pa.schema([node.input.schema.field(name) for name in node.columns])
     asked = [
-        Asked(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
+        QuerySpec(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
         for j, query in enumerate(node.queries)
     ]
     plan = expected_plan(node)
@@ -59,7 +59,7 @@ def coalescing(node: Coalescing) -> Operator:
 
 
 def planner_of(node: Coalescing) -> Planner:
-    """With the machine's constants."""
+    """What chooses the schemes, with the measured constants of this machine."""
     names = tuple(str(query) for query in node.queries)
     return Planner(names, _sizes(node), load_constants(), Weights(*node.weights))
 
@@ -89,10 +89,10 @@ def _width(kind: pa.DataType) -> float:
 
 
 def describe_scheme(node: Coalescing) -> str:
-    """What is chosen before it runs."""
+    """The scheme that is chosen before the query runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)
-        first, *rest = plan.lines()
+        first, *rest = plan.describe()
         words = "as expected" if known else "as if half of the readings coalesced, until it is learned"
         return "\n".join([f"auto, {words}; {first}", *rest])
     return (_SCHEME if isinstance(node, CoalesceExtent) else _SCHEMES)[node.scheme]

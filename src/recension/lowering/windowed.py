@@ -42,7 +42,7 @@ from recension.plan.windows import CountWindows, Windows
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
-    """The operator."""
+    """The operator of modules over windows."""
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
     stored = _Stored()
@@ -130,21 +130,21 @@ class _Stored:
 
 def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answers:
     if node.operator is not None:
-        hosted = _hosted(node, node.operator, stored)
+        hosted = _host_module(node, node.operator, stored)
         states = _states(node, hosted, index)
         return OperatorRows(node.schema, len(node.keys), hosted, node.policies.stamp, states)
     values: list[Value] = []
     for name, answer in node.answers:
         if isinstance(answer, Aggregate):
-            values.append(BuiltIn(_built_in(answer, node.input.schema, stored)))
+            values.append(BuiltIn(_stored_aggregation(answer, node.input.schema, stored)))
             continue
-        hosted, kind = _hosted(node, answer, stored), node.schema.field(name).type
+        hosted, kind = _host_module(node, answer, stored), node.schema.field(name).type
         states = _states(node, hosted, index)
         values.append(ModuleValues(hosted, kind) if states is None else StateValues(hosted, kind, states))
     return NamedValues(node.schema, values)
 
 
-def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
+def _host_module(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
@@ -152,7 +152,7 @@ def _hosted(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModu
 
 
 def _order(node: ModuleWindow, module: Module) -> Order:
-    """What is computed again must come out as it did, to the last digit; panes hold what starts in them."""
+    """Members are sorted where results must be the same to the last digit; panes need them by start."""
     if module.is_order_sensitive or node.policies.recompute:
         return "payload"
     return "start" if shares_panes(node, module) else "any"
@@ -174,7 +174,7 @@ def shares_panes(node: ModuleWindow, module: Module) -> bool:
     return overlap and is_mergeable and not module.is_time_sensitive
 
 
-def _built_in(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
+def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
     made = aggregation(aggregate, schema)
     if aggregate.argument is None:
         return made
@@ -205,16 +205,16 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
             return Aggregation(argument, _sum(kind))
         case aggregates.Mean():
             return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
-        case aggregates.StdDev():
-            return Aggregation(argument, selections.StdDev())
         case aggregates.Min() | aggregates.Max():
             return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
         case aggregates.First() | aggregates.Last():
             return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
         case aggregates.Collect():
             return Aggregation(argument, selections.Collect())
-        case aggregates.Quantile(q=q):
-            return Aggregation(argument, selections.Quantile(q))
+        case aggregates.ValueAggregate():
+            return Aggregation(
+                argument, selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))
+            )
         case aggregates.FunctionOf(fn=fn, result=result):
             return Aggregation(argument, selections.FunctionOf(fn, result))
         case aggregates.TopK(k=k, descending=descending):
@@ -225,6 +225,6 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
 def _sum(kind: pa.DataType) -> accumulators.Accumulator:
     if pa.types.is_floating(kind):
         return accumulators.SumFloats()
-    # Of narrower numbers it takes more to leave int64 than can be remembered.
+    # Sums of narrower numbers stay within int64 for any number of events that fits in memory.
     is_long = pa.types.is_integer(kind) and kind.bit_width == 64
     return accumulators.SumLongs() if is_long else accumulators.SumIntegers()

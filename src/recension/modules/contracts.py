@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from recension.core.events import Event, Payload
 from recension.modules.members import Events, Payloads, Window
-from recension.modules.module import Module, StateOfEvents, StateOfPayloads
+from recension.modules.module import IncrementalOnEvents, IncrementalOnPayloads, Module
 
 
 class Aggregate(Module):
@@ -33,7 +33,7 @@ class Aggregate(Module):
 
 
 class ArrayFunction(Aggregate):
-    """A plain function of one array, where it stands beside modules."""
+    """A plain function of one array, in a query that has modules too."""
 
     def __init__(self, fn: Callable[[Any], Any], result: Any, values: Any) -> None:
         super().__init__(values=values)
@@ -57,16 +57,16 @@ class TimeSensitiveAggregate(Module):
         """The value."""
 
 
-class IncrementalAggregate(StateOfPayloads):
-    """One value of a state that is told which payloads come and go."""
+class IncrementalAggregate(IncrementalOnPayloads):
+    """One value for each window, from a state that payloads are added to and removed from."""
 
     @abstractmethod
     def compute(self, state: Any) -> Any:
         """The value."""
 
 
-class IncrementalTimeSensitiveAggregate(StateOfEvents):
-    """One value of a state that is told which events come and go; a changed lifetime is one of each."""
+class IncrementalTimeSensitiveAggregate(IncrementalOnEvents):
+    """One value for each window, from a state that events are added to and removed from."""
 
     @abstractmethod
     def compute(self, state: Any, window: Window) -> Any:
@@ -94,8 +94,8 @@ class TimeSensitiveOperator(Module):
         """The rows."""
 
 
-class IncrementalOperator(StateOfPayloads):
-    """Rows of a state that is told which payloads come and go."""
+class IncrementalOperator(IncrementalOnPayloads):
+    """Rows for each window, from a state that payloads are added to and removed from."""
 
     yields_rows: ClassVar[bool] = True
 
@@ -104,8 +104,8 @@ class IncrementalOperator(StateOfPayloads):
         """The rows."""
 
 
-class IncrementalTimeSensitiveOperator(StateOfEvents):
-    """Rows, stamped or not, of a state that is told which events come and go."""
+class IncrementalTimeSensitiveOperator(IncrementalOnEvents):
+    """Rows, stamped or not, from a state that events are added to and removed from."""
 
     yields_rows: ClassVar[bool] = True
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recension.core.errors import ModuleError
 from recension.core.values import MISFITS, exact_array, misfit
-from recension.modules.calls import SHOWN, NotDeterministicError, said
+from recension.modules.calls import ROWS_SHOWN, NotDeterministicError, describe_error
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
 OVER: Final = ("rows", "numpy", "arrow")
@@ -47,9 +47,9 @@ class Function:
             else:
                 answer = self.fn(*(column.to_numpy(zero_copy_only=False) for column in columns))
         except Exception as why:
-            rows = list(zip(*(_values(column.slice(0, SHOWN)) for column in columns), strict=True))
+            rows = list(zip(*(_values(column.slice(0, ROWS_SHOWN)) for column in columns), strict=True))
             raise self._failure(why, rows, len(columns[0])) from why
-        answer = self._typed(answer)
+        answer = self._to_result(answer)
         if len(answer) != len(columns[0]):
             raise ModuleError(f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out")
         return answer
@@ -73,12 +73,12 @@ class Function:
 
     def _failure(self, why: Exception, rows: list[tuple[Any, ...]], size: int) -> ModuleError:
         """An error with the first of the rows it was given."""
-        reason = str(why) if isinstance(why, NotDeterministicError) else said(why)
+        reason = str(why) if isinstance(why, NotDeterministicError) else describe_error(why)
         given = ", ".join(f"({', '.join(map(repr, row))})" for row in rows)
         more = f" and {size - len(rows)} more" if size > len(rows) else ""
         return ModuleError(f"udf {self.name}: {reason}; it was given {given}{more}")
 
-    def _typed(self, answer: Any) -> pa.Array:
+    def _to_result(self, answer: Any) -> pa.Array:
         try:
             if isinstance(answer, pa.ChunkedArray):
                 answer = answer.combine_chunks()

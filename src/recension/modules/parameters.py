@@ -74,7 +74,7 @@ def name_of(module: type) -> str:
     return str(vars(module).get("registered_as", module.__name__))
 
 
-def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_inputs(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is mapped to inputs, and the parameters."""
     inputs: Mapping[str, Any] | None = getattr(module, "inputs", None)
     known = parameters_of(module)
@@ -83,7 +83,7 @@ def taken_apart(module: type, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     return mapped, rest
 
 
-def checked(module: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(module: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters by name; or an error that says which one is wrong."""
     known = parameters_of(module)
     name = name_of(module)
@@ -102,7 +102,9 @@ _NUMBERS: Final[dict[Any, type]] = {int: Integral, float: Real}
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Is it? Whole numbers are floats too, NumPy's are numbers, truth values are none.
+    """Is a value of a type as Python's annotations write it? What cannot be looked into takes anything.
+
+    Whole numbers are floats too, NumPy's are numbers, truth values are none.
 
     >>> is_of([1, 2], list[int]), is_of(["one"], list[int]), is_of("up", Literal["up", "down"])
     (True, False, True)
@@ -121,7 +123,7 @@ def is_of(value: Any, kind: Any) -> bool:
 
 
 def _holds(value: Any, plain: type, arguments: tuple[Any, ...]) -> bool:
-    """Are the values within of their types?"""
+    """Do the items of a container have the right types?"""
     if plain is tuple and arguments and arguments[-1] is not Ellipsis:
         return len(value) == len(arguments) and all(map(is_of, value, arguments))
     if issubclass(plain, Mapping) and len(arguments) == 2:

@@ -67,11 +67,11 @@ def net_changes(batch: EventBatch) -> NetChanges:
     end = np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
     gone = np.flatnonzero(retract)
     come = np.flatnonzero(end != batch.vs)
-    gone, come = _uncancelled(batch, hashes, end, gone, come)
-    return _paired(batch, hashes, end, gone, come)
+    gone, come = _cancel_within(batch, hashes, end, gone, come)
+    return _pair_ends(batch, hashes, end, gone, come)
 
 
-def _uncancelled(
+def _cancel_within(
     batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: Index
 ) -> tuple[Index, Index]:
     """An event that comes and goes, or goes and comes back, within the batch does neither."""
@@ -81,7 +81,7 @@ def _uncancelled(
     return np.delete(gone, cancelled), come[stays]
 
 
-def _paired(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: Index) -> NetChanges:
+def _pair_ends(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: Index) -> NetChanges:
     """What goes and what comes of one (vs, payload) make one change.
 
     Any pairing is right, because equal events are interchangeable, and keeps to the CTIs: each end that
@@ -98,7 +98,7 @@ def _paired(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come: In
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class EventRows:
     """Events by lifetime and the hash of their payload."""
 
     vs: Ticks
@@ -110,7 +110,7 @@ class Shown:
 
 
 def transition(
-    old: Shown, new: Shown, payload: Callable[[Index], pa.RecordBatch], *, moves_ends: bool = True
+    old: EventRows, new: EventRows, payload: Callable[[Index], pa.RecordBatch], *, moves_ends: bool = True
 ) -> EventBatch:
     """The elements that take one bag of events to the other, by time, and at one time what goes first.
 
@@ -133,7 +133,7 @@ def transition(
     return changes(vs[order], before[order], after[order], payload(at[order]))
 
 
-def first_shown(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]) -> EventBatch:
+def insert_rows(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]) -> EventBatch:
     """The elements that show a bag of events where nothing was shown before."""
     order = np.argsort(vs, kind="stable")
     starts = vs[order]

@@ -24,7 +24,7 @@ from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, new_end, old_end, order_of_changes
 from recension.operators.state.block_table import BlockTable, sort_keys
 from recension.operators.state.end_points import EndPoints, renumber
-from recension.operators.windowed.steps import NOTHING, steps_of
+from recension.operators.windowed.steps import NOTHING, axis_steps
 from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
 
 
@@ -32,7 +32,7 @@ class Distinct(Operator):
     """Keys are the whole payload, or what ``keys`` makes of it; the output schema is that of the keys."""
 
     changes_on_cti = False
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(
         self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
@@ -47,12 +47,12 @@ class Distinct(Operator):
             return empty(self.schema)
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
-        steps = steps_of(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
+        steps = axis_steps(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
         work = lay_over(self._points, steps)
         work.write_back(self._points)
-        return self._changes(work)
+        return self._change_runs(work)
 
-    def _changes(self, work: WorkingSet) -> EventBatch:
+    def _change_runs(self, work: WorkingSet) -> EventBatch:
         """Where events began or ceased to cover a stretch between two end points, runs change."""
         is_covered = work.new.n > 0
         rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != is_covered))
@@ -61,9 +61,9 @@ class Distinct(Operator):
         changed = self._runs.change(
             work.group[rows], work.time[rows], work.time[rows + 1], is_covered[rows]
         )  # fmt: skip
-        return self._emitted(changed)
+        return self._make_changes(changed)
 
-    def _emitted(self, changed: RunChanges) -> EventBatch:
+    def _make_changes(self, changed: RunChanges) -> EventBatch:
         """By time, and at one time what goes before what comes."""
         order = order_of_changes(changed.start, changed.old, changed.new)
         start, old, new = (column[order] for column in (changed.start, changed.old, changed.new))

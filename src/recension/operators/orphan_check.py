@@ -36,7 +36,7 @@ class OrphanCheck(Operator):
         self._checker.check(cti(t, self.schema))
         return self.emit(t)
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         """What comes to nothing above need not be checked either."""
         self._checker.forget_before(t)
         return t

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, concat, null_payload
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Orphans, Output, worst
+from recension.operators.base import Chunks, Operator, Orphans, Output, worst_outcome
 
 
 @dataclass(slots=True)
@@ -41,7 +41,9 @@ def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None =
         out.add(operator.on_clock(now))
     for port, flow in fed:
         for batch in flow.batches:
-            out.batches += _answers(operator, port, batch, has_external=flow.has_external)
+            is_parted = flow.has_external and operator.external_ctis != "take"
+            taken, *passing = _part_external(operator, batch) if is_parted else (batch,)
+            out.batches += [operator.on_batch(port, taken), *passing]
     for port, flow in fed:
         if flow.cti is not None:
             out.add(operator.on_cti(port, flow.cti))
@@ -72,30 +74,34 @@ def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Colle
             operator.refuse_endless()
 
 
-def split(batch: EventBatch) -> tuple[EventBatch, int | None]:
+def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
     """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
     is_cti = batch.kind == CTI
-    t = int(batch.vs[is_cti].max()) if bool(is_cti.any()) else None
-    return batch.filter(~is_cti), t
+    if not bool(is_cti.any()):
+        return batch, None
+    return batch.filter(~is_cti), int(batch.vs[is_cti].max())
+
+
+def flow_of(batch: EventBatch) -> Flow:
+    """The elements of a source as what it gives in one step."""
+    changes, t = split_ctis(batch)
+    return Flow([changes] if len(changes) else [], t, bool((changes.kind == EXTERNAL_CTI).any()))
 
 
 def _without_ctis(flow: Flow) -> Flow:
     """CTIs that an operator made are one with the CTI of the step."""
-    batch, t = split(flow.batches[0])
+    batch, t = split_ctis(flow.batches[0])
     made = [time for time in (t, flow.cti) if time is not None]
     return Flow([batch] if len(batch) else [], max(made, default=None))
 
 
-def _answers(operator: Operator, port: int, batch: EventBatch, *, has_external: bool) -> list[EventBatch]:
-    """What an operator makes of a batch, which may hold external CTIs."""
-    if not has_external or operator.external_ctis == "take":
-        return [operator.on_batch(port, batch)]
+def _part_external(operator: Operator, batch: EventBatch) -> list[EventBatch]:
+    """The batch without external CTIs; then these, if the operator lets them pass."""
     is_external = batch.kind == EXTERNAL_CTI
-    answers = [operator.on_batch(port, batch.filter(~is_external))]
-    if operator.external_ctis == "pass":
-        passing = batch.filter(is_external)
-        answers.append(replace(passing, payload=null_payload(len(passing), operator.schema)))
-    return answers
+    taken, passing = batch.filter(~is_external), batch.filter(is_external)
+    if operator.external_ctis != "pass":
+        return [taken]
+    return [taken, replace(passing, payload=null_payload(len(passing), operator.schema))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +153,12 @@ class Pipeline:
         stages = enumerate(self._stages, self._ports)
         check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
 
-    def settled(self, port: int) -> int:
-        """A time such that nothing comes of changes, on this port, to events that ended before it."""
+    def no_effect_before(self, port: int) -> int:
+        """The time before which changes on a port have no effect, as `Operator.no_effect_before`."""
         times = {self._last: BEGINNING}
         for number, stage in reversed(list(enumerate(self._stages, self._ports))):
             for own_port, i in enumerate(stage.inputs):
-                since = stage.operator.settled(own_port, times.get(number, BEGINNING))
+                since = stage.operator.no_effect_before(own_port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times.get(port, BEGINNING)
 
@@ -165,15 +171,15 @@ class Pipeline:
             if i == port
         ]
         becomes = [self._orphans_above(number, own_port) for number, own_port in readers]
-        return worst([*becomes, "pass"] if port == self._last else becomes)
+        return worst_outcome([*becomes, "pass"] if port == self._last else becomes)
 
     def _orphans_above(self, number: int, port: int) -> Orphans:
         becomes = self.operators[number - self._ports].orphans(port)
         return self.orphans(number) if becomes == "pass" else becomes
 
-    def goes_on_like(self, fresh: Pipeline) -> bool:
+    def is_like(self, fresh: Pipeline) -> bool:
         """Will this do from now on what one does that was told the same CTIs and times, and nothing else?"""
-        return all(_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
+        return all(_are_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
 
     def take_counts(self) -> Counter[str]:
         """The elements left out or moved since the last time of asking, by reason."""
@@ -214,7 +220,7 @@ class Pipeline:
             operator.restore(tables)
 
 
-def _alike(operator: Operator, fresh: Operator) -> bool:
+def _are_alike(operator: Operator, fresh: Operator) -> bool:
     if operator.out_cti != fresh.out_cti or operator.state_rows() or fresh.state_rows():
         return False
     trace = operator.trace()

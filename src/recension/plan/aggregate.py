@@ -42,7 +42,7 @@ class AggregateNode(TimedNode):
 
     @property
     def rows(self) -> TopK | None:
-        """The aggregate that yields rows, if that is what this is."""
+        """The aggregate that yields rows, if there is one; it is then the only one."""
         (_, first), *_ = self.aggregates
         return first if isinstance(first, TopK) else None
 
@@ -85,17 +85,17 @@ class AggregateNode(TimedNode):
         return {name: key.column for name, key in self.keys if key.column}
 
     def columns_read(self, needed: Names) -> list[Names]:
-        kept = [aggregate for _, aggregate in self._kept(needed)]
+        kept = [aggregate for _, aggregate in self._kept_aggregates(needed)]
         if any(aggregate.is_order_sensitive for aggregate in kept):
             return self.all_columns()
         read = [*(key.references for _, key in self.keys), *(aggregate.references for aggregate in kept)]
         return [frozenset().union(*read)]
 
     def without_unread(self, needed: Names) -> Node:
-        kept = self._kept(needed)
+        kept = self._kept_aggregates(needed)
         return self if len(kept) == len(self.aggregates) else replace(self, aggregates=kept)
 
-    def _kept(self, needed: Names) -> tuple[tuple[str, Aggregate], ...]:
+    def _kept_aggregates(self, needed: Names) -> tuple[tuple[str, Aggregate], ...]:
         return (
             tuple(pair for pair in self.aggregates if self.rows or pair[0] in needed) or self.aggregates[:1]
         )
@@ -120,7 +120,7 @@ class SnapshotAggregate(AggregateNode):
     named_times = ()
 
     def derive_properties(self) -> Properties:
-        """Per variant; in all of them a group has one row a start (or one a rank), so the start is a key."""
+        """In every variant a group has one row for each start (or one for each rank): the start is a key."""
         of, is_grouped = self.input.properties, bool(self.keys)
         if self.speculate == "perfect":
             return _perfect(of, is_grouped, is_single=self.gives_one_row)

@@ -20,7 +20,7 @@ from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
@@ -33,9 +33,7 @@ class Range:
     span: int
     slide: int
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many windows a reading may be in. It is not told: with another limit a query has the same
-    checkpoints.
-    """
+    """How many windows a reading may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.span < FOREVER and 0 < self.slide < FOREVER):
@@ -72,9 +70,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class CoalesceExtent(TimedNode):
-    """At every slide one row (group, ``on`` columns, valid_start, valid_end) a run of readings that go on.
+    """At every slide one row (group, ``on`` columns, valid_start, valid_end) for each run of readings.
 
-    A reading is an event taken at its start; without an ``equivalence`` equal neighbours of a group go on.
+    A reading is an event taken at its start; without an ``equivalence`` a run is equal neighbours of a group.
     ``weights`` say how much memory, updates and scans matter when the scheme is chosen, ``expected`` how
     likely readings are thought to coalesce and to come late.
     """
@@ -93,7 +91,7 @@ class CoalesceExtent(TimedNode):
 
     @property
     def queries(self) -> tuple[Coalescing, ...]:
-        """The one that it is."""
+        """Its only query."""
         return (Coalescing(self.on, self.group_by, self.equivalence, self.expected),)
 
     def answers(self, j: int) -> pa.Schema:
@@ -119,9 +117,9 @@ class CoalesceExtent(TimedNode):
         return pa.schema([*columns, *interval])
 
     def derive_properties(self) -> Properties:
-        """An answer is shown once its slide is passed: from ordered readings in order, and for good.
+        """Answers are shown once their slide is passed: of ordered readings in order, and never retracted.
 
-        Tuple-based, it lasts until the next comes. A group has one run from a time on, so rows are keys.
+        A tuple-based answer lasts until the next one. A group has one run from any time on: rows are keys.
         """
         in_order = self.input.properties.is_ordered
         if isinstance(self.window, Rows):
@@ -134,11 +132,11 @@ class CoalesceExtent(TimedNode):
         )
 
     def needs(self) -> Needs:
-        """A group in one place; all of them where the readings of all are counted."""
+        """Each group together; all groups together where the window counts all readings."""
         return (columns_named(self.group_by if isinstance(self.window, Range) else ()),)
 
     def kept_columns(self) -> Mapping[str, str]:
-        """Of readings that became one, all have the same group."""
+        """Readings that become one are of the same group."""
         return {name: name for name in self.group_by}
 
     def columns_read(self, needed: Names) -> list[Names]:
@@ -147,7 +145,7 @@ class CoalesceExtent(TimedNode):
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups, unless the readings of all groups are counted."""
         is_by_time = isinstance(self.window, Range)
-        return (FilterRule(equal_alike(self.schema, self.group_by)) if is_by_time else None,)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)) if is_by_time else None,)
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         return True
@@ -160,7 +158,7 @@ class CoalesceExtent(TimedNode):
 
 
 def checked_weights(given: Weights, place: str) -> Weights:
-    """Of memory, update and scan."""
+    """The weights of memory, update and scan, if they are valid."""
     numbers = [
         w for w in given if isinstance(w, int | float) and not isinstance(w, bool) and 0 <= w < float("inf")
     ]
@@ -203,7 +201,7 @@ class CoalesceMany(TimedNode):
 
     @property
     def number(self) -> str:
-        """The column that has the query's number; none that is read is called so."""
+        """The column with the query's number; its name is not that of a column that is read."""
         name = "query"
         while name in self.columns:
             name += "_"
@@ -227,14 +225,14 @@ class CoalesceMany(TimedNode):
         )
 
     def derive_properties(self) -> Properties:
-        """As of one query; but the answers of several do not come in one order."""
+        """As for one query, but the answers of several have no common order."""
         in_order = self.input.properties.is_ordered
         if isinstance(self.window, Rows):
             return Properties(has_key=True, is_shrink_only=in_order)
         return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
 
     def needs(self) -> Needs:
-        """What all queries group by in one place."""
+        """Together what all queries group by."""
         return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
 
     def kept_columns(self) -> Mapping[str, str]:

@@ -13,8 +13,8 @@ more than one event looks only at events with equal keys. No step is run once pe
 Steps that depend on what a group has seen and when (how late an element is, how long one waits) have no such
 form. They run group by group, in one `GroupApply` with all that lies between them.
 
-Streams from outside the group are the same for every group. A step that would show them once per group,
-even for groups without events, means nothing and is refused.
+Streams from outside the group are the same for every group. A step that would show their events in every
+group, even in groups without events, is refused.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Group(Leaf):
 
 
 def readers_of(group: Group, applied: Node) -> list[Node]:
-    """The steps that read the group, inputs before their readers; none of them may make up events.
+    """The steps that read the group, inputs before their readers.
 
-    What does not come from the group would be there for groups that have no events as well.
+    Their events must come from the group: others would be there for groups without events too.
     """
     grouped: dict[Node, None] = {group: None}
     for node in walk(applied):
@@ -79,24 +79,26 @@ def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     """The steps that must run group by group: none if all are keyed, and none stands above a step that
     holds back CTIs, as `Cleanse` does: in a group they are not held back by other groups.
 
-    Else also what gives its answers by the CTIs and the order it sees, which in a group are the group's own,
-    and what lies between such steps. There is one step among them that the others end in.
+    Otherwise all steps whose answers depend on CTIs or on order, since a group has its own, and the steps
+    between them. One of these steps is above all the others.
     """
     grouped = set(readers)
     core = {node for node in readers if not node.ignores_ctis}
     waits = [
-        node for node in readers if node.holds_ctis_by_group and _closed(readers, {node}) & core != {node}
+        node
+        for node in readers
+        if node.holds_ctis_by_group and _with_readers(readers, {node}) & core != {node}
     ]
     if not waits and all(node.is_keyed(grouped) for node in readers):
         return []
-    above, below = _closed(readers, core), _closed_down(readers, core)
+    above, below = _with_readers(readers, core), _with_inputs(readers, core)
     chosen = [node for node in readers if node in above and node in below]
     read = {child for node in readers if node not in chosen for child in node.inputs}
     exits = [node for node in chosen if node in read or node is applied]
     return chosen if len(exits) == 1 else [node for node in readers if node in above]
 
 
-def _closed(readers: list[Node], core: set[Node]) -> set[Node]:
+def _with_readers(readers: list[Node], core: set[Node]) -> set[Node]:
     """The core and all that read it."""
     found = set(core)
     for node in readers:
@@ -105,7 +107,7 @@ def _closed(readers: list[Node], core: set[Node]) -> set[Node]:
     return found
 
 
-def _closed_down(readers: list[Node], core: set[Node]) -> set[Node]:
+def _with_inputs(readers: list[Node], core: set[Node]) -> set[Node]:
     """The core and all that it reads."""
     found = set(core)
     for node in reversed(readers):
@@ -120,14 +122,14 @@ _numbers = count()
 class Threading:
     """Rewrites the nodes above a group so that their first columns are the group's keys, ``hidden``.
 
-    ``done`` has the nodes that are so already, each with what it stands for in the query on one group.
+    ``done`` maps nodes of the query on one group to nodes that have the keys already.
     """
 
     def __init__(self, hidden: tuple[str, ...], done: Mapping[Node, Node]) -> None:
         self._hidden = hidden
         self._done = dict(done)
 
-    def of(self, readers: Iterable[Node]) -> None:
+    def rewrite(self, readers: Iterable[Node]) -> None:
         """Rewrite these nodes, inputs before their readers."""
         for node in readers:
             inputs = [self._done.get(child, child) for child in node.inputs]
@@ -145,9 +147,9 @@ class Threading:
         """Does the node read the group, and is it rewritten?"""
         return node in self._done
 
-    def put(self, node: Node, keyed: Node) -> None:
-        """Someone else has rewritten a node."""
-        self._done[node] = keyed
+    def put(self, node: Node, apply_by_keys: Node) -> None:
+        """Note a node that was rewritten otherwise."""
+        self._done[node] = apply_by_keys
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
@@ -156,7 +158,7 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     applied = query(group)
     readers = readers_of(group, applied)
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
-    hidden = tuple(_unlike(taken, name) for name, _ in keys)
+    hidden = tuple(_fresh_name(taken, name) for name, _ in keys)
     computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
     threading = Threading(hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")})
     _thread(threading, readers, run_by_group(readers, applied), hidden)
@@ -174,7 +176,7 @@ def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hid
         if node is last:
             threading.put(node, _each_group(threading, by_group, hidden))
         elif node not in alone:
-            threading.of([node])
+            threading.rewrite([node])
 
 
 def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
@@ -192,23 +194,23 @@ def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]
     return GroupApply(over, hidden, len(split), new[steps[-1]])
 
 
-def keyed(node: GroupApply) -> Node:
-    """What it means, for whom only histories matter: its steps on all groups at once, by their keys."""
+def apply_by_keys(node: GroupApply) -> Node:
+    """The same history from its steps on all groups at once, by their keys."""
 
-    def opened(step: Node) -> Node:
+    def open_port(step: Node) -> Node:
         is_shared = isinstance(step, Port) and step.number >= node.split
         return node.streams[step.number] if is_shared else step  # type: ignore[attr-defined]
 
-    (plan,) = rebuild([node.plan], opened)
+    (plan,) = rebuild([node.plan], open_port)
     ports = [step for step in walk(plan) if isinstance(step, Port)]
     threading = Threading(node.keys, {port: node.streams[port.number] for port in ports})
     for step in walk(plan):
         if any(child in threading for child in step.inputs):
-            threading.of([step])
+            threading.rewrite([step])
     return threading[plan]
 
 
-def _unlike(taken: set[str], name: str) -> str:
+def _fresh_name(taken: set[str], name: str) -> str:
     """A name for a group's key that no column has."""
     hidden = f"group {name}"
     while hidden in taken:

@@ -13,7 +13,7 @@ from recension.plan.expressions import Expression, column, require_boolean, requ
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
-from recension.plan.span import Project, equal_alike
+from recension.plan.span import Project, indistinct_columns
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 
@@ -33,9 +33,9 @@ class Join(TimedNode):
     how: How = "inner"
     suffix: str = "_right"
     null_matches: tuple[str, ...] = ()
-    """Of the keys, those where null equals null: a group's."""
+    """The keys for which null equals null: those of a group."""
     verb: Literal["join", "as_of"] = "join"
-    """How it was asked for: errors speak of that."""
+    """The method that was called; errors name it."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
 
@@ -89,7 +89,7 @@ class Join(TimedNode):
         return {name: name for name in self.on}
 
     def columns_read(self, needed: Names) -> list[Names]:
-        """Where names clash, the left column stays as long as the right one is read: it gives it its name."""
+        """Where names clash, the left column is kept too: without it the right one would have no suffix."""
         read = (needed | self.where.references) if self.where else needed
         right = {old: new for old, new in self.right_outputs if new in read}
         clashing = {old for old, new in right.items() if old != new}
@@ -111,7 +111,7 @@ class Join(TimedNode):
 
     @property
     def _right_keys(self) -> dict[str, Expression]:
-        return equal_alike(self.right.schema, self.on)
+        return indistinct_columns(self.right.schema, self.on)
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """To the left what reads left columns; to the right what reads right columns, in an inner join only.

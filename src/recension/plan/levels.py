@@ -4,9 +4,9 @@
     remember   how long the past may still change       Finalize
 
 Both go below the first stateful step of every input (CEDR operators, §3): what needs no state needs no
-order either. Steps with state give their answers in an order of their own (a long snapshot of one group
-after later ones of another, ruling B15; two inputs as they come), so that where everything waits for its
-order, the answer does too.
+order either. Steps with state have an output order of their own (a long snapshot of one group after later
+ones of another, ruling B15; two inputs as they come). So if every input is blocked until it is ordered, the
+output is too.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ STRONG = Level(FOREVER, FOREVER)
 MIDDLE = Level(0, FOREVER, "eager")
 """Shows everything at once and corrects it whenever it learns better."""
 WEAK = Level(0, 0)
-"""Shows everything at once and forgets at once: what comes late is lost."""
+"""Shows everything at once and forgets at once: late elements are dropped."""
 
 
 def at_level(root: Node, level: Level) -> Node:
-    """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
-    return _in_order(_Placing().apply(root, _Missing(level.block, level.remember, level.speculate)), level)
+    """The query at a level of consistency. Inputs that have a part of a level already keep it."""
+    return _align_answers(
+        _LevelPlacer().apply(root, _Missing(level.block, level.remember, level.speculate)), level
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class _Missing:
     speculate: Speculate | None
 
 
-class _Placing:
+class _LevelPlacer:
     """Goes down from a query to its inputs, and to each of them once."""
 
     def __init__(self) -> None:
@@ -67,9 +69,9 @@ class _Placing:
 
     def _new(self, node: Node, missing: _Missing) -> Node:
         if steps := _steps_of_input(node):
-            missing = _not_given(steps, missing)
+            missing = _still_missing(steps, missing)
             return _align(_finalize(node, missing), missing)
-        below = _not_given([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
+        below = _still_missing([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
         if "remember" in node.level_parts:
             return _align(node, below)
         if "block" in node.level_parts:
@@ -80,11 +82,7 @@ class _Placing:
 
 
 def _steps_of_input(node: Node) -> list[Node]:
-    """A source or a group, and the steps over it that look at one event at a time, advance time or give a
-    level.
-
-    None if there is anything else.
-    """
+    """A source or a group and the steps over it, if all of these are before state; otherwise nothing."""
     steps = [node]
     while node.is_before_state:
         node = node.inputs[0]
@@ -92,7 +90,7 @@ def _steps_of_input(node: Node) -> list[Node]:
     return steps if isinstance(node, Leaf) else []
 
 
-def _not_given(steps: list[Node], missing: _Missing) -> _Missing:
+def _still_missing(steps: list[Node], missing: _Missing) -> _Missing:
     """What is still missing above these steps."""
     given = {part for step in steps for part in step.level_parts}
     return replace(missing, **dict.fromkeys(given))
@@ -112,5 +110,5 @@ def _align(node: Node, missing: _Missing) -> Node:
     return Align(node, missing.block) if missing.block else node
 
 
-def _in_order(root: Node, level: Level) -> Node:
+def _align_answers(root: Node, level: Level) -> Node:
     return Align(root, FOREVER) if level.block == FOREVER and not root.properties.is_ordered else root

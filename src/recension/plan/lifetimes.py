@@ -32,16 +32,14 @@ class Moments:
         """The function's values, one for each event."""
         endless = (ve == FOREVER) | (vs == BEGINNING)
         if self.per_event:
-            return _saturated(
-                [self.fn(*ends) for ends in zip(vs.tolist(), ve.tolist(), strict=True)], len(vs)
-            )
+            return _saturate([self.fn(*ends) for ends in zip(vs.tolist(), ve.tolist(), strict=True)], len(vs))
         values = np.empty(len(vs), np.int64)
         finite = ~endless
         if finite.any():
             values[finite] = self.fn(vs[finite], ve[finite])
         if endless.any():
             exact = self.fn(vs[endless].astype(object), ve[endless].astype(object))
-            values[endless] = _saturated(exact, int(endless.sum()))
+            values[endless] = _saturate(exact, int(endless.sum()))
         return values
 
     def __str__(self) -> str:
@@ -62,7 +60,7 @@ class Constant:
         return str(self.ticks)
 
 
-def _saturated(values: Any, size: int) -> Ticks:
+def _saturate(values: Any, size: int) -> Ticks:
     exact = np.broadcast_to(np.asarray(values, object), (size,))
     return np.array([max(BEGINNING, min(int(value), FOREVER)) for value in exact], np.int64)
 

@@ -22,7 +22,7 @@ from recension.plan.windows import CountWindows, Windows
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """What the module reads of each event, by the names it knows, in the types it declares."""
+    """A module with the expressions mapped to its inputs, and their types."""
 
     module: Module
     inputs: Outputs
@@ -35,11 +35,11 @@ class ModuleCall:
 
     def value_type(self) -> pa.DataType:
         """The type of the value it gives."""
-        return type_of(_declared(self.module), f"{self.module.name}: result")
+        return type_of(_declared_result(self.module), f"{self.module.name}: result")
 
     def row_schema(self) -> pa.Schema:
         """The columns of the rows it gives."""
-        return schema_of(_declared(self.module), f"{self.module.name}: result")
+        return schema_of(_declared_result(self.module), f"{self.module.name}: result")
 
     def __str__(self) -> str:
         parameters = [f"{name}={value!r}" for name, value in self.module.parameters.items()]
@@ -57,17 +57,17 @@ def call_of(module: Module, schema: pa.Schema) -> ModuleCall:
     else:
         mapped = {name: module.mapping.get(name, column(name)) for name in declared}
     inputs = tuple((name, expression(value)) for name, value in mapped.items())
-    types = tuple(_handed_over(module, name, e, declared[name], schema) for name, e in inputs)
+    types = tuple(_input_type(module, name, e, declared[name], schema) for name, e in inputs)
     return ModuleCall(module, inputs, types)
 
 
-def checked_types(call: ModuleCall, schema: pa.Schema) -> None:
+def require_inputs(call: ModuleCall, schema: pa.Schema) -> None:
     """Raise unless the inputs can be computed from events of this schema."""
     for name, computed in call.inputs:
         result_type(computed, schema, f"{call.module.name}({name}={computed})")
 
 
-def _handed_over(module: Module, name: str, computed: Any, declared: Any, schema: pa.Schema) -> pa.DataType:
+def _input_type(module: Module, name: str, computed: Any, declared: Any, schema: pa.Schema) -> pa.DataType:
     given = result_type(computed, schema, f"{module.name}({name}={computed})")
     if declared is None:
         return given
@@ -81,9 +81,7 @@ def _handed_over(module: Module, name: str, computed: Any, declared: Any, schema
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Are values of the one type values of the other too? (Whole numbers that no float holds are refused
-    when they come.)
-    """
+    """Can every value of one type be one of the other? (Whole numbers beyond floats are refused when met.)"""
     if pa.types.is_floating(wanted):
         return pa.types.is_integer(given) or (pa.types.is_floating(given) and _bits(given) <= _bits(wanted))
     if pa.types.is_signed_integer(wanted):
@@ -96,7 +94,7 @@ def _bits(kind: pa.DataType) -> int:
     return int(kind.bit_width)
 
 
-def _declared(module: Module) -> Any:
+def _declared_result(module: Module) -> Any:
     if not hasattr(module, "result"):
         raise SchemaError(f"{module.name}: declare what it gives, as in result = 'float64'")
     return module.result
@@ -110,10 +108,10 @@ Ends: TypeAlias = Literal["unseen", "clipped", "seen"]
 
 @dataclass(frozen=True)
 class Policies:
-    """How lifetimes come to modules and what becomes of those they give (§III.C).
+    """How lifetimes are clipped for modules, and how the rows they give are stamped (§III.C).
 
-    ``recompute``: what was shown is computed again when it is to be taken back, not kept. ``verify``: every
-    call is made twice, and must give the same.
+    ``recompute``: output is computed again to be retracted, instead of being kept. ``verify``: every call is
+    made twice, and must give the same.
     """
 
     clip: Clipping = "full"
@@ -173,7 +171,7 @@ class ModuleWindow(TimedNode):
 
     @property
     def operator(self) -> ModuleCall | None:
-        """The module that yields rows, if that is what this is."""
+        """The module that yields rows, if there is one; it is then the only answer."""
         (_, first), *_ = self.answers
         return first if isinstance(first, ModuleCall) and first.module.yields_rows else None
 
@@ -213,10 +211,10 @@ class ModuleWindow(TimedNode):
 
     @property
     def passed_on(self) -> dict[str, Expression]:
-        """The columns whose values tell apart what has nothing to do with each other.
+        """The columns on which events that differ do not affect each other: filters on them may go below.
 
-        Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
-        declares to be partitioned by, if it has nothing to say of parts that are empty.
+        These are the keys. On a grid, whose windows do not depend on events, also the columns that the module
+        declares to be partitioned by, if it gives no rows for parts that are empty.
         """
         found = dict(self.keys)
         is_in_parts = self.operator is not None and self.operator.module.is_empty_preserving
@@ -229,7 +227,7 @@ class ModuleWindow(TimedNode):
     def derive_schema(self) -> pa.Schema:
         keys = projected_schema(self.keys, self.input.schema, "group_by")
         for call in self.calls:
-            checked_types(call, self.input.schema)
+            require_inputs(call, self.input.schema)
         if self.operator is not None:
             self._check_operator()
             rows = [field for field in self.operator.row_schema() if field.name not in keys.names]

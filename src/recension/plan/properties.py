@@ -26,7 +26,7 @@ class Properties:
     is_insert_only: bool = False
     """There are no retractions."""
     is_ordered: bool = False
-    """Sync times of inserts and retractions never fall. CTIs are promises, not changes: they may lag."""
+    """Sync times of inserts and retractions never fall. CTIs are not counted: they may lag."""
     is_strictly_increasing: bool = False
     """Every element starts after all before it: one event a start, and so no retraction either."""
     has_deterministic_ties: bool = False

@@ -75,9 +75,13 @@ def require_names(names: Iterable[str], verb: str) -> None:
 def require_same_columns(first: pa.Schema, other: pa.Schema, verb: str) -> None:
     """Raise unless both have the same columns with the same types, in whatever order."""
     if missing := [name for name in first.names if name not in other.names]:
-        raise SchemaError(f"{verb}: the other stream has no column {missing[0]!r}; there {listed(other)}")
+        raise SchemaError(
+            f"{verb}: the other stream has no column {missing[0]!r}; there {list_columns(other)}"
+        )
     if extra := [name for name in other.names if name not in first.names]:
-        raise SchemaError(f"{verb}: only the other stream has a column {extra[0]!r}; here {listed(first)}")
+        raise SchemaError(
+            f"{verb}: only the other stream has a column {extra[0]!r}; here {list_columns(first)}"
+        )
     for name in first.names:
         require_same_type(name, first, other, verb)
 
@@ -136,7 +140,7 @@ def describe_columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {type_name(field.type)}" for field in schema) or "none"
 
 
-def listed(schema: pa.Schema) -> str:
+def list_columns(schema: pa.Schema) -> str:
     """The columns that exist, for error messages."""
     if not schema.names:
         return "there are no columns"
@@ -154,7 +158,7 @@ class _Reader:
 
     def type(self) -> pa.DataType:
         (word,) = self._require(r"([a-z]\w*)")
-        if word == "timestamp" and (found := self._taken(r"\[(s|ms|us|ns), ?tz=([^\]]+)\]")):
+        if word == "timestamp" and (found := self._take(r"\[(s|ms|us|ns), ?tz=([^\]]+)\]")):
             pa.lib.string_to_tzinfo(found[1])  # refuses a zone that does not exist
             return pa.timestamp(*found)
         if word == "fixed_size_binary":
@@ -162,21 +166,21 @@ class _Reader:
         if word in _DECIMALS:
             precision, scale = self._require(r"\((\d+)(?:, ?(-?\d+))?\)")
             return _DECIMALS[word](int(precision), int(scale or 0))
-        if self._taken("(<)"):
-            return self._nested(word)
+        if self._take("(<)"):
+            return self._nested_type(word)
         (unit,) = self._require(r"(\[[a-z]+\])?")
         return pa.type_for_alias(word + (unit or ""))
 
-    def _nested(self, word: str) -> pa.DataType:
+    def _nested_type(self, word: str) -> pa.DataType:
         """A type that holds others, from after its ``<``."""
         match word:
             case "list" | "large_list" | "fixed_size_list" | "list_view" | "large_list_view":
-                return self._list(word)
+                return self._list_type(word)
             case "struct":
                 fields = []
-                while not self._taken("(>)"):
+                while not self._take("(>)"):
                     fields.append(self._field())
-                    self._taken("(, )")
+                    self._take("(, )")
                 return pa.struct(fields)
             case "map":
                 keys = self.type()
@@ -194,7 +198,7 @@ class _Reader:
             case _:
                 raise ValueError(self._text)
 
-    def _list(self, word: str) -> pa.DataType:
+    def _list_type(self, word: str) -> pa.DataType:
         item = self._field()
         self._require("(>)")
         if word == "fixed_size_list":
@@ -205,9 +209,9 @@ class _Reader:
     def _field(self) -> pa.Field:
         (name,) = self._require("(.*?): ")
         kind = self.type()
-        return pa.field(name, kind, nullable=self._taken("( not null)") is None)
+        return pa.field(name, kind, nullable=self._take("( not null)") is None)
 
-    def _taken(self, pattern: str) -> tuple[str, ...] | None:
+    def _take(self, pattern: str) -> tuple[str, ...] | None:
         found = re.compile(pattern).match(self._text, self._at)
         if found is None:
             return None
@@ -215,7 +219,7 @@ class _Reader:
         return found.groups()
 
     def _require(self, pattern: str) -> tuple[str, ...]:
-        found = self._taken(pattern)
+        found = self._take(pattern)
         if found is None:
             raise ValueError(self._text)
         return found

@@ -28,7 +28,7 @@ class Windows:
     offset: int = 0
     until: int | None = None
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many an event may fill. It is not told: a query with another limit has the same checkpoints."""
+    """How many windows an event may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         require_positive(self.size, "windows", "a size")
@@ -53,14 +53,14 @@ class Windows:
         return () if self.until is None else (("windows, until", self.until),)
 
     def __str__(self) -> str:
-        return self._described(str)
+        return self._describe(str)
 
     @property
     def with_units(self) -> str:
         """The same with durations in words, for messages beside timestamps."""
-        return self._described(describe_duration)
+        return self._describe(describe_duration)
 
-    def _described(self, show: Callable[[int], str]) -> str:
+    def _describe(self, show: Callable[[int], str]) -> str:
         kind = "tumbling windows" if self.hop == self.size else f"windows every {show(self.hop)}"
         shift = str(self.offset) if isinstance(self.offset, Instant) else show(self.offset)
         offset = f" from {shift}" if self.offset else ""

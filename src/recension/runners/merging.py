@@ -73,7 +73,7 @@ class MergePorts:
 
     def _port(self, stream: Node | str) -> int:
         """The last port that reads this stream, or only the source of that name, and has not been left."""
-        live = self.merge.inputs.live()[::-1]
+        live = self.merge.inputs.live_ports()[::-1]
         for port in live:
             mine = self._streams[port]
             if mine is stream or (isinstance(stream, str) and _sources(mine) == {stream}):

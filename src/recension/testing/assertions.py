@@ -18,7 +18,7 @@ _CONTROL = ("_kind", "_vs", "_ve", "_new_ve", "_count", "_batch", "_seq")
 
 
 class HasHistory(Protocol):
-    """A result that can tell its history."""
+    """A result that has a history."""
 
     def history(self) -> History: ...
 

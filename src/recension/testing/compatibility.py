@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Input:
-    """One input: what it has said, and from when on it is complete."""
+    """One input: its elements so far, and from when on it is complete."""
 
     since: int = BEGINNING
     latest: int = BEGINNING

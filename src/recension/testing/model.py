@@ -124,7 +124,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The event with this payload that was opened last ends at ``ve``, whatever was said before."""
+    """The event with this payload that was opened last ends at ``ve``, whatever end it had."""
 
     payload: Payload
     ve: int

@@ -1,4 +1,4 @@
-"""The many ways a source may tell one history: disorder, second thoughts, and CTIs in between.
+"""Many physical streams of one history: disorder, revisions, and CTIs in between.
 
 Every event becomes a *chain*: the path its end takes from "not there" to its final value, by wrong ends,
 removals and re-insertions. Chains are interleaved by arrival times, and CTIs are put where the rest of the

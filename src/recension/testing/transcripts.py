@@ -52,7 +52,7 @@ _STEP_KEYS = ("input", "cti", "expect", "history", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Elements to feed and what must then be seen, by output; ``None`` where nothing is said."""
+    """Elements to feed, and what must come out, by output; ``None`` where that is not stated."""
 
     line: int
     input: Sequence[tuple[str, Written]]

@@ -60,7 +60,7 @@ def calibrate(effort: Effort | None = None, notify: Callable[[float], None] | No
     effort, found = effort or Effort(), []
     cases = [(is_eager, cp, oop) for cp in GRID for oop in GRID for is_eager in (True, False)]
     for done, (is_eager, cp, oop) in enumerate(cases):
-        runs = [_timed(is_eager, cp, oop, effort, seed) for seed in range(effort.repeats)]
+        runs = [_time_extent(is_eager, cp, oop, effort, seed) for seed in range(effort.repeats)]
         least = (min(run[part] for run in runs) for part in range(3))
         found.append(Timing(is_eager, cp, oop, effort.held, *least))
         if notify is not None:
@@ -69,16 +69,18 @@ def calibrate(effort: Effort | None = None, notify: Callable[[float], None] | No
     return Calibration(constants, error(found, constants), tuple(found))
 
 
-def _timed(is_eager: bool, cp: float, oop: float, effort: Effort, seed: int) -> tuple[float, float, float]:
+def _time_extent(
+    is_eager: bool, cp: float, oop: float, effort: Effort, seed: int
+) -> tuple[float, float, float]:
     """Nanoseconds a reading: while filling, while sliding, and at a scan of a full window."""
     # The one slide there is comes when two windows have passed.
     window = RangeWindow(effort.held, 4 * effort.held)
     batches = list(_batches(cp, oop, effort, seed))
     half = len(batches) // 2
     update, scan = _extent(is_eager, window)
-    filling = _took(lambda: [update.on_batch(0, batch) for batch in batches[:half]])
-    sliding = _took(lambda: _slide(update, batches[half:], effort.held))
-    scanning = _took(lambda: scan(4 * effort.held + 1))
+    filling = _measure(lambda: [update.on_batch(0, batch) for batch in batches[:half]])
+    sliding = _measure(lambda: _slide(update, batches[half:], effort.held))
+    scanning = _measure(lambda: scan(4 * effort.held + 1))
     arrived = sum(map(len, batches)) / 2
     return filling / arrived, sliding / arrived, scanning / effort.held
 
@@ -109,7 +111,7 @@ def _batches(cp: float, oop: float, effort: Effort, seed: int) -> Iterator[Event
         yield inserts(times[part], times[part] + 1, payload.slice(start, effort.batch))
 
 
-def _took(work: Callable[[], object]) -> float:
+def _measure(work: Callable[[], object]) -> float:
     started = time.process_time()
     work()
     return (time.process_time() - started) * _NANO

@@ -144,7 +144,7 @@ class Extent:
         self._alive = len(self._store)
 
 
-class Hashed:
+class HashedPayload:
     """A payload, and hashes of its columns."""
 
     def __init__(self, payload: pa.RecordBatch) -> None:
@@ -161,7 +161,7 @@ class Hashed:
         return found
 
 
-class Laid:
+class MergedReadings:
     """The readings of a stretch, so many ``kept``, and after them those that come.
 
     ``source`` is where each has its payload, among the ``known`` rows of the extent and after them those of
@@ -182,9 +182,9 @@ class Laid:
         self.has_ties = bool((in_order[1:] == in_order[:-1]).any())
         coming = batch.payload if len(comes) == len(batch) else take_rows(batch.payload, comes)
         self.payload = pa.concat_batches([extent.payload(self.known), coming])
-        self.hashed = Hashed(self.payload)
+        self.hashed = HashedPayload(self.payload)
         self.gone_at = batch.vs[goes]
-        self.gone = Hashed(take_rows(batch.payload, goes))
+        self.gone = HashedPayload(take_rows(batch.payload, goes))
 
     def has_neighbours(self, group_by: Iterable[str], reaches: tuple[bool, bool], held: int) -> bool:
         """Has the stretch a reading before, and one after, all that comes and goes in a group?

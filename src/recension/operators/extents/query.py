@@ -26,7 +26,7 @@ from recension.core.netting import surviving
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks, add
 from recension.core.time_kind import describe_time_in_message
-from recension.operators.extents.extent import Hashed, Laid
+from recension.operators.extents.extent import HashedPayload, MergedReadings
 from recension.operators.value_order import value_ranks
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
@@ -45,7 +45,7 @@ class CoalescingQuery:
         """The columns of an answer but for the interval."""
         return [*self.group_by, *(name for name in self.on if name not in self.group_by)]
 
-    def hashes(self, readings: Hashed) -> tuple[Hashes, Hashes]:
+    def hashes(self, readings: HashedPayload) -> tuple[Hashes, Hashes]:
         """Of each reading, a hash of its group and one of all that an answer shows of it."""
         group = readings.of(self.group_by)
         return group, readings.of((name for name in self.on if name not in self.group_by), group)
@@ -59,7 +59,7 @@ class CoalescingQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class ReadingRuns:
     """Readings of one side, before or after a batch, by group and place.
 
     ``at`` is where each stands among the readings of both sides. ``x`` is its place in the sense of the
@@ -107,13 +107,13 @@ class Runs:
         return low
 
 
-def runs_of(at: Index, group: Index, time: Ticks, x: Index, begins: Mask) -> Runs:
+def find_runs(at: Index, group: Index, time: Ticks, x: Index, begins: Mask) -> ReadingRuns:
     """The runs of readings sorted by (group, place); the first of a group always begins one."""
     is_first = np.append(True, group[1:] != group[:-1])[: len(group)]
     starts = begins | is_first
     places = np.append(np.flatnonzero(starts), len(group))
     following = places[np.cumsum(starts)]
-    return Runs(at, group, time, x, starts, ~is_first, following)
+    return ReadingRuns(at, group, time, x, starts, ~is_first, following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +141,30 @@ class Region:
         changed: Mask = self.is_old != self.is_new
         return changed
 
-    def runs(self, side: Mask, begins: Mask, x: Index) -> Runs:
+    def runs(self, side: Mask, begins: Mask, x: Index) -> ReadingRuns:
         """The runs of the readings of a side, at places ``x``."""
         at = np.flatnonzero(side)
         at = at[np.argsort(self.group[at], kind="stable")]
-        return runs_of(at, self.group[at], self.time[at], x[at], begins[at])
+        return find_runs(at, self.group[at], self.time[at], x[at], begins[at])
 
 
-def region_of(laid: Laid, query: CoalescingQuery, *, links_kept: bool, ties: bool) -> Region:
+def find_region(merged: MergedReadings, query: CoalescingQuery, *, links_kept: bool, ties: bool) -> Region:
     """What a query sees of the readings that a batch lays over a stretch of an extent.
 
     ``links_kept``: the extent knows what begins a run. ``ties``: the order of readings of one time matters.
     """
-    of_group, of_fact = query.hashes(laid.hashed)
-    is_old, is_new = np.arange(len(laid.time)) < laid.kept, np.ones(len(laid.time), np.bool_)
-    if len(laid.gone_at):
-        is_new[: laid.kept] = staying(of_group, laid, query)
-    group = numbered(of_group)[laid.source]
-    order = _order(laid, group, query, ties=ties)
-    time, group, source, began = laid.time[order], group[order], laid.source[order], laid.began[order]
+    of_group, of_fact = query.hashes(merged.hashed)
+    is_old, is_new = np.arange(len(merged.time)) < merged.kept, np.ones(len(merged.time), np.bool_)
+    if len(merged.gone_at):
+        is_new[: merged.kept] = find_staying(of_group, merged, query)
+    group = number_hashes(of_group)[merged.source]
+    order = _order(merged, group, query, ties=ties)
+    time, group, source, began = merged.time[order], group[order], merged.source[order], merged.began[order]
     is_old, is_new = is_old[order], is_new[order]
     _check(time, group, is_new)
     fact = of_fact[source]
     has, had = _previous(group, is_new), _previous(group, is_old)
-    links = _Links(query, laid.payload, fact, source)
+    links = _Links(query, merged.payload, fact, source)
     begins = links.of(has, np.flatnonzero(~(is_old & (has == had))) if links_kept else None, began)
     if not links_kept:
         began = links.of(had, np.flatnonzero(is_old & (has != had)), begins)
@@ -188,36 +188,36 @@ class _Links:
         ask = np.arange(len(previous)) if ask is None else ask
         ask = ask[previous[ask] >= 0]
         begins = known.copy()
-        begins[ask] = ~self._compared(previous[ask], ask)
+        begins[ask] = ~self._compare(previous[ask], ask)
         return begins
 
-    def _compared(self, before: Index, after: Index) -> Mask:
+    def _compare(self, before: Index, after: Index) -> Mask:
         if self.query.equivalent is None:
             same: Mask = self.fact[before] == self.fact[after]
             return same
         return self.query.goes_on(self.payload, self.source[before], self.source[after])
 
 
-def staying(of_group: Hashes, laid: Laid, query: CoalescingQuery) -> Mask:
+def find_staying(of_group: Hashes, merged: MergedReadings, query: CoalescingQuery) -> Mask:
     """Which of the readings kept are not taken back."""
-    held = of_group[laid.source[: laid.kept]]
-    gone = laid.gone.of(query.group_by)
-    stays, _, found = surviving(combine(held, laid.time[: laid.kept]), combine(gone, laid.gone_at))
+    held = of_group[merged.source[: merged.kept]]
+    gone = merged.gone.of(query.group_by)
+    stays, _, found = surviving(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
     if len(found) < len(gone):
         raise StreamError("a reading was retracted that had never been inserted")
     return stays
 
 
-def _order(laid: Laid, group: Index, query: CoalescingQuery, *, ties: bool) -> Index:
+def _order(merged: MergedReadings, group: Index, query: CoalescingQuery, *, ties: bool) -> Index:
     """By time, and at one time by group; if that order matters, by the values that tell groups apart."""
-    if not laid.has_ties:
-        return laid.order
-    keys = laid.payload.select(list(query.group_by)) if ties else None
-    ranks = [value_ranks(column)[laid.source] for column in reversed(keys.columns)] if keys else []
-    return np.lexsort((group, *ranks, laid.time))
+    if not merged.has_ties:
+        return merged.order
+    keys = merged.payload.select(list(query.group_by)) if ties else None
+    ranks = [value_ranks(column)[merged.source] for column in reversed(keys.columns)] if keys else []
+    return np.lexsort((group, *ranks, merged.time))
 
 
-def numbered(hashes: Hashes) -> Index:
+def number_hashes(hashes: Hashes) -> Index:
     """Small numbers, the same for equal hashes; as small as can be, for they are sorted by."""
     encoded = pa.array(hashes).dictionary_encode()
     kind = np.uint16 if len(encoded.dictionary) <= 2**16 else np.int64

@@ -20,7 +20,7 @@ from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.merge import OUT, CaseMismatchError, Holdings, Inputs, LogicalMerge
-from recension.operators.lmerge.policies import Policy, policy_of
+from recension.operators.lmerge.policies import Policy
 from recension.operators.lmerge.r0 import R0
 from recension.operators.lmerge.r1 import R1
 from recension.operators.lmerge.r2 import R2
@@ -28,13 +28,11 @@ from recension.operators.lmerge.r3 import R3
 from recension.operators.lmerge.r3_minus import R3Minus
 from recension.operators.lmerge.r4 import R4
 
-__all__ = ["merge_of", "policy_of"]
-
 _IN_ORDER: dict[str, type[R0] | type[R1] | type[R2]] = {"R0": R0, "R1": R1, "R2": R2}
 Make: TypeAlias = Callable[[int], LogicalMerge]
 
 
-def merge_of(
+def make_merge(
     case: str,
     schema: pa.Schema,
     ports: int,
@@ -91,7 +89,7 @@ class Fallback(LogicalMerge):
         stronger = self._strong(len(self.inputs))
         stronger.inputs, stronger.out_cti = self.inputs, self._merge.out_cti
         stronger.anomalies = self._merge.anomalies
-        for port in set(range(len(self.inputs))) - set(self.inputs.live()):
+        for port in set(range(len(self.inputs))) - set(self.inputs.live_ports()):
             stronger.on_detach(port)
         for holding in sorted(self._merge.holdings(), key=lambda holding: holding.port != OUT):
             stronger.seed(holding)
@@ -99,12 +97,12 @@ class Fallback(LogicalMerge):
         self._use(stronger)
 
     def on_cti(self, port: int, t: int) -> Output:
-        return self._noted(self._merge.on_cti(port, t))
+        return self._note_answer(self._merge.on_cti(port, t))
 
     def advance(self) -> Output:
-        return self._noted(self._merge.advance())
+        return self._note_answer(self._merge.advance())
 
-    def _noted(self, answer: Output) -> Output:
+    def _note_answer(self, answer: Output) -> Output:
         self._note()
         return answer
 

@@ -19,9 +19,9 @@ from recension.core.batch import INSERT, EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.changes import new_end
-from recension.operators.lmerge.key_table import KeyTable, repeated
+from recension.operators.lmerge.key_table import KeyTable, find_repeated
 from recension.operators.lmerge.merge import NONE, OUT
-from recension.operators.state.row_store import Payloads
+from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 _END = (np.int64, NONE)
@@ -33,12 +33,12 @@ class In2t:
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         ends = {_column(port): _END for port in (OUT, *range(ports))}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._payloads = Payloads(schema)
+        self._payloads = PayloadStore(schema)
         self._starts = TimeQueue()
         self._half = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return self._nodes.live
+        return self._nodes.live_ports
 
     def nbytes(self) -> int:
         """Memory held."""
@@ -81,7 +81,7 @@ class In2t:
         """The payloads of some nodes."""
         return self._payloads.take(self._nodes["row"][nodes])
 
-    def all(self) -> Index:
+    def all_nodes(self) -> Index:
         """Every node."""
         return self._nodes.rows()
 
@@ -91,7 +91,7 @@ class In2t:
         self._half = np.concatenate([self._half, fresh[self._nodes.is_live(fresh)]])
         return self._half
 
-    def in_order(self, nodes: Index) -> Index:
+    def sort_nodes(self, nodes: Index) -> Index:
         """The places of nodes by (vs, key)."""
         return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
 
@@ -132,7 +132,7 @@ def _column(port: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class KeyChanges:
     """One entry for each key, in order of its last element.
 
     row       that element
@@ -149,7 +149,7 @@ class News:
     first: Index
     conflict: int | None = None
 
-    def clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
+    def find_clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
         """An element, if any, that inserts an event which the input has (``held``), with another end.
 
         With ``repeats`` an insert with the same end only says again what was said.
@@ -162,16 +162,16 @@ class News:
         return int(self.first[opening].min()) if bool(opening.any()) else None
 
 
-def news_of(batch: EventBatch, repeats: bool = True) -> News:
+def find_key_changes(batch: EventBatch, repeats: bool = True) -> KeyChanges:
     """The last word on each key, where every key has at most one event at a time."""
     keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
     end = new_end(batch)
     end = np.where(end == batch.vs, np.int64(NONE), end)
     inserted = batch.kind == INSERT
-    again = repeated(keys)
+    again = find_repeated(keys)
     if not len(again):
         rows = np.arange(len(batch))
-        return News(rows, keys, end, inserted, rows)
+        return KeyChanges(rows, keys, end, inserted, rows)
     order = again[np.argsort(keys[again], kind="stable")]
     same = keys[order][1:] == keys[order][:-1]
     clash = order[1:][same & inserted[order][1:] & _differs(end[order], repeats)]
@@ -184,7 +184,7 @@ def news_of(batch: EventBatch, repeats: bool = True) -> News:
     opening[last] = order[first]
     rows = np.flatnonzero(keep)
     conflict = int(clash.min()) if len(clash) else None
-    return News(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
+    return KeyChanges(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
 
 
 def _differs(end: Ticks, repeats: bool) -> Mask:

@@ -73,7 +73,7 @@ class Inputs:
             raise RecensionError("merge: this input has left already")
         self._all[port].state = "leaving"
 
-    def bid_farewell(self) -> None:
+    def mark_left(self) -> None:
         """The output's stable has moved on: nothing of those who left is shown unsettled any more."""
         for one in self._all:
             if one.state == "leaving":
@@ -90,17 +90,17 @@ class Inputs:
             self._all[port].state = "joined"
         return due
 
-    def live(self) -> list[int]:
+    def live_ports(self) -> list[int]:
         """The ports of inputs that have not left."""
         return [port for port, one in enumerate(self._all) if one.is_live]
 
-    def joined(self) -> list[int]:
+    def joined_ports(self) -> list[int]:
         """The ports of inputs that take part in everything."""
         return [port for port, one in enumerate(self._all) if one.state == "joined"]
 
-    def furthest(self) -> tuple[int, int] | None:
+    def find_leader(self) -> tuple[int, int] | None:
         """Of the joined inputs the one with the greatest stable, the first of equal ones, and that stable."""
-        joined = self.joined()
+        joined = self.joined_ports()
         if not joined:
             return None
         port = max(joined, key=lambda port: (self._all[port].stable, -port))
@@ -183,11 +183,11 @@ class LogicalMerge(Operator):
     @property
     def is_halted(self) -> bool:
         """Has every input that could move the output left, while others wait for it to move? (ruling 45)"""
-        return not self.inputs.joined() and bool(self.inputs.live())
+        return not self.inputs.joined_ports() and bool(self.inputs.live_ports())
 
-    def lagging(self) -> list[int]:
+    def lagging_ports(self) -> list[int]:
         """The inputs that are behind the output: feedback is for them."""
-        return [port for port in self.inputs.live() if self.inputs[port].stable < self.out_cti]
+        return [port for port in self.inputs.live_ports() if self.inputs[port].stable < self.out_cti]
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """What a reader does not want is not wanted of any input either."""
@@ -223,21 +223,21 @@ class IndexedMerge(LogicalMerge):
         before, passes = self.out_cti, 0
         while True:
             self.inputs.join(self.out_cti)
-            furthest = self.inputs.furthest()
+            furthest = self.inputs.find_leader()
             if furthest is None or furthest[1] <= self.reached:
                 break
             shown += self.pass_over(*furthest)
             passes += 1
         if self.out_cti > before:
-            self.inputs.bid_farewell()
+            self.inputs.mark_left()
         shown = [batch for batch in shown if len(batch)]
         cti = self.out_cti if self.out_cti > before else None
         whole = concat(shown) if shown else self._nothing
         # A key is adjusted once for a stable (ruling 38), however many inputs it let in.
-        return Output(_net(whole) if passes > 1 else whole, cti)
+        return Output(_net_batch(whole) if passes > 1 else whole, cti)
 
 
-def _net(batch: EventBatch) -> EventBatch:
+def _net_batch(batch: EventBatch) -> EventBatch:
     """What the batch does to each event in the end."""
     net = net_changes(batch)
     net = net.take(net.old != net.new)
@@ -249,14 +249,14 @@ def is_frozen(ve: Ticks, t: int) -> Mask:
     return ve < t if t < FOREVER else np.ones(len(ve), np.bool_)
 
 
-def rows_of(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
+def take_ascending(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
     """Payload rows in ascending order, without copying where they are neighbours."""
     if payload.num_columns and len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
         return payload.slice(int(rows[0]), len(rows))
     return take_rows(payload, rows)
 
 
-def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
+def mismatch_error(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
     """The error that names an element."""
     element = batch.slice(row, row + 1).to_elements(kind_in_messages())[0]
     advice = "give the merge a stronger case, or on_mismatch='fallback'"

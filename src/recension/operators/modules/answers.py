@@ -24,7 +24,7 @@ from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.core.ticks import Ticks
 from recension.core.values import MISFITS, misfit
-from recension.modules.calls import interval
+from recension.modules.calls import describe_interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping
 from recension.operators import double_double as dd
@@ -117,7 +117,7 @@ class Value(ABC):
     """One value a window."""
 
     def compute(self, contents: WindowContents, changes: EventChanges | None, gone: WindowKeys) -> pa.Array:
-        """The value of each window; from what changed, if states are kept."""
+        """The value of each window; computed from the changes, if states are kept."""
         return self.recompute(contents)
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Value(ABC):
 
 
 class BuiltIn(Value):
-    """An aggregate of the library, beside modules."""
+    """A built-in aggregate in a query that has modules too."""
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._argument: Callable[[pa.RecordBatch], pa.Array] | None = aggregation.argument
@@ -255,12 +255,14 @@ class RowCollector:
             vs, ve = max(vs, window.start), min(ve, window.end)
             return (vs, ve) if vs < ve else None
         if vs < window.start and self._stamp != "unrestricted":
-            at = interval(Window(vs, ve))
+            at = describe_interval(Window(vs, ve))
             raise self._caller.failure(
                 f"it put a row in the past, at {at}, before its window", window, members
             )
         if ve <= vs:
-            raise self._caller.failure(f"it gave the lifetime {interval(Window(vs, ve))}", window, members)
+            raise self._caller.failure(
+                f"it gave the lifetime {describe_interval(Window(vs, ve))}", window, members
+            )
         return vs, ve
 
     def _add_table(self, owner: int, window: Window, given: Any, members: Given) -> None:

@@ -25,7 +25,13 @@ from recension.core.batch import Index, take_rows
 from recension.core.errors import ModuleError, RecensionError
 from recension.core.ticks import Ticks
 from recension.core.values import MISFITS, exact_array, misfit, plain
-from recension.modules.calls import NotDeterministicError, failure, require_same, said, twice
+from recension.modules.calls import (
+    NotDeterministicError,
+    call_twice,
+    describe_error,
+    module_error,
+    require_same,
+)
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Incremental, Module
 from recension.modules.stored_state import from_bytes, to_bytes
@@ -46,7 +52,7 @@ class Caller:
 
     def call(self, fn: Callable[[], Any], window: Window, given: Given) -> Any:
         """What the module's code gives."""
-        return self.call_once((lambda: twice(fn)) if self.verify else fn, window, given)
+        return self.call_once((lambda: call_twice(fn)) if self.verify else fn, window, given)
 
     def call_once(self, fn: Callable[[], Any], window: Window, given: Given, verb: str = "") -> Any:
         """The same once, whatever is verified; ``verb`` names the method if it is not `compute`."""
@@ -55,16 +61,16 @@ class Caller:
         except NotDeterministicError as why:
             raise self.failure(f"{verb}{why}", window, given) from None
         except Exception as why:
-            raise self.failure(f"{verb}{said(why)}", window, given) from why
+            raise self.failure(f"{verb}{describe_error(why)}", window, given) from why
 
     def failure(self, reason: str, window: Window, given: Given) -> ModuleError:
         """An error in one line."""
-        return failure(self.name, reason, window, given() if callable(given) else given)
+        return module_error(self.name, reason, window, given() if callable(given) else given)
 
 
 @dataclass(frozen=True, slots=True)
 class HostedModule:
-    """A module with the names of the stored columns that are its inputs, and what it is to see of time."""
+    """A module with the stored columns that are its inputs, and how lifetimes are clipped for it."""
 
     module: Module
     columns: Sequence[str]
@@ -128,13 +134,15 @@ class StateCalls:
         assert isinstance(hosted.module, Incremental)
         self._module, self._caller = hosted.module, hosted.caller
 
-    def timed(self, window: Window) -> tuple[Window, ...]:
-        """What time-sensitive modules are given beside the rest."""
+    def window_argument(self, window: Window) -> tuple[Window, ...]:
+        """The last argument of time-sensitive modules; others do not get it."""
         return (window,) if self._module.is_time_sensitive else ()
 
     def build(self, members: Payloads, window: Window) -> Any:
         """The state of these members alone."""
-        begun = self._make("initial: ", lambda: self._module.initial(*self.timed(window)), window, members)
+        begun = self._make(
+            "initial: ", lambda: self._module.initial(*self.window_argument(window)), window, members
+        )
         return self.add(begun, members, window) if len(members) else begun
 
     def add(self, state: Any, members: Payloads, window: Window) -> Any:
@@ -153,11 +161,11 @@ class StateCalls:
 
     def compute(self, state: Any, window: Window, given: Given) -> Any:
         """What the module gives for a state."""
-        timed = self.timed(window)
+        timed = self.window_argument(window)
         return self._caller.call(lambda: self._module.compute(state, *timed), window, given)
 
     def _make(self, verb: str, make: Callable[[], Any], window: Window, given: Given) -> Any:
-        """A new state, for which nothing else was changed."""
+        """A new state; to make it changes no other state."""
 
         def make_twice() -> Any:
             state = make()
@@ -170,7 +178,7 @@ class StateCalls:
         method = getattr(self._module, verb)
 
         def change(before: Any) -> Any:
-            return method(before, members, *self.timed(window))
+            return method(before, members, *self.window_argument(window))
 
         def change_twice() -> Any:
             before = self.store(state)
@@ -278,7 +286,7 @@ def by_start_and_payload(
 
 
 def _by_start(first: Index, vs: Ticks) -> Index:
-    """Rows by (first, vs); as they are found they often lie so, window by window."""
+    """Rows by (first, vs); they often come in this order already."""
     apart, together = first[1:] > first[:-1], first[1:] == first[:-1]
     if bool((apart | (together & (vs[1:] >= vs[:-1]))).all()):
         return np.arange(len(vs))

@@ -27,11 +27,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
-from recension.operators.changes import Shown, net_changes, plain_inserts, transition
+from recension.operators.changes import EventRows, net_changes, plain_inserts, transition
 from recension.operators.modules.answers import Answers, OperatorRows, Rows
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import WindowList
-from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.event_store import EventStore
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure
@@ -42,7 +42,7 @@ GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSpec:
-    """What is asked, whatever the windows are.
+    """What the modules need, whatever the windows are.
 
     ``inputs`` makes the stored columns of payloads, but for `GROUP`, the last of them if it is there.
     ``waits_for``: modules see ends that can still move, to later ones too (``any``) or to earlier ones only
@@ -70,7 +70,7 @@ class Modules(Measure):
         self._kept = None if spec.recompute else KeptRows(answers.schema)
         self._in_cti = BEGINNING
         follows = index.is_fixed and spec.waits_for is None and not spec.breaks_ties
-        self.promises_alike = follows or spec.stamp in ("time_bound", "unrestricted")
+        self.shards_share_ctis = follows or spec.stamp in ("time_bound", "unrestricted")
 
     def no_events(self) -> EventBatch:
         return empty(self._spec.stored)
@@ -114,7 +114,9 @@ class Modules(Measure):
         return rows
 
     def _contents(self, windows: WindowList) -> WindowContents:
-        find = partial(self._events.within, self._index.group_hash, windows.group, windows.low, windows.high)
+        find = partial(
+            self._events.find_within, self._index.group_hash, windows.group, windows.low, windows.high
+        )
         return WindowContents(
             windows, self._index.group_hash(windows.group), find, by_start=self._index.by_start
         )
@@ -134,11 +136,11 @@ class Modules(Measure):
         return list(set(was) - set(now))
 
     def _since(self, batch: EventBatch) -> int:
-        """What first makes output change: the first thing that happened, or a window that came into view."""
+        """The earliest cause of changes: the first element of the batch, or a window that came into view."""
         return max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
 
     def _require_bound(self, out: EventBatch, since: int, said: list[tuple[WindowList, Rows]]) -> None:
-        """What is promised to be time-bound changes nothing before what makes it change."""
+        """Raise if a module that is declared time-bound changes anything before ``since``."""
         if not len(out) or int(out.sync().min()) >= since:
             return
         first, begun = int(np.argmin(out.sync())), describe_time_in_message(since)
@@ -206,13 +208,13 @@ class Modules(Measure):
 
 
 def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
-    """What takes the rows shown to those to show."""
+    """The changes from the rows shown so far to the new ones."""
     if not len(old.owner) and not len(new.owner):
         return empty(new.payload.schema)
     payload = pa.concat_batches([old.payload, new.payload])
     hashes = row_hash(payload, len(old.owner) + len(new.owner))
-    before = Shown(old.vs, old.ve, hashes[: len(old.owner)])
-    after = Shown(new.vs, new.ve, hashes[len(old.owner) :])
+    before = EventRows(old.vs, old.ve, hashes[: len(old.owner)])
+    after = EventRows(new.vs, new.ve, hashes[len(old.owner) :])
     return transition(before, after, partial(take_rows, payload), moves_ends=moves_ends)
 
 
@@ -223,14 +225,14 @@ class KeptRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._held = LiveEvents(schema, ("start", "end"))
+        self._held = EventStore(schema, ("start", "end"))
 
     def __len__(self) -> int:
-        return self._held.live()
+        return self._held.count_live()
 
     def take(self, windows: WindowList, group: Hashes) -> Rows:
         """The rows of these windows, which are no longer kept."""
-        asked, at = self._held.overlapping(group, windows.low, windows.low + 1)
+        asked, at = self._held.find_overlaps(group, windows.low, windows.low + 1)
         own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
         asked, at = asked[own], at[own]
         start, end = (self._held.column(name, at) for name in ("start", "end"))
@@ -239,7 +241,7 @@ class KeptRows:
         return rows
 
     def put(self, windows: WindowList, group: Hashes, rows: Rows) -> None:
-        """Keep the rows of these windows, but of those that are closed already."""
+        """Keep the rows of these windows, except those that are closed already."""
         owner = rows.owner
         open_ = np.flatnonzero(windows.high[owner] > self._held.frontier)
         at: Index = owner[open_]

@@ -65,12 +65,12 @@ class Drift:
     def between(self, planned: Sequence[Estimate], now: Sequence[Estimate]) -> bool:
         """Of any query?"""
         return any(
-            self._moved((then.cp, then.compared), (known.cp, known.compared))
-            or self._moved((then.oop, then.arrived), (known.oop, known.arrived))
+            self._has_moved((then.cp, then.compared), (known.cp, known.compared))
+            or self._has_moved((then.oop, then.arrived), (known.oop, known.arrived))
             for then, known in zip(planned, now, strict=True)
         )
 
-    def _moved(self, then: tuple[float, float], now: tuple[float, float]) -> bool:
+    def _has_moved(self, then: tuple[float, float], now: tuple[float, float]) -> bool:
         (p, m), (q, n) = then, now
         if n < _TOO_FEW or abs(p - q) <= self.tolerance:
             return False
@@ -99,7 +99,7 @@ class SchemePlan:
     selection: Selection
     learned: tuple[Estimate, ...]
 
-    def lines(self) -> list[str]:
+    def describe(self) -> list[str]:
         """The choice and the costs, as `explain` shows them."""
         chosen = self.selection
         extents = f"{chosen.extents} extent" + ("" if chosen.extents == 1 else "s")
@@ -109,7 +109,7 @@ class SchemePlan:
         ]
         lines += [self._of_query(j) for j in range(len(self.names))]
         if not chosen.is_eager.all():
-            lines.append(f"the extent that lazy queries share: {self.model.shared():.2f}")
+            lines.append(f"the extent that lazy queries share: {self.model.shared_cost():.2f}")
         return lines
 
     def snapshot(self) -> pa.Table:
@@ -124,8 +124,9 @@ class SchemePlan:
         scheme = "eager" if self.selection.is_eager[j] else "lazy"
         memory, update, scan = (part[j] for part in model.eager_parts(q))
         return (
-            f"{self.names[j]}: {scheme}; cp {q.cp[j]:.2f}, oop {q.oop[j]:.2f}; eager {model.eager(q)[j]:.2f} "
-            f"(memory {memory:.2f}, update {update:.2f}, scan {scan:.2f}), lazy {model.lazy(q)[j]:.2f}"
+            f"{self.names[j]}: {scheme}; cp {q.cp[j]:.2f}, oop {q.oop[j]:.2f}; "
+            f"eager {model.eager_cost(q)[j]:.2f} (memory {memory:.2f}, update {update:.2f}, "
+            f"scan {scan:.2f}), lazy {model.lazy_cost(q)[j]:.2f}"
         )
 
 
@@ -160,9 +161,9 @@ class Planner:
         )
         usual = float(np.mean(q.oop)) if len(q) else 0.0
         model = CostModel(self.constants, load, self.sizes.row, usual, self.weights)
-        chosen = select(model.eager(q), model.lazy(q), model.shared())
+        chosen = select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost())
         if is_eager is not None:
-            cost = cost_of(is_eager, model.eager(q), model.lazy(q), model.shared())
+            cost = cost_of(is_eager, model.eager_cost(q), model.lazy_cost(q), model.shared_cost())
             chosen = replace(chosen, is_eager=is_eager, cost=cost)
         return SchemePlan(self.names, q, model, chosen, tuple(learned))
 
@@ -178,7 +179,7 @@ class Planner:
         fresh, kept = (self.plan(learned, load, each) for each in (None, old.selection.is_eager))
         return fresh if fresh.selection.cost < kept.selection.cost * (1 - self.margin) else kept
 
-    def from_arrow(self, table: pa.Table) -> SchemePlan:
+    def restore(self, table: pa.Table) -> SchemePlan:
         """The plan that gave this table."""
         rows = table.select([f.name for f in fields(Estimate)]).to_pylist()
         load = Load(table["readings"][0].as_py(), table["held"][0].as_py())

@@ -17,7 +17,7 @@ _BYTES: Final = 2**21
 _LIST = "chunks"
 
 
-def cut(name: str, table: pa.Table) -> dict[str, pa.Table]:
+def cut_table(name: str, table: pa.Table) -> dict[str, pa.Table]:
     """The table as chunks ``name.0``, ``name.1``, ... of about 2 MB."""
     if not table.num_columns:  # files do not keep rows of nothing
         return {f"{name}.0": table.schema.empty_table()}
@@ -26,7 +26,7 @@ def cut(name: str, table: pa.Table) -> dict[str, pa.Table]:
     return {f"{name}.{i}": table.slice(start, rows) for i, start in enumerate(starts)}
 
 
-def whole(name: str, chunks: Mapping[str, pa.Table]) -> pa.Table:
+def unite_table(name: str, chunks: Mapping[str, pa.Table]) -> pa.Table:
     """The table that was cut into these chunks."""
     parts: list[pa.Table] = []
     while (part := f"{name}.{len(parts)}") in chunks:
@@ -34,7 +34,7 @@ def whole(name: str, chunks: Mapping[str, pa.Table]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def stacked(groups: Iterable[Chunks]) -> dict[str, pa.Table]:
+def stack_groups(groups: Iterable[Chunks]) -> dict[str, pa.Table]:
     """One table for each name and type of chunk, and the list."""
     stacks: dict[str, list[pa.Table]] = {}
     stack_of: dict[tuple[str, pa.Schema], str] = {}
@@ -45,17 +45,17 @@ def stacked(groups: Iterable[Chunks]) -> dict[str, pa.Table]:
             stacks.setdefault(stack, []).append(table)
             rows.append((number, name, stack, table.num_rows))
     tables = {stack: pa.concat_tables(parts).combine_chunks() for stack, parts in stacks.items()}
-    return tables | {_LIST: _listed(rows)}
+    return tables | {_LIST: _list_stacks(rows)}
 
 
-def _listed(rows: list[tuple[int, str, str, int]]) -> pa.Table:
+def _list_stacks(rows: list[tuple[int, str, str, int]]) -> pa.Table:
     types = (pa.int64(), pa.string(), pa.string(), pa.int64())
     columns = zip(*rows, strict=True) if rows else ([] for _ in types)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     return pa.table(arrays, names=["group", "name", "stack", "rows"])
 
 
-def unstacked(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+def unstack_groups(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
     """The chunks of each group, in their order."""
     listed = tables[_LIST]
     used = dict.fromkeys(tables, 0)

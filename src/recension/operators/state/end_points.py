@@ -77,7 +77,7 @@ class EndPoints:
 
     def is_endless(self) -> bool:
         """Does an event of any group never end?"""
-        groups = self.in_use()
+        groups = self.groups_in_use()
         ends = np.full(len(groups), FOREVER)
         return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
 
@@ -113,7 +113,7 @@ class EndPoints:
         self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
         return groups
 
-    def in_use(self) -> Index:
+    def groups_in_use(self) -> Index:
         """The groups that have end points."""
         return np.flatnonzero(self._points_of > 0)
 

@@ -45,21 +45,21 @@ class EventsByStart:
     def apply(self, change: NetChanges, payload: pa.RecordBatch) -> None:
         """Take over the net changes of a batch; ``payload`` has the rows of the batch that they name."""
         gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
-        added = _rows(change, come, change.new)
+        added = _table_rows(change, come, change.new)
         added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
-        self._exchange(_rows(change, gone, change.old), added)
+        self._exchange(_table_rows(change, gone, change.old), added)
 
     def add(self, rows: Columns) -> None:
         """Take in rows that were taken out."""
         self._exchange({name: column[:0] for name, column in rows.items()}, rows)
 
     def _exchange(self, removed: Columns, added: Columns) -> None:
-        named = _sorted({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
+        named = _sort_rows({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
         extract = self._table.extract(named["group"], named["time"], named["time"])
         held = {name: column[~extract.follower] for name, column in extract.columns.items()}
         stays, _, _ = surviving(_identities(held), _identities(removed))
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
-        self._table.replace(extract.blocks, _sorted(merged))
+        self._table.replace(extract.blocks, _sort_rows(merged))
 
     def until_open(self, t: int) -> Extract:
         """The first blocks: all events that start no later than the first that does not end before ``t``."""
@@ -113,7 +113,7 @@ def is_open_at(end: Ticks, t: int) -> Mask:
     return (end >= t) & (t < FOREVER)
 
 
-def _rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
+def _table_rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
     return {"group": change.vs[at], "time": change.hash[at].view(np.int64), "end": end[at]}
 
 
@@ -121,7 +121,7 @@ def _identities(rows: Columns) -> Hashes:
     return identity(rows["time"].view(np.uint64), rows["group"], rows["end"])
 
 
-def _sorted(columns: Columns) -> Columns:
+def _sort_rows(columns: Columns) -> Columns:
     order = np.lexsort((columns["time"], columns["group"]))
     return {name: column[order] for name, column in columns.items()}
 
@@ -180,7 +180,7 @@ class Front:
         self.end[place] = np.where(change.new > change.vs, change.new, np.int64(BEGINNING))
         return True
 
-    def left(self) -> dict[str, Ticks]:
+    def rows(self) -> dict[str, Ticks]:
         """What is not out, as rows of a table of events by start."""
         at = self.at + np.flatnonzero(self.end[self.at :] > BEGINNING)
         start = np.full(len(at), self.start)

@@ -35,7 +35,7 @@ _SLACK = 64
 _COLUMNS = ("vs", "ve", "expected")
 # (vs, ve, expected)
 Interval: TypeAlias = tuple[int, int, int]
-NEVER = 2**62
+_NEVER = 2**62
 
 
 class ExternalCtis:
@@ -69,12 +69,12 @@ class ExternalCtis:
         before the batch. External CTIs about the time before the last CTI cannot be verified (F8).
         """
         arrivals = Arrivals.of(batch, sync, aged)
-        walk = Walk(self._waiting, self._counts, self.frontier, self._since, arrivals)
+        walk = FrontierWalk(self._waiting, self._counts, self.frontier, self._since, arrivals)
         for at in np.flatnonzero(batch.kind == EXTERNAL_CTI).tolist():
-            walk.go_on(at)
-            if batch.vs[at] >= (walk.closed() if at else last):
+            walk.advance_to(at)
+            if batch.vs[at] >= (walk.closed_until() if at else last):
                 walk.add((int(batch.vs[at]), int(batch.ve[at]), int(batch.count[at])))
-        walk.go_on(len(batch))
+        walk.advance_to(len(batch))
         return walk.proof()
 
     def adopt(self, proof: Proof) -> None:
@@ -93,7 +93,7 @@ class ExternalCtis:
         self.frontier = max(self.frontier, t)
         while self._waiting and self._waiting[0][0] <= max(self.frontier, self._since):
             vs, ve, expected = self._waiting[0]
-            if ve > self.frontier and self._counts.within(vs, ve) != expected:
+            if ve > self.frontier and self._counts.count_within(vs, ve) != expected:
                 break
             self.frontier = max(self.frontier, ve)
             heappop(self._waiting)
@@ -163,7 +163,7 @@ class Arrivals:
         rows = rows[np.argsort(sync[rows], kind="stable")]
         return Arrivals(rows, sync[rows], aged)
 
-    def within(self, vs: int, ve: int) -> Index:
+    def count_within(self, vs: int, ve: int) -> Index:
         """The rows with sync times in ``[vs, ve)``, in order."""
         low, high = np.searchsorted(self.sync, (vs, ve))
         return np.sort(self.row[low:high])
@@ -173,7 +173,7 @@ class Arrivals:
         return int(np.searchsorted(self.aged, t))
 
 
-class Walk:
+class FrontierWalk:
     """Goes from row to row, but stops only where an external CTI comes or is left behind.
 
     ``waiting`` is a heap, ``frontier`` where it stood before the batch; before ``since`` nothing is asked.
@@ -187,11 +187,11 @@ class Walk:
         self._since = since
         self._row = 0
         self._passed: list[tuple[int, int]] = []
-        self._in_order, self._fresh = _ascending(waiting), list[Interval]()
+        self._in_order, self._fresh = _iterate_heap(waiting), list[Interval]()
         self._old, self._left = next(self._in_order, None), 0
         self._asked: tuple[Interval, tuple[int, int]] | None = None
 
-    def closed(self) -> int:
+    def closed_until(self) -> int:
         """Up to where the past is closed before the row that was gone on to."""
         aged = self._arrivals.aged
         return max(self._proven, int(aged[self._row - 1])) if self._row else self._frontier
@@ -200,18 +200,18 @@ class Walk:
         """An external CTI comes with the row that was gone on to."""
         heappush(self._fresh, interval)
 
-    def go_on(self, to: int) -> None:
+    def advance_to(self, to: int) -> None:
         """Take in the rows before ``to``."""
         while (first := self._first()) is not None:
             if first[1] > self._proven:
-                complete, expired = self._due(first)
+                complete, expired = self._find_due_rows(first)
                 if min(complete, expired) >= to:
                     break
                 self._row = min(complete, expired)
                 if complete <= expired:
                     self._proven = first[1]
                     self._passed.append((complete, first[1]))
-            self._leave(first)
+            self._pop(first)
         self._row = to
 
     def _first(self) -> Interval | None:
@@ -220,31 +220,31 @@ class Walk:
             return self._fresh[0]
         return self._old
 
-    def _leave(self, first: Interval) -> None:
+    def _pop(self, first: Interval) -> None:
         if first is self._old:
             self._old, self._left = next(self._in_order, None), self._left + 1
         else:
             heappop(self._fresh)
 
-    def _due(self, first: Interval) -> tuple[int, int]:
+    def _find_due_rows(self, first: Interval) -> tuple[int, int]:
         """The rows after which the interval is complete, and is behind what age has closed.
 
         They stand for as long as it is first, since only what is left behind moves what is proven.
         """
         if self._asked is None or self._asked[0] is not first:
-            self._asked = first, (self._complete(*first), self._arrivals.aged_to(first[1]))
+            self._asked = first, (self._find_completing_row(*first), self._arrivals.aged_to(first[1]))
         return self._asked[1]
 
-    def _complete(self, vs: int, ve: int, expected: int) -> int:
+    def _find_completing_row(self, vs: int, ve: int, expected: int) -> int:
         """The first row from here on after which an interval is reached and complete."""
         reached = self._row
         if vs > max(self._proven, self._since):
             reached = max(reached, self._arrivals.aged_to(vs))
-        rows, missing = self._arrivals.within(vs, ve), expected - self._counts.within(vs, ve)
+        rows, missing = self._arrivals.count_within(vs, ve), expected - self._counts.count_within(vs, ve)
         come = int(np.searchsorted(rows, reached, "right"))
         if come == missing:
             return reached
-        return int(rows[missing - 1]) if come < missing <= len(rows) else NEVER
+        return int(rows[missing - 1]) if come < missing <= len(rows) else _NEVER
 
     def proof(self) -> Proof:
         """What the rows gone through prove."""
@@ -256,7 +256,7 @@ class Walk:
         return Proof(frontier, self._left, self._fresh, self._arrivals.sync)
 
 
-def _ascending(heap: Sequence[Interval]) -> Iterator[Interval]:
+def _iterate_heap(heap: Sequence[Interval]) -> Iterator[Interval]:
     """What a heap holds in order, nothing taken out: only what is given out, and its heirs, is looked at."""
     border = [(heap[0], 0)] if heap else []
     while border:

@@ -24,7 +24,7 @@ _GRAINS: Final = 1 << 12
 _BYTES: Final = 128
 
 
-class Latest:
+class LatestTimes:
     """Groups are known by their hashes."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Latest:
         """Memory taken."""
         return 16 * len(self)
 
-    def see(self, group: Hashes, time: Ticks) -> tuple[Hashes, Ticks]:
+    def note_times(self, group: Hashes, time: Ticks) -> tuple[Hashes, Ticks]:
         """These times have been seen; the groups that saw them, and their latest."""
         seen, inverse = np.unique(group, return_inverse=True)
         latest = np.full(len(seen), self.all)
         np.maximum.at(latest, inverse, time)
-        latest = np.maximum(latest, self.of(seen))
+        latest = np.maximum(latest, self.times_of(seen))
         at = np.searchsorted(self._group, seen)
         is_known = np.isin(seen, self._group)
         self._time[at[is_known]] = latest[is_known]
@@ -53,13 +53,13 @@ class Latest:
         self._time = np.insert(self._time, at[fresh], latest[fresh])
         return seen, latest
 
-    def tell_all(self, t: int) -> None:
+    def advance_all(self, t: int) -> None:
         """Every group has seen ``t``, those to come too."""
         self.all = max(self.all, t)
         later = self._time > self.all
         self._group, self._time = self._group[later], self._time[later]
 
-    def of(self, group: Hashes) -> Ticks:
+    def times_of(self, group: Hashes) -> Ticks:
         """The latest time of each group."""
         if not len(self._group):
             return np.full(len(group), self.all)
@@ -86,7 +86,7 @@ def group_hash(batch: EventBatch, by: Sequence[str]) -> Hashes:
     return row_hash(batch.payload.select(list(by))) if by else np.zeros(len(batch), np.uint64)
 
 
-class Passage:
+class ClockHistory:
     """Remembers for ``length`` microseconds when the latest time seen grew. A clock set back stands still.
 
     Steps in the same 4096th part of the length are one, the last of them: what the stream had reached may be

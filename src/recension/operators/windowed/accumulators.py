@@ -75,20 +75,20 @@ class SumIntegers(Accumulator):
 class SumLongs(Accumulator):
     """The sum of whole numbers of 64 bits, exact, or an error where it does not fit in as many.
 
-    Beside the sum, which wraps around, that of the upper halves tells how often it has.
+    The sum itself wraps around. A second sum, of the upper halves, tells how often it did.
     """
 
     ints = 3
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         numbers = _longs(values)
-        # What has no sign and does not fit in int64 wraps around; its upper half remains what it is.
+        # An unsigned number that does not fit in int64 wraps around; its upper half stays right.
         parts = [numbers.view(np.int64), (numbers >> 32).astype(np.int64)]
         return Contributions([_is_valid(values).astype(np.int64), *parts], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         valid, total, high = ints
-        # What is left of the sum are the lower halves, which are not negative.
+        # The rest of the sum are the lower halves, which are never negative.
         high = high + (total - (high << 32) >> 32)
         beyond = (high >= 2**31) | (high < -(2**31))
         if bool(beyond.any()):
@@ -97,7 +97,7 @@ class SumLongs(Accumulator):
 
 
 class BeyondInt64Error(Exception):
-    """A sum of whole numbers does not fit in int64: that of ``row``."""
+    """The sum of ``row`` does not fit in int64."""
 
     def __init__(self, row: int) -> None:
         super().__init__("a sum of whole numbers leaves int64")
@@ -123,14 +123,14 @@ class SumFloats(Accumulator):
         return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_with_kinds(_rounded(pairs[0]), *ints[1:]), mask=ints[0] == 0)
+        return pa.array(_with_kinds(_round_pair(pairs[0]), *ints[1:]), mask=ints[0] == 0)
 
 
 class Mean(SumFloats):
     """The arithmetic mean."""
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
+        mean = _round_pair(pairs[0]) / np.maximum(ints[0], 1)
         return pa.array(_with_kinds(mean, *ints[1:]), mask=ints[0] == 0)
 
 
@@ -143,7 +143,7 @@ class MeanIntegers(Mean):
         return Contributions([_is_valid(values).astype(np.int64)], [_exact_pair(_longs(values))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_rounded(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+        return pa.array(_round_pair(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
 
 
 def _exact_pair(numbers: Longs) -> Pair:
@@ -170,7 +170,7 @@ def _integers(values: pa.Array | None) -> Index:
 
 
 def _longs(values: pa.Array | None) -> Longs:
-    """Whole numbers of 64 bits, with a sign unless they are given without."""
+    """Whole numbers of 64 bits; unsigned only if they are given so."""
     assert values is not None
     if not pa.types.is_uint64(values.type):
         return _integers(values)
@@ -185,7 +185,7 @@ def _floats(values: pa.Array | None) -> Floats:
 
 
 def _finite(numbers: Floats) -> tuple[Floats, Index, Index]:
-    """Numbers with 0 in the place of what is not finite, and what counts the NaN and the infinities."""
+    """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
     usual = np.abs(numbers) <= _LARGEST
     if bool(usual.all()):
         nothing = np.zeros(len(numbers), np.int64)
@@ -205,5 +205,5 @@ def _with_kinds(sums: Floats, nans: Index, infinite: Index) -> Floats:
     return np.where((nans > 0) | (up & down), np.nan, with_infinite)
 
 
-def _rounded(pair: Pair) -> npt.NDArray[np.float64]:
+def _round_pair(pair: Pair) -> npt.NDArray[np.float64]:
     return pair[0] + pair[1]

@@ -85,9 +85,9 @@ class CountIndex(WindowIndex):
     def _windows(
         self, axis: MergedMoments, sums: Sums, watermark: int, before: int | None
     ) -> tuple[Index, Ticks, Sums]:
-        """The windows in view that hold a changed moment; or that were not in view at ``before``.
+        """The windows in view that hold a changed moment, or that were not in view at ``before``.
 
-        Of each the place of its first moment, its end, and what it holds.
+        Gives the place of the first moment of each, its end, and its sums.
         """
         at = np.flatnonzero(sums.n)
         size = max(0, len(at) - self._n + 1)
@@ -103,7 +103,7 @@ class CountIndex(WindowIndex):
         return first[keep], end[keep], self._sums(sums.take(at), keep)
 
     def _sums(self, moments: Sums, keep: Index) -> Sums:
-        """What some windows add up to, of all those over these moments."""
+        """The sums of the windows that are kept, of all windows over these moments."""
         return Sums(
             sums_of(moments.n, self._n, np.add)[keep],
             [sums_of(column, self._n, np.add)[keep] for column in moments.ints],
@@ -129,12 +129,12 @@ def _change(
     is_first[old[0]], is_first[new[0]] = True, True
     at, slot = np.flatnonzero(is_first), np.cumsum(is_first) - 1
 
-    def shown(rows: Index, end: Ticks, sums: Sums) -> tuple[Ticks, Stretches]:
+    def stretches_of(rows: Index, end: Ticks, sums: Sums) -> tuple[Ticks, Stretches]:
         ends = axis.time.copy()
         ends[rows] = end
         return ends[at], Stretches(slot[rows], rows, axis.group, axis.time, ends, sums)
 
-    (old_end, was), (new_end, now) = shown(*old), shown(*new)
+    (old_end, was), (new_end, now) = stretches_of(*old), stretches_of(*new)
     return Change(axis.time[at], old_end, new_end, was, now, write_back)
 
 
@@ -210,7 +210,7 @@ def changes_at(
 
 
 def _take(values: Column, row: Index) -> Column:
-    """Values by row; moments that are only looked at have row 0, which a batch of nothing lacks."""
+    """Values by row. Moments that are only looked at have row 0, which an empty batch does not have."""
     return values[row] if len(values) else np.zeros(len(row), values.dtype)
 
 

@@ -30,7 +30,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
     changed_stretches,
 )
-from recension.operators.windowed.steps import Contributions, Steps, steps_of
+from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
@@ -117,21 +117,21 @@ class NumberedIndex(WindowIndex):
         place = self._numbering.place
         old, new = (place(batch.vs, ends)[1] == FOREVER for ends in (old_end(batch), new_end(batch)))
         gained, lost = int((new & ~old).sum()), int((old & ~new).sum())
-        # How many of those that are known never end is not counted: if some were to end, nothing is certain.
+        # Endless events are not counted, only whether there are any: once some end, nothing is certain.
         if lost == 0 if self._points.is_endless() else gained > lost:
             raise RecensionError(ENDLESS)
 
     def _steps(
         self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
-    ) -> Steps:
+    ) -> AxisSteps:
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
         since = self._since(batch, first, np.maximum(old, new))
-        return steps_of(group, first, old, new, amounts, since=since, spans=coming)
+        return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
-        """From which window on each element changes answers, if not only where events come and go."""
+        """From which window on each element changes answers; None if only where events come and go."""
         if self._ends == "unseen" or not len(batch):
             return None
         if self._ends == "clipped":
@@ -150,7 +150,7 @@ class NumberedIndex(WindowIndex):
     def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
         """For every group the stretch of windows that come into view as the watermark moves."""
         low, high = self._edge(self.watermark), self._edge(watermark)
-        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        groups = self._points.groups_in_use() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
     def _limit(self, side: Side, watermark: int) -> Index:
@@ -159,7 +159,7 @@ class NumberedIndex(WindowIndex):
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
-        """From which window on each stretch is to be looked at, and up to which it was and is shown."""
+        """From which window on each stretch may have changed, and up to which it was and is shown."""
         limits = self._limit(work.old, self.watermark), self._limit(work.new, watermark)
         end = next_in_group(work.group, work.time)
         # Where nothing changed only the windows that came into view are new.

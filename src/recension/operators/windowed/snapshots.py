@@ -31,7 +31,7 @@ from recension.operators.windowed.index import (
     changed_stretches,
     in_view,
 )
-from recension.operators.windowed.steps import Contributions, steps_of
+from recension.operators.windowed.steps import Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, state_columns
 
 
@@ -56,13 +56,13 @@ class SnapshotIndex(WindowIndex):
         since = batch.vs if self._ends == "seen" else None
         is_plain = bool((batch.kind == INSERT).all())
         ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
-        steps = steps_of(group, batch.vs, *ends, amounts, look=look, since=since)
+        steps = axis_steps(group, batch.vs, *ends, amounts, look=look, since=since)
         work = lay_over(self._points, steps)
 
         def write_back() -> None:
             work.write_back(self._points)
             if self._view != "all":
-                later = work.born & (work.time > watermark)
+                later = work.is_born & (work.time > watermark)
                 self._upcoming.push(work.time[later], work.group[later])
             self.watermark = watermark
 

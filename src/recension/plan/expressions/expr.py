@@ -82,7 +82,7 @@ class Expr:
     def _binary(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (self.tree, operand(other))), self.output_name)
 
-    def _reversed(self, sign: str, other: Any) -> Expr:
+    def _reflected(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (operand(other), self.tree)), "literal")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
@@ -128,7 +128,7 @@ class Expr:
         return self._binary("-", other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return self._reversed("-", other)
+        return self._reflected("-", other)
 
     def __mul__(self, other: Any) -> Expr:
         return self._binary("*", other)
@@ -140,25 +140,25 @@ class Expr:
         return self._binary("/", other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return self._reversed("/", other)
+        return self._reflected("/", other)
 
     def __floordiv__(self, other: Any) -> Expr:
         return self._binary("//", other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return self._reversed("//", other)
+        return self._reflected("//", other)
 
     def __mod__(self, other: Any) -> Expr:
         return self._binary("%", other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return self._reversed("%", other)
+        return self._reflected("%", other)
 
     def __pow__(self, other: Any) -> Expr:
         return self._binary("**", other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return self._reversed("**", other)
+        return self._reflected("**", other)
 
     def __neg__(self) -> Expr:
         return self._call("negate")

@@ -44,7 +44,7 @@ class Tree(Structural):
         """The trees it is computed from."""
         return ()
 
-    def over(self, children: Sequence[Tree]) -> Tree:
+    def with_children(self, children: Sequence[Tree]) -> Tree:
         """The same operation on other operands."""
         return self
 
@@ -97,7 +97,7 @@ class Call(Tree):
     def children(self) -> tuple[Tree, ...]:
         return (*self.operands, *(value for _, value in self.arguments if isinstance(value, Tree)))
 
-    def over(self, children: Sequence[Tree]) -> Tree:
+    def with_children(self, children: Sequence[Tree]) -> Tree:
         given = iter(children)
         operands = tuple(next(given) for _ in self.operands)
         arguments = [(k, next(given) if isinstance(v, Tree) else v) for k, v in self.arguments]
@@ -115,7 +115,7 @@ class FunctionCall(Tree):
     def children(self) -> tuple[Tree, ...]:
         return self.operands
 
-    def over(self, children: Sequence[Tree]) -> Tree:
+    def with_children(self, children: Sequence[Tree]) -> Tree:
         return replace(self, operands=tuple(children))
 
 
@@ -131,16 +131,16 @@ def columns_of(tree: Tree) -> Iterator[str]:
     return (node.name for node in walk(tree) if isinstance(node, Column))
 
 
-def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+def rebuild_tree(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
     """The tree with every node changed, operands first; itself if nothing changes."""
-    children = [rebuilt(child, change) for child in tree.children]
+    children = [rebuild_tree(child, change) for child in tree.children]
     is_same = all(new is old for new, old in zip(children, tree.children, strict=True))
-    return change(tree if is_same else tree.over(children))
+    return change(tree if is_same else tree.with_children(children))
 
 
 def substitute(tree: Tree, replacement: Callable[[str], Tree]) -> Tree:
     """The same computation over other columns: every column replaced by a tree."""
-    return rebuilt(tree, lambda node: replacement(node.name) if isinstance(node, Column) else node)
+    return rebuild_tree(tree, lambda node: replacement(node.name) if isinstance(node, Column) else node)
 
 
 def conjuncts(tree: Tree) -> list[Tree]:
@@ -157,7 +157,7 @@ def calls_functions(tree: Tree) -> bool:
 
 def with_functions(tree: Tree, change: Callable[[Function], Function]) -> Tree:
     """The same computation with other functions in the place of users' own."""
-    return rebuilt(
+    return rebuild_tree(
         tree,
         lambda node: (
             replace(node, function=change(node.function)) if isinstance(node, FunctionCall) else node
@@ -202,10 +202,10 @@ def render(tree: Tree) -> str:
     >>> render(Call("*", (Call("+", (x, Literal(1))), first)))
     '(x + 1) * x.str.slice(0, 3)'
     """
-    return _rendered(tree)[0]
+    return _render_with_binding(tree)[0]
 
 
-def _rendered(tree: Tree) -> tuple[str, int]:
+def _render_with_binding(tree: Tree) -> tuple[str, int]:
     """The text and how tightly its outermost operation binds, as in Python."""
     match tree:
         case Column(name):
@@ -213,38 +213,38 @@ def _rendered(tree: Tree) -> tuple[str, int]:
         case Literal(value, None):
             return repr(value), _ATOM
         case Literal(value, dtype):
-            return f"lit({value!r}, {_plain(dtype)})", _ATOM
+            return f"lit({value!r}, {_render_value(dtype)})", _ATOM
         case FunctionCall(function, operands):
             return f"{function.name}({', '.join(map(render, operands))})", _ATOM
         case Call(name) if name in _UNARY:
-            return _UNARY[name] + _bracketed(tree.operands[0], 6), 6
+            return _UNARY[name] + _bracket(tree.operands[0], 6), 6
         case Call(sign) if sign in _BINARY:
-            return _binary(sign, *tree.operands), _BINARY[sign]
+            return _render_binary(sign, *tree.operands), _BINARY[sign]
         case Call("when"):
-            return _when(*tree.operands), _ATOM
+            return _render_when(*tree.operands), _ATOM
         case Call():
-            return _call(tree), _ATOM
+            return _render_call(tree), _ATOM
     raise AssertionError(f"no text for {type(tree).__name__}")
 
 
-def _binary(sign: str, left: Tree, right: Tree) -> str:
+def _render_binary(sign: str, left: Tree, right: Tree) -> str:
     # Comparisons do not chain and powers group to the right: their left side needs brackets.
     level = _BINARY[sign]
     left_least = level + 1 if level in (1, 7) else level
-    return f"{_bracketed(left, left_least)} {sign} {_bracketed(right, level + 1)}"
+    return f"{_bracket(left, left_least)} {sign} {_bracket(right, level + 1)}"
 
 
-def _bracketed(tree: Tree, least: int) -> str:
-    text, binds = _rendered(tree)
+def _bracket(tree: Tree, least: int) -> str:
+    text, binds = _render_with_binding(tree)
     return text if binds >= least else f"({text})"
 
 
-def _when(condition: Tree, value: Tree, otherwise: Tree | None = None) -> str:
+def _render_when(condition: Tree, value: Tree, otherwise: Tree | None = None) -> str:
     end = "" if otherwise is None else f".otherwise({render(otherwise)})"
     return f"when({render(condition)}).then({render(value)}){end}"
 
 
-def _call(call: Call) -> str:
+def _render_call(call: Call) -> str:
     """A method of its first operand, or a function of all; arguments left at their usual values are noise."""
     known = _parameters(call.name)
     shown: list[str] = []
@@ -255,11 +255,11 @@ def _call(call: Call) -> str:
             is_in_order = False
             continue
         is_named = not is_in_order or known[name].kind is Parameter.KEYWORD_ONLY
-        shown.append(f"{name}={_plain(value)}" if is_named else _plain(value))
+        shown.append(f"{name}={_render_value(value)}" if is_named else _render_value(value))
     if "self" not in known:
         return f"{call.name}({', '.join([*map(render, call.operands), *shown])})"
     (of,) = call.operands
-    return f"{_bracketed(of, _ATOM)}.{call.name}({', '.join(shown)})"
+    return f"{_bracket(of, _ATOM)}.{call.name}({', '.join(shown)})"
 
 
 @cache
@@ -273,7 +273,7 @@ def _parameters(name: str) -> Mapping[str, Parameter]:
     return signature(getattr(home, method, None) or getattr(functions, method)).parameters
 
 
-def _plain(value: Any) -> str:
+def _render_value(value: Any) -> str:
     if isinstance(value, Tree):
         return render(value)
     if isinstance(value, pa.DataType):

@@ -50,15 +50,18 @@ class PartialWindowAggregate(_OfOneShard, WindowAggregate):
 def preaggregate(roots: Sequence[Node]) -> list[Node]:
     """Aggregates without a key first in every shard, then in one, where that gives the same answer.
 
-    All events of an aggregate without a key go to one shard: so let them be few.
+    All events of an aggregate without a key go to one shard, so there should be few of them.
     """
-    return rebuild(roots, _in_two_steps)
+    return rebuild(roots, _split_in_two)
 
 
-def _in_two_steps(node: Node) -> Node:
+def _split_in_two(node: Node) -> Node:
     if not isinstance(node, AggregateNode) or node.keys or node.speculate != "eager":
         return node
-    again = [(name, _again(name, aggregate, node.input.schema)) for name, aggregate in node.aggregates]
+    again = [
+        (name, _combining_aggregate(name, aggregate, node.input.schema))
+        for name, aggregate in node.aggregates
+    ]
     final = tuple((name, aggregate) for name, aggregate in again if aggregate is not None)
     partial = _partial(node)
     if partial is None or len(final) < len(again):
@@ -67,7 +70,7 @@ def _in_two_steps(node: Node) -> Node:
 
 
 def _partial(node: AggregateNode) -> Node | None:
-    """A window's answer is whole only where it can be told from those of other windows."""
+    """The aggregate of one shard; None if partial answers of different windows would mix."""
     if type(node) is SnapshotAggregate:
         return PartialAggregate(node.input, (), node.aggregates, node.speculate)
     if type(node) is WindowAggregate and not node.windows.overlap:
@@ -75,7 +78,7 @@ def _partial(node: AggregateNode) -> Node | None:
     return None
 
 
-def _again(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
+def _combining_aggregate(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
     """What makes one answer of several shards' answers."""
     answer = column(name)
     match aggregate:

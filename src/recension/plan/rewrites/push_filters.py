@@ -29,7 +29,7 @@ from recension.plan.join import Join
 from recension.plan.node import FilterRule, Node, count_readers, rebuild
 from recension.plan.span import Where
 
-Placed: TypeAlias = tuple[Expression | None, ...]
+Placements: TypeAlias = tuple[Expression | None, ...]
 """A predicate as it reads on each input, nothing where it does not go; nowhere means it stays above."""
 
 
@@ -59,40 +59,42 @@ class _Pusher:
             for port, child in enumerate(node.inputs)
         ]
         staying = [predicate for predicate, there in placed if not any(there)]
-        return filtered(node.with_inputs(inputs), staying)
+        return filter_by(node.with_inputs(inputs), staying)
 
     def _place(self, node: Node, predicates: Sequence[Expression]) -> Node:
         """A node that others read too stays as it is, with the filters above it: it is computed once."""
         if predicates and self._readers[node] == 1:
             return self._sink(node, predicates)
-        return filtered(self.rewrite(node), predicates)
+        return filter_by(self.rewrite(node), predicates)
 
 
-def placements(node: Node, predicate: Expression) -> Placed:
+def placements(node: Node, predicate: Expression) -> Placements:
     """Where a filter above a node may go: the predicate on each of its inputs."""
     rules = zip(node.filters_below(), node.inputs, strict=True)
-    return tuple(_below(predicate, node, child, rule) for rule, child in rules)
+    return tuple(_predicate_below(predicate, node, child, rule) for rule, child in rules)
 
 
-def _below(predicate: Expression, node: Node, child: Node, rule: FilterRule | None) -> Expression | None:
+def _predicate_below(
+    predicate: Expression, node: Node, child: Node, rule: FilterRule | None
+) -> Expression | None:
     if rule is None or (rule.needs_total and not predicate.is_total(node.schema)):
         return None
-    return rewritten(predicate, rule.columns, node.schema, child.schema)
+    return rewrite_over(predicate, rule.columns, node.schema, child.schema)
 
 
 def narrow_joins(roots: Sequence[Node]) -> list[Node]:
     """The same queries with one-sided join conditions moved to their sides."""
-    return rebuild(roots, lambda node: _narrowed(node) if isinstance(node, Join) else node)
+    return rebuild(roots, lambda node: _narrow_join(node) if isinstance(node, Join) else node)
 
 
-def _narrowed(node: Join) -> Node:
+def _narrow_join(node: Join) -> Node:
     left: list[Expression] = []
     right: list[Expression] = []
     staying: list[Expression] = []
     for condition in conjuncts(node.where) if node.where else []:
         is_total, pairs = condition.is_total(node.pair_schema), node.pair_schema
-        on_left = rewritten(condition, node.left_columns, pairs, node.left.schema) if is_total else None
-        on_right = rewritten(condition, node.right_columns, pairs, node.right.schema) if is_total else None
+        on_left = rewrite_over(condition, node.left_columns, pairs, node.left.schema) if is_total else None
+        on_right = rewrite_over(condition, node.right_columns, pairs, node.right.schema) if is_total else None
         if on_left and node.how in ("inner", "semi"):
             left.append(on_left)
         elif on_right:
@@ -101,8 +103,8 @@ def _narrowed(node: Join) -> Node:
             staying.append(condition)
     return replace(
         node,
-        left=filtered(node.left, left),
-        right=filtered(node.right, right),
+        left=filter_by(node.left, left),
+        right=filter_by(node.right, right),
         where=conjunction(staying) if staying else None,
     )
 
@@ -121,7 +123,7 @@ def conjunction(predicates: Sequence[Expression]) -> Expression:
     return Expression(tree)
 
 
-def filtered(node: Node, predicates: Sequence[Expression]) -> Node:
+def filter_by(node: Node, predicates: Sequence[Expression]) -> Node:
     """The node's events that satisfy all predicates: one filter, unless one of them needs protection.
 
     A predicate that may fail on some rows is evaluated on those the others left, as its author had it.
@@ -134,7 +136,7 @@ def filtered(node: Node, predicates: Sequence[Expression]) -> Node:
     return Where(node, conjunction(together)) if together else node
 
 
-def rewritten(
+def rewrite_over(
     computed: Expression, columns: Mapping[str, Expression], before: pa.Schema, after: pa.Schema
 ) -> Expression | None:
     """The expression over other columns, or nothing if it would not be the same there.

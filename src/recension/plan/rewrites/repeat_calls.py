@@ -15,7 +15,7 @@ from recension.plan.node import Node, rebuild
 
 
 def repeat_calls(plan: Node) -> Node:
-    """The same query, which stops where the same members or rows do not give the same."""
+    """The same query; it stops where users' code gives two answers for the same arguments."""
     (new,) = rebuild([plan], _step)
     return new
 
@@ -30,13 +30,13 @@ def _step(node: Node) -> Node:
 def _with_parts(whole: Any) -> Any:
     """A step, an aggregate or a call, with the calls in its parts repeated; itself if there are none."""
     was = {part.name: getattr(whole, part.name) for part in fields(whole) if part.init}
-    now = {name: _repeated(part) for name, part in was.items()}
+    now = {name: _repeat_in(part) for name, part in was.items()}
     changed: dict[str, Any] = {name: part for name, part in now.items() if part is not was[name]}
     return replace(whole, **changed) if changed else whole
 
 
-def _repeated(part: Any) -> Any:
-    """A part of what is asked, likewise."""
+def _repeat_in(part: Any) -> Any:
+    """A field of such a part, likewise."""
     match part:
         case Policies():
             return replace(part, verify=True)
@@ -45,12 +45,12 @@ def _repeated(part: Any) -> Any:
         case Aggregate() | ModuleCall():
             return _with_parts(part)
         case Expression() if calls_functions(part.tree):
-            return Expression(with_functions(part.tree, _called_twice))
+            return Expression(with_functions(part.tree, _repeat_function))
         case tuple() if type(part) is tuple:
-            parts = tuple(map(_repeated, part))
+            parts = tuple(map(_repeat_in, part))
             return part if all(new is old for new, old in zip(parts, part, strict=True)) else parts
     return part
 
 
-def _called_twice(function: Function) -> Function:
+def _repeat_function(function: Function) -> Function:
     return Function(Repeated(function.fn), function.result, function.over)

@@ -124,7 +124,7 @@ class Rehearsal:
             return empty(schema)
         parts = [p.open(schema).events for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous_cti for p in mine)
-        assert not self.plan.shards_agree or {p.cti for p in mine} == {now}
+        assert not self.plan.shards_share_ctis or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []
         return concat([*parts, *promise]) if parts or promise else empty(schema)
 

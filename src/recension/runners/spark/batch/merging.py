@@ -47,7 +47,7 @@ def _difference(node: Merge, payload: Sequence[str], counts: Sequence[str]) -> C
 
 def require_lossless(node: Merge) -> None:
     """What a merge in order takes for old news before it falls depends on who was ahead."""
-    case = node.chosen().case
+    case = node.choose_case().case
     if node.on_mismatch == "fallback" and case in ("R0", "R1", "R2"):
         raise RecensionError(
             f"{node.label}: what {case} leaves out before it falls back depends on arrival, and a history "

@@ -34,9 +34,8 @@ from recension.core.formats.changelog import (
     read_link,
     read_mark,
 )
+from recension.core.formats.files import format_errors, seal_of
 from recension.core.formats.manifest import FOLDER
-from recension.core.formats.place import reading
-from recension.core.formats.seal import seal_of
 from recension.runners.spark.sinks.files import (
     old_format_error,
     publish,
@@ -69,7 +68,7 @@ class Changelog:
         """Refuse, before anything runs, another query's changelog, other columns, or a gap."""
         if (mark := self._read_mark(query or "", is_begun)).part is not None:
             first, *_ = changelog_parts(self._path, mark)
-            with reading(str(first.path)):
+            with format_errors(str(first.path)):
                 require_same_columns(pq.read_schema(first.path), schema)
 
     def apply(self, batch: MicroBatch) -> None:

@@ -22,8 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from recension.core.errors import FormatError, RecensionError
-from recension.core.formats.place import reading
-from recension.core.formats.seal import digest_of
+from recension.core.formats.files import digest_of, format_errors
 from recension.runners.spark.sinks.files import AnyPath, disk_errors, is_local, local_path, publish_text
 from recension.runners.spark.stream.topology import require_same
 
@@ -60,13 +59,13 @@ class LocalFiles:
     def text(self, name: str) -> str | None:
         """The text of a file; none if it is not there."""
         file = self._folder / name
-        with reading(str(file)):
+        with format_errors(str(file)):
             return file.read_text(encoding="utf-8") if file.is_file() else None
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it is not there."""
         place = self._folder / folder
-        with reading(str(place)):
+        with format_errors(str(place)):
             return [file.name for file in place.iterdir()] if place.is_dir() else []
 
 

@@ -17,9 +17,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from recension.core.errors import FormatError, RecensionError
+from recension.core.formats.files import describe_error, format_errors, seal_of
 from recension.core.formats.parquet import ParquetSink
-from recension.core.formats.place import one_line, reading
-from recension.core.formats.seal import seal_of
 from recension.runners.spark.failures import is_full, no_space
 
 AnyPath: TypeAlias = str | PathLike[str]
@@ -59,7 +58,7 @@ def require_new_table(path: Path, noun: str, other: str, is_begun: bool, reason:
 
     ``other`` is the hidden name that a table of the other kind has in its directory.
     """
-    with reading(str(path)):
+    with format_errors(str(path)):
         there = [file.name for file in path.iterdir()] if path.exists() else []
     if foreign := [name for name in there if name[0] not in "_." or name == other]:
         raise RecensionError(f"{path}: not a {noun}, but not empty either: it has {min(foreign)}")
@@ -125,7 +124,7 @@ def disk_errors(table: Path) -> Iterator[None]:
         yield
     except OSError as why:
         raise RecensionError(
-            no_space(str(table)) if is_full(str(why)) else f"{table}: {one_line(why)}"
+            no_space(str(table)) if is_full(str(why)) else f"{table}: {describe_error(why)}"
         ) from None
 
 

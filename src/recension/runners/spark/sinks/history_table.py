@@ -22,6 +22,7 @@ from recension.core.errors import RecensionError
 from recension.core.formats.changelog import MARK
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.encode import history_schema
+from recension.core.formats.files import require_size
 from recension.core.formats.manifest import (
     FOLDER,
     FORMAT,
@@ -31,7 +32,6 @@ from recension.core.formats.manifest import (
     is_plain_name,
     manifest_path,
 )
-from recension.core.formats.seal import require_size
 from recension.runners.spark.sinks.files import (
     old_format_error,
     publish_text,

@@ -29,7 +29,7 @@ from recension.core.formats.columns import (
     plain_type,
 )
 from recension.core.formats.decode import Decoder
-from recension.core.formats.order import keys_of
+from recension.core.formats.stream_files import row_numbers
 
 NEEDED: Final = (KIND, VS, BATCH, SEQ)
 # The numbers of the last micro-batches of a table, with digests of what they were made of.
@@ -81,7 +81,7 @@ def micro_batch(
     rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
     if len(parts) > 1:
         raise StreamError(f"micro-batch {number}: a column of more than 2 GB; make the micro-batches smaller")
-    batch, seq = keys_of(rows, f"micro-batch {number}", 1)
+    batch, seq = row_numbers(rows, f"micro-batch {number}", 1)
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))

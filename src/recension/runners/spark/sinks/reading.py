@@ -7,8 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import FormatError
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.files import require_size
 from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
-from recension.core.formats.seal import require_size
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, RETRACT, EventBatch, Index
 from recension.core.errors import StreamError
-from recension.core.formats.manifest import DataFile, DeletionFile, Dropped, Manifest
+from recension.core.formats.manifest import DataFile, DeletionFile, Manifest, UnusedFile
 from recension.core.history import History
 from recension.core.netting import group_sizes
 from recension.core.orphans import Known, Steps, find_orphans, steps_of
@@ -140,7 +140,7 @@ class Revision:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
         gone = old.used() - {*self._files, *self._deletions}
-        dropped = [*old.dropped, *(Dropped(name, now) for name in sorted(gone))]
+        dropped = [*old.dropped, *(UnusedFile(name, now) for name in sorted(gone))]
         # What the last commit dropped is still in the manifest before this one.
         expired = [file.name for file in old.dropped if file.at + keep < now]
         manifest = replace(

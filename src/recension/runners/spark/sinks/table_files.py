@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from recension.core.batch import Index, Mask
 from recension.core.errors import RecensionError
 from recension.core.formats.encode import history_rows
+from recension.core.formats.files import format_errors, require_seal
 from recension.core.formats.manifest import (
     DELETIONS,
     FILE,
@@ -31,8 +32,6 @@ from recension.core.formats.manifest import (
     deleted_rows,
     read_deletions,
 )
-from recension.core.formats.place import reading
-from recension.core.formats.seal import require_seal
 from recension.core.history import History, concat_histories
 from recension.core.rowhash import Hashes
 from recension.runners.spark.sinks.files import write_parquet
@@ -103,7 +102,7 @@ class TableFiles:
     def _read(self, name: str) -> History:
         file = self._folder / name
         require_seal(file, self._seals.get(name, ""))
-        with reading(str(file)):
+        with format_errors(str(file)):
             return History.from_arrow(pq.read_table(file, schema=self._schema, partitioning=None))
 
     def _read_undeleted(self, name: str) -> History:
@@ -119,7 +118,7 @@ def stored_schema(folder: Path, manifest: Manifest, given: pa.Schema) -> pa.Sche
     """The columns of a table, which it keeps; refuse others."""
     file = folder / manifest.schema
     require_seal(file, manifest.schema_seal)
-    with reading(str(file)):
+    with format_errors(str(file)):
         stored: pa.Schema = pq.read_schema(file)
     require_same_columns(stored, given)
     return stored

@@ -21,7 +21,7 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import StreamError
 from recension.core.ticks import BEGINNING, add
 from recension.core.time_kind import KnownKind, TimeKind
-from recension.operators.pipeline import split
+from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
@@ -99,7 +99,7 @@ class Host:
             self._feed_fragment(place, self._packets_of(fragment, by_edge, files))
             for number, (node, _) in enumerate(fragment.outputs):
                 batches = session.read(str(number)).batches
-                changes, t = split(concat(batches) if batches else empty(node.schema))
+                changes, t = split_ctis(concat(batches) if batches else empty(node.schema))
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
         position = {"level": self._level, "shard": self._shard}
         return answers, [position | report.take() for report in self._reports]

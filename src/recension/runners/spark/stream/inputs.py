@@ -29,11 +29,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
-from recension.core.formats.agreement import StreamFile, agreed_payload
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, lacking, layout_of
-from recension.core.formats.listing import StoredFile, is_data
+from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
+from recension.core.formats.listing import StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
-from recension.core.formats.reader import stream_file
+from recension.core.formats.reader import open_file
+from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.nodes import Source
@@ -167,7 +167,7 @@ def _delay(frame: DataFrame, start: str) -> int | None:
 
 def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
-    if (reason := lacking(source.columns, found)) is not None:
+    if (reason := describe_missing(source.columns, found)) is not None:
         raise SchemaError(f"{source.name}: {reason}")
     for field in source.columns:
         there = found.field(field.name).type
@@ -258,5 +258,5 @@ def _first_files(root: Path) -> list[StreamFile]:
 
 def _first_file(folder: Path) -> StreamFile | None:
     """The first file of a stream, if it has one."""
-    files = sorted(file for file in folder.iterdir() if is_data(file))
-    return stream_file(StoredFile(files[0]), TimeColumns(), None) if files else None
+    files = sorted(file for file in folder.iterdir() if is_data_file(file))
+    return open_file(StoredFile(files[0]), TimeColumns(), None) if files else None

@@ -22,8 +22,8 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.errors import FormatError, RecensionError, StreamError, TimeError
+from recension.core.formats.files import format_errors
 from recension.core.formats.listing import SPARK_LOG
-from recension.core.formats.place import reading
 from recension.core.ticks import BEGINNING, instant
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import walk
@@ -74,7 +74,7 @@ def read_message(path: Path) -> str:
         return membership_message(LEAVES, name)
     if verb != JOIN:
         raise FormatError("neither in a stream's folder nor called NAME.join or NAME.leave", file=str(path))
-    with reading(str(path)):
+    with format_errors(str(path)):
         text = path.read_text(encoding="utf-8")
     try:
         since = json.loads(text)["from_time"]

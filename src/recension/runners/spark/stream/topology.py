@@ -21,7 +21,7 @@ from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node, written_plan
+from recension.plan.node import Node, plan_structure
 from recension.plan.nodes import Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
@@ -97,7 +97,7 @@ class Topology:
         return any(root.properties.is_ordered for root in self.roots)
 
     @cached_property
-    def shards_agree(self) -> bool:
+    def shards_share_ctis(self) -> bool:
         """Do all shards that answer have the same CTI? They get the same CTIs, and that may decide it.
 
         Then any of them can give it, and nobody has to wait for the others.
@@ -105,12 +105,12 @@ class Topology:
         answering = [f for f in self.fragments if any(node in self.roots for node, _ in f.outputs)]
         plans = [lower({str(n): plan for n, (_, plan) in enumerate(f.outputs)}) for f in answering]
         running = [vertex.operator for plan in plans for vertex in plan.vertices]
-        return all(operator is None or operator.promises_alike for operator in running)
+        return all(operator is None or operator.shards_share_ctis for operator in running)
 
     @cached_property
     def is_gathered(self) -> bool:
         """Do the answers of several shards meet once more, for an order to keep or a CTI to agree on?"""
-        return self.shards_at(self.levels) > 1 and (self.is_ordered or not self.shards_agree)
+        return self.shards_at(self.levels) > 1 and (self.is_ordered or not self.shards_share_ctis)
 
     def answer_tasks(self, shard: int) -> range:
         """The tasks that get a shard's CTI; the first of them, or the shard's own, writes its answer."""
@@ -124,7 +124,7 @@ class Topology:
 
         Every step is known by its structure, its inputs and its columns; its label is for messages.
         """
-        described = zip(describe(self.roots)["nodes"], written_plan(self.roots), strict=True)
+        described = zip(describe(self.roots)["nodes"], plan_structure(self.roots), strict=True)
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
         return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan}, ensure_ascii=False)
 

@@ -1,4 +1,7 @@
-"""Projection: each payload is mapped on its own, lifetimes and multiplicity untouched (the guide, span)."""
+"""Span operators: each event on its own, lifetimes untouched; and the union of two bags of events.
+
+Source: [TR] Definition 3 (selection); the guide (span); rulings, C: "bag union".
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,29 @@ def rename(history: History, names: Mapping[str, str]) -> History:
 def drop(history: History, *columns: str) -> History:
     """All columns but these."""
     return map_payload(history, lambda p: {name: value for name, value in p.items() if name not in columns})
+
+
+def where(history: History, predicate: Callable[[Payload], Any]) -> History:
+    """Keep an event if the predicate is true; false and null both drop it, as in SQL.
+
+    >>> from recension.core.events import Event
+    >>> h = [Event({"x": 1}, 0, 5), Event({"x": None}, 0, 5)]
+    >>> [str(e) for e in where(h, lambda p: None if p["x"] is None else p["x"] > 0)]
+    ["[0, 5) {'x': 1}"]
+    """
+    return [event for event in history if predicate(event.payload)]
+
+
+def union(left: History, right: History) -> History:
+    """The events of both, with the columns in the order of the left.
+
+    >>> print(*union([Event({"a": 1, "b": 2}, 0, 1)], [Event({"b": 3, "a": 4}, 5, 6)]), sep="; ")
+    [0, 1) {'a': 1, 'b': 2}; [5, 6) {'a': 4, 'b': 3}
+    """
+    if not left or not right:
+        return left + right
+    columns = list(left[0].payload)
+    for event in right:
+        if set(event.payload) != set(columns):
+            raise SchemaError(f"union of columns {columns} with columns {list(event.payload)}")
+    return left + [Event({name: e.payload[name] for name in columns}, e.vs, e.ve) for e in right]

@@ -42,7 +42,7 @@ _BITS: Final = 64
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def arithmetic(call: Call, operands: Sequence[Value], shown: Call | None = None) -> Value:
+def compute(call: Call, operands: Sequence[Value], shown: Call | None = None) -> Value:
     """``+ - * **``, minus and the absolute value of columns or scalars; ``shown`` is what errors name."""
     plain, exact = _PLAIN[call.name]
     if any(pa.types.is_floating(x.type) for x in operands):
@@ -55,7 +55,7 @@ def arithmetic(call: Call, operands: Sequence[Value], shown: Call | None = None)
         return kernel(*operands)
     except pa.ArrowInvalid as why:
         kind = plain(*(_no_rows(x) for x in operands)).type
-        raise _overflow(shown or call, kind, operands, exact, why) from None
+        raise _overflow_error(shown or call, kind, operands, exact, why) from None
 
 
 def _is_negated_by_subtraction(kind: pa.DataType) -> bool:
@@ -78,7 +78,7 @@ def cast(value: Value, kind: pa.DataType) -> Value:
     return pc.cast(value, kind, safe=not rounds)
 
 
-def compared(compare: Callable[..., Value], left: Value, right: Value) -> Value:
+def compare_values(compare: Callable[..., Value], left: Value, right: Value) -> Value:
     """A comparison; unsigned numbers that int64 does not hold are above all others."""
     try:
         return compare(*as_floats([left, right]))
@@ -98,7 +98,7 @@ def _beside_signed(compare: Callable[..., Value], unsigned: Value, signed: Value
     return pc.if_else(pc.and_(below, pc.is_valid(unsigned)), above, compare(unsigned, same))
 
 
-def floored(left: Value, right: Value) -> Value:
+def floor_divide(left: Value, right: Value) -> Value:
     """The quotient rounded down, of whole numbers in the type of the left one; null by 0."""
     left, right = as_floats([left, right])
     is_whole = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
@@ -127,32 +127,34 @@ def remainder_operands(left: Value, right: Value) -> list[Value]:
     return [left, pc.if_else(is_minus_one, pa.scalar(1, kind), right)]
 
 
-def explained(call: Call, operands: Sequence[Value], why: Exception) -> RecensionError:
+def explain_error(call: Call, operands: Sequence[Value], why: Exception) -> RecensionError:
     """The error for a call that Arrow refuses to compute."""
     kind = operands[0].type if operands else None
     if call.name in _ROUNDED and kind is not None and pa.types.is_integer(kind):
         exact = partial(_ROUNDED[call.name], **dict(call.arguments))
         if _first_outside(kind, operands, exact) is not None:
-            return _overflow(call, kind, operands, exact, why)
+            return _overflow_error(call, kind, operands, exact, why)
     said = "".join(x for x in str(why).split("\n")[0] if x.isprintable())
     return RecensionError(f"{render(call)}: {said}")
 
 
-def total(call: Call, operands: Sequence[Value]) -> Value:
+def sum_columns(call: Call, operands: Sequence[Value]) -> Value:
     """The sum of several columns, nulls counted as 0."""
     filled = [pc.fill_null(x, 0) for x in operands]
     plus = Call("+", ())
-    return reduce(lambda a, b: arithmetic(plus, [a, b], shown=call), filled)
+    return reduce(lambda a, b: compute(plus, [a, b], shown=call), filled)
 
 
-def mean(call: Call, operands: Sequence[Value]) -> Value:
+def mean_of_columns(call: Call, operands: Sequence[Value]) -> Value:
     """The mean of several columns, whole numbers as floats; null where all of them are."""
     values = [cast(x, pa.float64()) if pa.types.is_integer(x.type) else x for x in operands]
     count = reduce(pc.add, (pc.cast(pc.is_valid(x), pa.int64()) for x in values))
-    return pc.divide(total(call, values), pc.if_else(pc.equal(count, 0), pa.scalar(None, pa.int64()), count))
+    return pc.divide(
+        sum_columns(call, values), pc.if_else(pc.equal(count, 0), pa.scalar(None, pa.int64()), count)
+    )
 
 
-def scaled(call: Call, value: Value, unit: str) -> Value | None:
+def scale_time(call: Call, value: Value, unit: str) -> Value | None:
     """A time or duration counted in a finer unit than its own; None if it is not finer."""
     if not (pa.types.is_timestamp(value.type) or pa.types.is_duration(value.type)):
         return None
@@ -163,7 +165,7 @@ def scaled(call: Call, value: Value, unit: str) -> Value | None:
     try:
         return pc.multiply_checked(count, factor)
     except pa.ArrowInvalid as why:
-        raise _overflow(call, pa.int64(), [count, pa.scalar(factor)], operator.mul, why) from None
+        raise _overflow_error(call, pa.int64(), [count, pa.scalar(factor)], operator.mul, why) from None
 
 
 def require_sums(call: Call, lists: pa.Array, sums: pa.Array) -> None:
@@ -201,19 +203,19 @@ def _quotient(left: int, right: int) -> int:
     return left // right if right else 0
 
 
-def _rounded(value: int, decimals: int = 0) -> int:
+def _round(value: int, decimals: int = 0) -> int:
     step = int(10 ** max(-decimals, 0))
     away = (abs(value) + step // 2) // step * step
     return away if value > 0 else -away
 
 
-_ROUNDED: Final[dict[str, Callable[..., int]]] = {"//": _quotient, "round": _rounded}
+_ROUNDED: Final[dict[str, Callable[..., int]]] = {"//": _quotient, "round": _round}
 
 
-def _overflow(
+def _overflow_error(
     call: Call, kind: pa.DataType, operands: Sequence[Value], exact: Callable[..., Any], why: Exception
 ) -> RecensionError:
-    """The error, with the first row that it is of."""
+    """The error, with the first row that does not fit."""
     wider = "float64" if kind in (pa.int64(), pa.uint64()) else "int64"
     if not pa.types.is_integer(kind):
         return RecensionError(f"{render(call)} does not fit in {type_name(kind)}: {why}")
@@ -227,7 +229,7 @@ def _overflow(
 
 
 def _below_zero(operands: Sequence[Value]) -> str | None:
-    """The first power that is asked for below 0."""
+    """The first row with a power below 0."""
     row = next((row for row in _rows(operands) if None not in row and row[1] < 0), None)
     return None if row is None else f"{row[0]} and {row[1]}"
 

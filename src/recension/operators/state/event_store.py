@@ -20,7 +20,7 @@ from recension.operators.state.row_store import RowStore
 _SLACK = 1024
 
 
-class LiveEvents(IntervalIndex):
+class EventStore(IntervalIndex):
     """A bag of events; positions and rows are good until the next `insert`, `add` or `expire`."""
 
     def __init__(self, schema: pa.Schema, extras: Sequence[str] = ()) -> None:

@@ -13,37 +13,45 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, StreamError, describe_error, first_line
 
-S = TypeVar("S", bound="Guarded")
+S = TypeVar("S", bound="LockedSession")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Guard:
-    """Stands at the door of one session."""
+class RefusedError(Exception):
+    """Elements were refused while nothing had changed: the session goes on."""
+
+    def __init__(self, why: StreamError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class SessionLock:
+    """Lets one thread at a time into a session, and remembers whether the session has failed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside: tuple[int, str] | None = None
+        self._holder: tuple[int, str] | None = None
         self._failure: str | None = None
 
     @contextmanager
-    def inside(self, method: str, *, even_failed: bool = False) -> Iterator[None]:
-        """Nobody else is in while this runs."""
+    def hold(self, method: str, *, even_failed: bool = False) -> Iterator[None]:
+        """Nobody else is inside while this runs; ``method`` is named in messages."""
         if not self._lock.acquire(blocking=False):
-            raise RecensionError(self._refusal(method))
+            raise RecensionError(self._describe_conflict(method))
         try:
             if self._failure is not None and not even_failed:
                 raise RecensionError(self._failure)
-            self._inside = threading.get_ident(), method
+            self._holder = threading.get_ident(), method
             yield
         finally:
-            self._inside = None
+            self._holder = None
             self._lock.release()
 
-    def _refusal(self, method: str) -> str:
-        thread, other = self._inside or (0, "a method")
+    def _describe_conflict(self, method: str) -> str:
+        thread, other = self._holder or (0, "a method")
         if thread == threading.get_ident():
             return (
                 f"{method} was called from within {other} of the same session: a function of a query must "
@@ -55,38 +63,39 @@ class Guard:
         )
 
     @contextmanager
-    def step(self) -> Iterator[None]:
-        """State is changed in place: any error in here, an interrupt too, leaves it in pieces."""
+    def fail_on_error(self) -> Iterator[None]:
+        """State is changed in place: any error in here, an interrupt too, fails the session."""
         try:
             yield
+        except RefusedError as refused:
+            raise refused.why from None
         except BaseException as why:
-            method = self._inside[1] if self._inside else "a step"
-            reason = (str(why).splitlines() or [""])[0]
-            told = reason if isinstance(why, RecensionError) else f"{type(why).__name__}: {reason}"
+            method = self._holder[1] if self._holder else "a step"
+            reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
             self._failure = (
-                f"the session failed in {method} ({told}) and cannot go on: restore "
+                f"the session failed in {method} ({reason}) and cannot go on: restore "
                 "its last snapshot, into this session or a new one"
             )
             raise
 
-    def mend(self) -> None:
+    def clear_failure(self) -> None:
         """The state is whole again."""
         self._failure = None
 
 
-class Guarded:
-    """What has a guard."""
+class LockedSession:
+    """The part of a session that `exclusive` needs."""
 
     def __init__(self) -> None:
-        self._guard = Guard()
+        self._lock = SessionLock()
 
 
 def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """A method that only one thread may be in, of a session that has not failed."""
 
     @wraps(method)
-    def entered(session: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with session._guard.inside(method.__name__):
+    def call_alone(session: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with session._lock.hold(method.__name__):
             return method(session, *args, **kwargs)
 
-    return entered
+    return call_alone

@@ -15,7 +15,7 @@ _STEPS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places on the page."""
+    """From values to positions on the page."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class Drawing:
     parts: list[str] = field(default_factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
-        """A straight one."""
+        """A straight line."""
         self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>')
 
     def path(self, points: Sequence[tuple[float, float]], style: str, title: str = "") -> None:
@@ -63,7 +63,7 @@ class Drawing:
         self.parts.append(f'<rect {shape} class="{style}">{_hint(title)}</rect>')
 
     def dot(self, x: float, y: float, radius: float, style: str, title: str = "") -> None:
-        """A round one."""
+        """A circle."""
         self.parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{style}">{_hint(title)}</circle>'
         )

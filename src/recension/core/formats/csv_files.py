@@ -1,7 +1,7 @@
 """CSV: a header, cells as text, nothing for null and ``""`` for the empty text.
 
 Every cell is read as text first: that keeps null and empty apart, lets a time be a number or a
-timestamp, and gives errors a row.
+timestamp, and gives errors a row. It is written a column at a time and joined: no Python value per row.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from recension.core.errors import FormatError
-from recension.core.formats.columns import BATCH, COUNT, KIND, SEQ, TimeColumns, check_names
-from recension.core.formats.compressed import is_packed, opened
-from recension.core.formats.place import converted, one_line, reading
+from recension.core.formats.columns import FIXED_TYPES, TimeColumns, check_names, is_text
+from recension.core.formats.files import (
+    convert_column,
+    describe_error,
+    format_errors,
+    is_packed,
+    open_bytes,
+)
 from recension.core.formats.text import (
+    TextSink,
     from_text,
     guess_type,
     has_long_integers,
     is_scalar,
+    ticks_to_text,
     time_type_of,
+    to_text,
+    unify_time_columns,
     wider_time,
     wider_type,
-    with_one_time_type,
 )
 
 _BLOCK: Final = 4 << 20
@@ -37,7 +46,10 @@ _ROW: Final = re.compile(r"^(?:In CSV column #\d+: )?Row #(\d+): (?:CSV conversi
 _RAGGED: Final = re.compile(r"^CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
 # Text, quotes inside of cells that do not begin with one, and cells in quotes.
 _CLOSED: Final = re.compile(rb'(?:[^"]++|(?<![,\r\n])"|"(?:[^"]++|"")*+")*+')
-_FIXED: Final = {KIND: pa.string(), COUNT: pa.int64(), BATCH: pa.int64(), SEQ: pa.int64()}
+# What makes a spreadsheet take a text for a formula (OWASP, "CSV injection").
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# The empty text is quoted, so that nothing at all can stand for null.
+_TO_QUOTE: Final = r'^$|[",\r\n]|^\s|\s$'
 
 
 class CsvRows:
@@ -58,45 +70,47 @@ class CsvRows:
                 raise FormatError(
                     f"column {field.name}: {field.type} cannot be read from CSV", file=self._file
                 )
-        with reading(self._file):
-            self._names = _header(path)
+        with format_errors(self._file):
+            self._names = _read_header(path)
         check_names(self._names, self._file)
-        self.schema = self._look(declared)
+        self.schema = self._infer_schema(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, at most ``size`` rows at a time."""
         first_row = 1
-        for cells in self._cells():
-            columns = [self._typed(cells.column(field.name), field, first_row) for field in wanted]
+        for cells in self._read_cells():
+            columns = [self._convert(cells.column(field.name), field, first_row) for field in wanted]
             batch = pa.record_batch(columns, names=wanted.names)
             for start in range(0, len(batch), size):
                 yield batch.slice(start, size)
             first_row += len(cells)
 
-    def _typed(self, cells: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
+    def _convert(self, cells: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
         if field.name in self._times.all:
             return cells
-        return converted(
+        return convert_column(
             cells,
-            lambda part: from_text(part, self._guess(field)).cast(field.type),
+            lambda part: from_text(part, self._exact_type(field)).cast(field.type),
             name=field.name,
             file=self._file,
             first_row=first_row,
         )
 
-    def _guess(self, field: pa.Field) -> pa.DataType:
+    def _exact_type(self, field: pa.Field) -> pa.DataType:
         """Integers that other files of the stream have among floats must be exact as such."""
         at = self.schema.get_field_index(field.name)
         is_integer = at >= 0 and pa.types.is_integer(self.schema.field(at).type)
         return pa.int64() if is_integer and pa.types.is_floating(field.type) else field.type
 
-    def _look(self, declared: pa.Schema | None) -> pa.Schema:
+    def _infer_schema(self, declared: pa.Schema | None) -> pa.Schema:
         """The types of the columns; with a declared payload the first block tells the rest."""
-        types: dict[str, pa.DataType] = {name: _FIXED.get(name, pa.null()) for name in self._names}
+        types: dict[str, pa.DataType] = {name: FIXED_TYPES.get(name, pa.null()) for name in self._names}
         types |= {f.name: f.type for f in declared or () if f.name in types}
-        open_names = [n for n in types if n not in _FIXED and (declared is None or n not in declared.names)]
+        open_names = [
+            n for n in types if n not in FIXED_TYPES and (declared is None or n not in declared.names)
+        ]
         long_integers: set[str] = set()
-        for cells in self._cells():
+        for cells in self._read_cells():
             for name in open_names:
                 if name in self._times.all:
                     types[name] = wider_time(types[name], time_type_of(cells.column(name)))
@@ -109,19 +123,19 @@ class CsvRows:
                 break
         # Blocks of integers and of floats in one column: text, where a float would round.
         types |= {name: pa.string() for name in long_integers if pa.types.is_floating(types[name])}
-        return with_one_time_type(types, self._times)
+        return unify_time_columns(types, self._times)
 
-    def _cells(self) -> Iterator[pa.RecordBatch]:
+    def _read_cells(self) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
-            with reading(self._file), self._reader() as reader:
+            with format_errors(self._file), self._open_reader() as reader:
                 if reader.schema.names != self._names:
                     raise FormatError("the header has a quote where none can be", file=self._file)
                 for cells in reader:
                     rows += len(cells)
                     yield cells
         except FormatError as why:
-            raise _placed(why, self._file) from None
+            raise _with_row(why, self._file) from None
         if not self._is_known_closed and self._is_cut_off():
             raise FormatError("a quoted cell is not closed", file=self._file, row=rows)
         self._is_known_closed = True
@@ -129,19 +143,19 @@ class CsvRows:
     def _is_cut_off(self) -> bool:
         """Does the file end inside quotes? Arrow takes all that is left for one cell, of the last row."""
         before = b"\n"
-        with reading(self._file), opened(self._path) as file:
+        with format_errors(self._file), open_bytes(self._path) as file:
             chunk = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
             while chunk:
                 while chunk.endswith(b'"') and (more := file.read(1)):
                     chunk += more  # two quotes stand for one letter: they are not parted
-                before = _unfinished(before + chunk)
+                before = _open_quote(before + chunk)
                 chunk = file.read(_BLOCK)
         return len(before) > 1
 
-    def _reader(self) -> Any:
+    def _open_reader(self) -> Any:
         """Arrow's streaming parser."""
         return pcsv.open_csv(
-            opened(self._path) if is_packed(self._path) else str(self._path),
+            open_bytes(self._path) if is_packed(self._path) else str(self._path),
             pcsv.ReadOptions(use_threads=False, block_size=_BLOCK),
             pcsv.ParseOptions(newlines_in_values=True),
             pcsv.ConvertOptions(
@@ -153,7 +167,7 @@ class CsvRows:
         )
 
 
-def _unfinished(text: bytes) -> bytes:
+def _open_quote(text: bytes) -> bytes:
     """The last letter of a text that starts outside of quotes, or all from before the quote left open."""
     if b'"' not in text:
         return text[-1:]
@@ -161,7 +175,7 @@ def _unfinished(text: bytes) -> bytes:
     return text[found.end() - 1 :] if found else text
 
 
-def _placed(why: FormatError, file: str) -> FormatError:
+def _with_row(why: FormatError, file: str) -> FormatError:
     """The same error with its row; Arrow counts the header as row 1."""
     if why.reason.startswith("straddling object"):
         return FormatError(f"a row of more than {_BLOCK >> 20} MiB", file=file)
@@ -173,14 +187,51 @@ def _placed(why: FormatError, file: str) -> FormatError:
     return why
 
 
-def _header(path: Path) -> list[str]:
+def _read_header(path: Path) -> list[str]:
     # Arrow wants a row to fit into a block, the header too; what follows it there need not be sound here.
-    with opened(path) as file:
+    with open_bytes(path) as file:
         text = file.read(_BLOCK).decode("utf-8-sig", errors="surrogateescape")
     try:
         names = next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
     except csv.Error as why:
-        raise FormatError(f"the header: {one_line(why)}", file=str(path)) from None
+        raise FormatError(f"the header: {describe_error(why)}", file=str(path)) from None
     if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
         raise FormatError("the header is not UTF-8", file=str(path))
     return names
+
+
+class CsvSink(TextSink):
+    """Writes a header and one line a row."""
+
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        file: io.BufferedIOBase | None = None,
+        *,
+        escape_formulas: bool = False,
+    ) -> None:
+        super().__init__(path, schema, file)
+        self._escapes = escape_formulas
+        names = [("'" * (escape_formulas and name[:1] in _FORMULA)) + name for name in schema.names]
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(names)
+        self._file.write(header.getvalue().encode())
+
+    def encode_times(self, column: pa.Array) -> pa.Array:
+        """Times as numbers or timestamps."""
+        return ticks_to_text(column)
+
+    def encode_values(self, column: pa.Array) -> pa.Array:
+        """Cells, quoted where they must be; with a mark before what a spreadsheet would compute, if asked."""
+        text = to_text(column)
+        if not is_text(column.type):
+            return text
+        if self._escapes:
+            text = pc.replace_substring_regex(text, pattern=r"^[=+\-@\t\r]", replacement=r"'\0")
+        quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+        return pc.if_else(pc.match_substring_regex(text, _TO_QUOTE), quoted, text)
+
+    def join_columns(self, columns: list[pa.Array]) -> pa.Array:
+        """The cells of each row with commas between them, nothing for null."""
+        return pc.binary_join_element_wise(*columns, ",", null_handling="replace", null_replacement="")
