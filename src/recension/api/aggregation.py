@@ -35,7 +35,7 @@ class AggregateMethods(StreamBase):
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
         ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
-        ``ordered`` as early as order allows, ``eager`` at once, revising what was said.
+        ``ordered`` as early as order allows, ``eager`` at once, revising what was shown.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})

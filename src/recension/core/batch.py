@@ -153,6 +153,16 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
         raise SchemaError(f"column {field.name!r} is {field.type}: {why}") from None
 
 
+def old_end(batch: EventBatch) -> Ticks:
+    """The end an event had before each insert or retraction: its own start for an insert."""
+    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
+
+
+def new_end(batch: EventBatch) -> Ticks:
+    """The end an event has after each insert or retraction: its own start for a removal."""
+    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
+
+
 def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:
     """``size`` rows of nulls."""
     return pa.RecordBatch.from_arrays([pa.nulls(size, f.type) for f in schema], schema=schema)

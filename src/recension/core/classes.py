@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, concat
-from recension.core.netting import group_sizes
-from recension.core.orphans import note_changes, steps_of
+from recension.core.event_bag import EventBag, bag_changes
+from recension.core.netting import running_totals
 from recension.core.rowhash import combine, row_hash, rows_equal
 from recension.core.ticks import BEGINNING, FOREVER
 
@@ -102,8 +101,7 @@ class Classifier:
         self._count(batch)
         data = batch.filter(batch.is_data())
         if len(data):
-            nothing = np.zeros(len(data), np.bool_)
-            note_changes(steps_of(data, ~nothing), self._live, nothing)
+            self._live.apply(bag_changes(data, np.ones(len(data), np.bool_)))
             self._order(data)
             self._ties(data)
             self._keys(data)
@@ -120,7 +118,7 @@ class Classifier:
         report.ends_with_cti = bool(batch.kind[-1] == CTI)
 
     def _order(self, data: EventBatch) -> None:
-        """Sync times must not fall. CTIs are promises, not changes: one that lags disturbs no order."""
+        """Sync times must not fall. A CTI changes nothing: one that lags disturbs no order."""
         chain = np.append(self._largest_sync, data.sync())
         self._report.is_ordered &= bool((chain[1:] >= chain[:-1]).all())
         self._largest_sync = int(chain.max())
@@ -145,10 +143,7 @@ class Classifier:
         removal = (data.kind == RETRACT) & (data.new_ve == data.vs)
         steps = np.where(data.kind == INSERT, 1, np.where(removal, -1, 0))
         order = np.argsort(keys, kind="stable")
-        group, sizes = group_sizes(keys[order])
-        first = np.cumsum(sizes) - sizes
-        level = np.cumsum(steps[order])
-        level += (self._keys_held.count(keys[order][first]) - level[first] + steps[order][first])[group]
+        level = running_totals(keys[order], steps[order], self._keys_held.count)
         self._report.has_key = bool((level <= 1).all())
         self._keys_held.change(keys, steps, np.full(len(keys), FOREVER))
 

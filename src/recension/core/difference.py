@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.history import History, concat_histories, table_hash
-from recension.core.netting import group_sizes, surviving
+from recension.core.netting import rank_in_group, surviving
 from recension.core.rowhash import combine
 
 RELATIVE_TOLERANCE = 1e-9
@@ -84,7 +84,7 @@ def _cancel_close(left: History, right: History) -> tuple[History, History]:
     side = np.repeat([0, 1], [len(left), len(right)])
     order = np.lexsort((*reversed(values), side, key))
     sides = [order[side[order] == s] for s in (0, 1)]
-    ranks = [_rank_in_group(key[rows]) for rows in sides]
+    ranks = [rank_in_group(key[rows]) for rows in sides]
     pairs = [combine(key[rows], rank) for rows, rank in zip(sides, ranks, strict=True)]
     _, at_left, at_right = surviving(*pairs)
     a, b = sides[0][at_left], sides[1][at_right]
@@ -104,12 +104,6 @@ def _keys_and_floats(
     key = combine(table_hash(exact, len(history)), table_hash(nulls, len(history)))
     values = [history.payload[n].cast(pa.float64()).to_numpy() for n in floats]
     return combine(combine(key, history.vs), history.ve), values
-
-
-def _rank_in_group(sorted_keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    _, sizes = group_sizes(sorted_keys)
-    starts = np.cumsum(sizes) - sizes
-    return np.arange(len(sorted_keys)) - np.repeat(starts, sizes)
 
 
 def unify(left: History, right: History) -> tuple[History, History]:

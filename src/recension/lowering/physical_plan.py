@@ -33,7 +33,7 @@ class Vertex:
     is_shrink_only: bool = False
     """Does no retraction lengthen? Then an event that ends before some time will not outlast it."""
     sends_feedback: bool = False
-    """Does it tell its inputs what it no longer wants?"""
+    """Does it tell its inputs which events it no longer needs?"""
     structure: str = ""
     """What the step is, as snapshots remember it; the name is for people."""
 

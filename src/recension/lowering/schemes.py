@@ -23,7 +23,7 @@ from recension.plan.extents import CoalesceExtent, Range, Rows
 Coalescing: TypeAlias = CoalesceExtent | plan_extents.CoalesceMany
 
 _STAMP: Final = 25.0
-"""What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
+"""What an extent keeps of every reading besides its payload: group, time, row number, and a link."""
 _TEXT: Final = 16.0
 _USUAL_HELD: Final = 1_000
 _GUESS: Final = (0.5, 0.0)

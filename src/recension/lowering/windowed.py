@@ -51,7 +51,7 @@ def module_windows(node: ModuleWindow) -> WindowedOperator:
             stored.add(expression(column(field_.name)), field_.type)
     answers = _answers(node, index, stored)
     insert_only = node.input.properties.is_insert_only
-    # Equal events of two groups are told apart where one of them may have to be found again.
+    # Equal events of two groups need a group column if one of them may be retracted.
     inputs, schema = stored.projection(with_group=bool(node.keys) and not insert_only)
     spec = ModuleSpec(
         inputs,

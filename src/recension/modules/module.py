@@ -47,7 +47,7 @@ class Module(ABC):
     """Hint: columns it gives back as they came, each row made from members that agree in them alone. A filter
     on them moves below it."""
     is_empty_preserving: ClassVar[bool] = True
-    """Hint: False if it has rows for what is not there, such as a zero for each name it was told of. A window
+    """Hint: False if it has rows for what is not there, such as a zero for each name in a parameter. A window
     without events is never asked about, but then filters stay above: they could leave a window empty."""
 
     is_monotone: ClassVar[bool] = False

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Mask, take_rows
+from recension.core.batch import INSERT, EventBatch, Mask, new_end, old_end, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Operator, Orphans, Output
-from recension.operators.changes import changes, new_end, old_end
+from recension.operators.changes import changes
 from recension.operators.lifetimes import Lifetime
 
 

@@ -140,16 +140,6 @@ def insert_rows(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]
     return changes(starts, starts, ve[order], payload(order))
 
 
-def old_end(batch: EventBatch) -> Ticks:
-    """The end an event had before each element: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
-
-
-def new_end(batch: EventBatch) -> Ticks:
-    """The end an event has after each element: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
-
-
 def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
     """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
 from recension.core.netting import surviving
 from recension.core.rowhash import combine
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, identity
-from recension.operators.matching import RIGHT, Side, SideChanges
+from recension.operators.matching import RIGHT, Side, SideChanges, last_final_end
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import StartIndex
 
@@ -116,7 +116,7 @@ class Clip(Operator):
         self._cti[port] = max(self._cti[port], t)
         both = min(self._cti)
         # What is shown up to t itself may still grow: its end may move, or the start that clipped it go.
-        self._left.expire(both if both in (BEGINNING, FOREVER) else both - 1)
+        self._left.expire(last_final_end(both))
         self._starts.expire(both)
         return self.emit(both)
 

@@ -23,14 +23,25 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core import ticks
-from recension.core.bag import LiveEnds
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, concat, cti, empty, take_rows
-from recension.core.orphans import Steps, find_orphans
+from recension.core.batch import (
+    INSERT,
+    RETRACT,
+    EventBatch,
+    Index,
+    Mask,
+    concat,
+    cti,
+    empty,
+    new_end,
+    old_end,
+    take_rows,
+)
+from recension.core.event_bag import BagChanges, LiveEnds, find_orphans
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import LATE, UNKNOWN
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.changes import changes, new_end, old_end
+from recension.operators.changes import changes
 from recension.operators.state.external_ctis import ExternalCtis, Proof
 from recension.operators.state.progress import ClockHistory
 from recension.operators.state.retraction_chains import BrokenRun, RetractionChains, WaitingRetraction
@@ -264,13 +275,13 @@ class Arrival:
         """
         return int(np.argmax(self._is_doubtful[1:])) + 1 if bool(self._is_doubtful[1:].any()) else 0
 
-    def _steps(self, batch: EventBatch) -> Steps:
+    def _steps(self, batch: EventBatch) -> BagChanges:
         down = np.flatnonzero(self.is_in_time & (batch.kind == RETRACT))
         end = new_end(batch)
         up = np.flatnonzero(self.is_in_time & (end > batch.vs)) if len(down) else down
         row = np.concatenate([down, up])
         ends = np.concatenate([batch.ve[down], end[up]])
-        return Steps(row, combine(self.start[row], ends), np.repeat([-1, 1], [len(down), len(up)]), ends)
+        return BagChanges(row, combine(self.start[row], ends), np.repeat([-1, 1], [len(down), len(up)]), ends)
 
 
 class _LiveCounts:

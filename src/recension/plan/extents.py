@@ -48,7 +48,7 @@ class Range:
 
     @property
     def with_units(self) -> str:
-        """The same in words, for messages beside timestamps."""
+        """The same in words, for messages that have timestamps."""
         return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 

@@ -1,7 +1,7 @@
 """Group and apply: a query on each group by itself, as one query on all groups at once where that can be.
 
 The query is written over a `Group`, which stands for any one group. It is then rewritten: the group's keys
-travel as extra columns beside the payload, under names that nothing else has, and every step that looks at
+travel as extra columns with the payload, under names that nothing else has, and every step that looks at
 more than one event looks only at events with equal keys. No step is run once per group.
 
     s.group_by("k").apply(lambda g: g.join(g.agg(n=count())))

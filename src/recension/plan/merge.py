@@ -98,12 +98,12 @@ class Merge(TimedNode):
     @property
     def label(self) -> str:
         usual = {"lag": 0, "feedback": False, "on_mismatch": "raise", "leader": "stable", "quorum": 0.5}
-        said = [
+        parts = [
             f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
         ]
         joining = ["of all that join"] if self.is_open else []
         joining += [f"input {port} from {t}" for port, t in enumerate(self.since) if t > BEGINNING]
-        return ", ".join([f"merge {self.policy}", *said, *joining])
+        return ", ".join([f"merge {self.policy}", *parts, *joining])
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -157,10 +157,10 @@ class ModuleWindow(TimedNode):
     @property
     def label(self) -> str:
         by = f" by {describe_outputs(self.keys)}" if self.keys else ""
-        said = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
+        parts = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
         shape = "snapshots" if self.windows is None else str(self.windows)
         clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
-        verb = f"apply{by} {said[0]}" if self.operator else f"aggregate {', '.join(said)}{by}"
+        verb = f"apply{by} {parts[0]}" if self.operator else f"aggregate {', '.join(parts)}{by}"
         stamp = "" if self.policies.stamp == "align" else f", stamp {self.policies.stamp}"
         return f"{verb}, {shape}{clip}{stamp}, speculate {self.policies.speculate}"
 

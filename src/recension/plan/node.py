@@ -246,7 +246,7 @@ class Node(Shared, metaclass=_Interned):
         return False
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
-        """Can it be done for all groups at once, by keys that travel beside the payload?
+        """Can it be done for all groups at once, by keys that travel with the payload?
 
         No if it counts elements, measures time or decides what is late within each group.
         ``grouped`` are the steps that read the group. The safe answer is no, unless it ignores CTIs: it then

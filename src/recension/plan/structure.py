@@ -6,9 +6,9 @@ Nodes that are equal by structure are one node, so that common parts of queries 
 structure, written as JSON, says of which query a snapshot or a checkpoint is. A printed form is for people;
 it never says that.
 
-Values are told apart by type and value: 1, 1.0 and True are three. Functions of the user's own are the one
-thing with two faces: in a process a function is itself; written down it is known by its name, for a program
-that is started again has other objects, and may have mended the function in between.
+Values differ by type and by value: 1, 1.0 and True are three. A user's function is compared in two ways: in
+memory it is the object itself; written down it is its name, since a program that is started again has other
+objects and may have a corrected function.
 """
 
 from __future__ import annotations

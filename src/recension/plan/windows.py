@@ -57,7 +57,7 @@ class Windows:
 
     @property
     def with_units(self) -> str:
-        """The same with durations in words, for messages beside timestamps."""
+        """The same with durations in words, for messages that have timestamps."""
         return self._describe(describe_duration)
 
     def _describe(self, show: Callable[[int], str]) -> str:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.netting import group_sizes
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.netting import rank_in_group
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output
-from recension.operators.changes import changes, new_end
+from recension.operators.changes import changes
 from recension.operators.lmerge.in3t import FrozenEvents, In3t
 from recension.operators.lmerge.key_table import find_repeated, first_of_each
 from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, take_ascending
@@ -235,15 +235,9 @@ def _repeat_places(counts: Index, node: Index, final: Mask) -> Index:
 
 def _first_few(places: Index, node: Index, few: Index) -> tuple[Index, Index]:
     """For each node its first few places; and the rest."""
-    rank = _rank(node[places])
+    rank = rank_in_group(node[places])
     is_first = rank < few[node[places]]
     return places[is_first], places[~is_first]
-
-
-def _rank(nodes: Index) -> Index:
-    """The place of each entry within its node, for nodes in order."""
-    _, sizes = group_sizes(nodes)
-    return np.arange(len(nodes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _pair_adjusts(extra: Index, missing: Index, node: Index, final: Mask) -> tuple[Index, Index]:

@@ -2,11 +2,11 @@
 
 The output policy gives the rows of user-defined operators their lifetimes:
 
-align           a row lives as long as its window, whatever the module said
-keep            as the module said; nothing before the window (§III.C)
-clip            as the module said, cut to the window; what lies outside is dropped
+align           a row lives as long as its window, whatever the module gives
+keep            as the module gives it; nothing before the window (§III.C)
+clip            as the module gives it, cut to the window; what lies outside is dropped
 time_bound      as keep; revisions never reach back before what made them (§V.F)
-unrestricted    as the module said
+unrestricted    as the module gives it
 """
 
 from __future__ import annotations
@@ -291,8 +291,7 @@ class RowCollector:
             for field in self._schema:
                 if (reason := misfit(row[field.name], field.type)) is not None:
                     given = f"it gave {row[field.name]!r} as {field.name!r}, but declares {field.type}"
-                    said = f"{given}: {reason}"
-                    return self._caller.failure(said, window, members)
+                    return self._caller.failure(f"{given}: {reason}", window, members)
         raise AssertionError("each row fits, and all together do not")
 
     def rows(self) -> Rows:

@@ -219,7 +219,7 @@ class WindowList:
 
 
 Order: TypeAlias = Literal["payload", "start", "any"]
-"""By start and payload; by start alone, those that start together anyhow; or all of them anyhow."""
+"""How members are sorted: by start and payload, by start alone, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,14 +139,14 @@ class Modules(Measure):
         """The earliest cause of changes: the first element of the batch, or a window that came into view."""
         return max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
 
-    def _require_bound(self, out: EventBatch, since: int, said: list[tuple[WindowList, Rows]]) -> None:
+    def _require_bound(self, out: EventBatch, since: int, answers: list[tuple[WindowList, Rows]]) -> None:
         """Raise if a module that is declared time-bound changes anything before ``since``."""
         if not len(out) or int(out.sync().min()) >= since:
             return
         first, begun = int(np.argmin(out.sync())), describe_time_in_message(since)
         (change,) = out.slice(first, first + 1).to_elements(kind_in_messages())
         windows, at = next(
-            (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()
+            (windows, at) for windows, rows in answers for at in rows.owner[rows.vs == out.vs[first]].tolist()
         )
         assert isinstance(self._answers, OperatorRows)
         hosted = self._answers.hosted

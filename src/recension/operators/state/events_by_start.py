@@ -19,10 +19,11 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges, identity
-from recension.operators.state.block_table import BlockTable, Columns, Extract
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
 _FIRST_LOOK = 64
@@ -93,10 +94,7 @@ class EventsByStart:
 
     def tidy(self) -> None:
         """Drop the payload rows that belong to no event here; the others get new numbers."""
-        table = self._table.snapshot()
-        self._store.retain(table["row"].to_numpy())
-        at = table.schema.get_field_index("row")
-        self._table.restore(table.set_column(at, "row", pa.array(np.arange(len(self)))))
+        drop_unused_rows(self._store, self._table, "row")
 
     def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""

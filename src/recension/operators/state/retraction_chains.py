@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from recension.core.bag import LiveEnds
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
+from recension.core.event_bag import LiveEnds
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state.row_store import RowStore

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index
+from recension.core.batch import INSERT, EventBatch, Index, new_end, old_end
 from recension.core.errors import RecensionError
 from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -19,7 +19,6 @@ from recension.core.time_kind import describe_time_in_message
 from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
 from recension.operators.base import Chunks
-from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (

@@ -37,7 +37,7 @@ class Extreme(Selection):
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         ranks = value_ranks(values)
         order = np.flatnonzero(ranks >= 0)
-        # Among equal values any will do: they are told apart only by the event they come from.
+        # Of equal values any will do: they differ only in the event they come from.
         by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
         return _values_at(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
 

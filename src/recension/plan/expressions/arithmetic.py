@@ -64,7 +64,7 @@ def _is_negated_by_subtraction(kind: pa.DataType) -> bool:
 
 
 def as_floats(operands: Sequence[Value]) -> list[Value]:
-    """Whole numbers beside floats as the nearest floats; Arrow by itself refuses those beyond 2**53."""
+    """Whole numbers next to floats as the nearest floats; Arrow alone refuses those beyond 2**53."""
     floats = [x.type for x in operands if pa.types.is_floating(x.type)]
     if not floats:
         return list(operands)
@@ -134,8 +134,8 @@ def explain_error(call: Call, operands: Sequence[Value], why: Exception) -> Rece
         exact = partial(_ROUNDED[call.name], **dict(call.arguments))
         if _first_outside(kind, operands, exact) is not None:
             return _overflow_error(call, kind, operands, exact, why)
-    said = "".join(x for x in str(why).split("\n")[0] if x.isprintable())
-    return RecensionError(f"{render(call)}: {said}")
+    reason = "".join(x for x in str(why).split("\n")[0] if x.isprintable())
+    return RecensionError(f"{render(call)}: {reason}")
 
 
 def sum_columns(call: Call, operands: Sequence[Value]) -> Value:

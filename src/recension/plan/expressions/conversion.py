@@ -25,6 +25,15 @@ def operand(value: Any) -> Tree:
     return Literal(value)
 
 
+def argument(value: Any) -> Any:
+    """The argument of a method: the tree of an expression, or a plain value as it is."""
+    if isinstance(tree := getattr(value, "tree", None), Tree):
+        return tree
+    for item in value if isinstance(value, tuple) else (value,):
+        refuse_foreign(item)
+    return value
+
+
 def refuse_foreign(value: Any) -> None:
     """Raise for what looks like an expression, or holds rows of its own."""
     if isinstance(value, nw.Expr):
