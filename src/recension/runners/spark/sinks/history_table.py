@@ -127,7 +127,7 @@ class HistoryTable:
     def _clean(self, manifest: Manifest) -> None:
         """Remove what failed attempts have left; no manifest has ever named it."""
         numbers = (manifest.number, manifest.number - 1)
-        wanted = manifest.names() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
+        wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
         self._remove({file.name for file in self._folder.iterdir() if not file.is_dir()} - wanted)
 
     def _remove(self, names: set[str]) -> None:
