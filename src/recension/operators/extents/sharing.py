@@ -24,7 +24,7 @@ from recension.operators.extents.windows import Marks, SlidingWindow
 
 @dataclass(frozen=True, slots=True)
 class KeeperView:
-    """A batch, or a CTI, merged with what is kept, for readers; ``before``: how many readings stand before."""
+    """A batch, or a CTI, merged with what is kept, for readers; ``before``: how many stand before it."""
 
     merged: MergedReadings
     marks: Marks

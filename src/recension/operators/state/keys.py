@@ -73,7 +73,7 @@ class KeyIndex:
         numbers: Index = self._slots[hashes & np.uint64(len(self._slots) - 1)]
         if not len(self):
             return numbers
-        # An empty slot holds -1. That reads the last key, but the result is -1 whether its hash is equal or not.
+        # An empty slot holds -1. That reads the last key, but the result is -1 in any case.
         numbers = np.where(self._hashes["hash"][numbers] == hashes, numbers, -1)
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
