@@ -92,10 +92,10 @@ class ConsistencyMethods(StreamBase):
     def align(self, block: LengthLike | None = None) -> Self:
         """The same events, with changes held back for ``block`` to come in order.
 
-        A change is shown once the stream is ``block`` past the start of its event; with ``rc.wall_clock(...)``,
-        once the stream has been past that start for so long. Changes that undo each other while they wait are
-        never shown. ``0`` holds back nothing; ``None``, or FOREVER, everything until a CTI has
-        passed it, which makes the output ordered.
+        A change is shown once the stream is ``block`` past the start of its event; with
+        ``rc.wall_clock(...)``, once the stream has been past that start for so long. Changes that undo each
+        other while they wait are never shown. ``0`` holds back nothing; ``None`` or FOREVER, everything until
+        a CTI has passed it, which makes the output ordered.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -156,8 +156,8 @@ class ConsistencyMethods(StreamBase):
             stream does not hold up a join.
         late
             Elements before the last CTI are dropped and counted (``drop``), or also kept in the result's
-            ``dropped`` (``aside``); so are corrections of events that were dropped. ``adjust`` cuts them off at
-            the CTI, and corrections of such events too; only what ended before the CTI is then dropped and
+            ``dropped`` (``aside``); so are corrections of events that were dropped. ``adjust`` cuts them off
+            at the CTI, and corrections of such events too; only what ended before the CTI is then dropped and
             kept.
 
         >>> import recension as rc
