@@ -174,8 +174,8 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_si
     Parquet files.
     """
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.batch.files import history_of_files
     from recension.runners.spark.batch.lower import require_runnable
+    from recension.runners.spark.batch.run import history_of_files
 
     readers = open_inputs(paths, plan, set(), batch_size)
     require_runnable(plan)

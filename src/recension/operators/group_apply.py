@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.pipeline import Flow, Pipeline, below
-from recension.operators.state.chunks import stack_groups, unstack_groups
+from recension.operators.pipeline import Flow, Pipeline
+from recension.operators.state.chunks import add_prefix, stack_groups, take_prefix, unstack_groups
 from recension.operators.state.keys import KeyIndex
 
 
@@ -170,17 +170,16 @@ class GroupApply(Operator):
         return self._keys.nbytes() + sum(group.state_bytes() for group in [self._unseen, *self._groups])
 
     def snapshot_state(self) -> Chunks:
-        unseen = {f"unseen/{name}": table for name, table in self._unseen.snapshot().items()}
-        groups = stack_groups(group.snapshot() for group in self._groups)
-        stack = {f"groups/{name}": table for name, table in groups.items()}
-        return {"keys": self._keys.snapshot(), **unseen, **stack}
+        unseen = add_prefix("unseen", self._unseen.snapshot())
+        groups = add_prefix("groups", stack_groups(group.snapshot() for group in self._groups))
+        return {"keys": self._keys.snapshot(), **unseen, **groups}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._keys.restore(_as_batch(chunks["keys"]))
         self._unseen, self._unseen_chunks = self._make(), None
-        self._unseen.restore(below("unseen/", chunks))
+        self._unseen.restore(take_prefix("unseen", chunks))
         self._groups = []
-        for own in unstack_groups(below("groups/", chunks)):
+        for own in unstack_groups(take_prefix("groups", chunks)):
             group = self._make()
             group.restore(own)
             self._groups.append(group)

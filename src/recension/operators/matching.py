@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
 from recension.core.rowhash import Hashes, row_hash
-from recension.core.ticks import Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges, changes, net_changes
 from recension.operators.state.event_store import EventStore
 
@@ -153,6 +153,11 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> Eve
         return inserts(start, new, meeting.joined)
     old = np.maximum(start, np.minimum(change.old.take(meeting.at), ve))
     return changes(start, old, new, meeting.joined)
+
+
+def last_final_end(t: int) -> int:
+    """The last end that is final after a CTI at ``t``; one at ``t`` may still move (ruling A2)."""
+    return t if t in (BEGINNING, FOREVER) else t - 1
 
 
 class KeySkew:

@@ -7,7 +7,7 @@ pipeline runs for each group by itself. Its ports are numbered from 0, like thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -74,6 +74,21 @@ def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Colle
             operator.refuse_endless()
 
 
+def find_no_effect_times(
+    steps: Sequence[tuple[int, Operator, Sequence[int]]], outputs: Iterable[int]
+) -> dict[int, int]:
+    """By number, the time before which changes have no effect, as `Operator.no_effect_before`.
+
+    ``steps`` are as for `check_end`. Every change in one of the ``outputs`` has an effect.
+    """
+    times = dict.fromkeys(outputs, BEGINNING)
+    for number, operator, inputs in reversed(steps):
+        for port, i in enumerate(inputs):
+            since = operator.no_effect_before(port, times.get(number, BEGINNING))
+            times[i] = min(times.get(i, FOREVER), since)
+    return times
+
+
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
     """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
     is_cti = batch.kind == CTI
@@ -118,6 +133,7 @@ class Pipeline:
     def __init__(self, ports: int, stages: Sequence[Stage]) -> None:
         self._ports, self._stages = ports, stages
         self.operators = [stage.operator for stage in stages]
+        self._steps = [(number, one.operator, one.inputs) for number, one in enumerate(stages, ports)]
         self._last = ports + len(stages) - 1
 
     @property
@@ -150,17 +166,11 @@ class Pipeline:
 
     def check_end(self) -> None:
         """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
-        stages = enumerate(self._stages, self._ports)
-        check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
+        check_end(self._steps, range(self._ports))
 
     def no_effect_before(self, port: int) -> int:
         """The time before which changes on a port have no effect, as `Operator.no_effect_before`."""
-        times = {self._last: BEGINNING}
-        for number, stage in reversed(list(enumerate(self._stages, self._ports))):
-            for own_port, i in enumerate(stage.inputs):
-                since = stage.operator.no_effect_before(own_port, times.get(number, BEGINNING))
-                times[i] = min(times.get(i, FOREVER), since)
-        return times.get(port, BEGINNING)
+        return find_no_effect_times(self._steps, [self._last]).get(port, BEGINNING)
 
     def orphans(self, port: int) -> Orphans:
         """What becomes of retractions of events that are not there; ``pass``: they get to what comes out."""
@@ -225,8 +235,3 @@ def _are_alike(operator: Operator, fresh: Operator) -> bool:
         return False
     trace = operator.trace()
     return trace is not None and trace == fresh.trace()
-
-
-def below(prefix: str, chunks: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The chunks whose names begin so, without that beginning."""
-    return {name.removeprefix(prefix): table for name, table in chunks.items() if name.startswith(prefix)}

@@ -244,6 +244,11 @@ def _net_batch(batch: EventBatch) -> EventBatch:
     return changes(net.vs, net.old, net.new, take_rows(batch.payload, net.row))
 
 
+def port_column(port: int) -> str:
+    """The column of an input, or of the output, in an index."""
+    return "out" if port == OUT else f"in {port}"
+
+
 def is_frozen(ve: Ticks, t: int) -> Mask:
     """Which ends are before a stable for good: all of them after the last one (ruling 1)."""
     return ve < t if t < FOREVER else np.ones(len(ve), np.bool_)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, null_payload, take_rows
+from recension.operators.state.block_table import BlockTable
 from recension.operators.state.chunks import cut_table, unite_table
 
 _RATIO = 4
@@ -126,6 +127,18 @@ class RowStore:
             self._serial = serial - 1
             self._push(rows[0] if rows else null_payload(0, self.schema), size)
         self._serial = head["serial"]
+
+
+def drop_unused_rows(store: RowStore, table: BlockTable, *columns: str) -> int:
+    """Keep the rows that columns of a table name, and number them anew there; how many there are."""
+    rows = table.snapshot()
+    named = [rows[column].to_numpy() for column in columns]
+    used, numbers = np.unique(np.concatenate(named), return_inverse=True)
+    store.retain(used)
+    for column, new in zip(columns, np.split(numbers, len(columns)), strict=True):
+        rows = rows.set_column(rows.schema.get_field_index(column), column, pa.array(new))
+    table.restore(rows)
+    return len(used)
 
 
 class PayloadStore(RowStore):
