@@ -14,14 +14,10 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.core.errors import FormatError, StreamError
-from recension.core.formats.arrow_ipc import ArrowRows
 from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
-from recension.core.formats.csv_files import CsvRows
 from recension.core.formats.decode import Decoder
-from recension.core.formats.json_lines import JsonRows
 from recension.core.formats.listing import StoredFile, format_of, stored_files
-from recension.core.formats.parquet import ParquetRows
-from recension.core.formats.stream_files import Chunk, Rows, StreamFile, agreed_payload, read_chunks
+from recension.core.formats.stream_files import Chunk, StreamFile, agreed_payload, read_chunks
 from recension.core.history import History
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
@@ -60,21 +56,8 @@ def open_stream(
 
 def open_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
     """One file of a stream, opened."""
-    rows, name = _open_rows(file, times, declared), str(file.path)
+    rows, name = format_of(file.path).open_rows(file, times, declared), str(file.path)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
-
-
-def _open_rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> Rows:
-    path = file.path
-    match format_of(path):
-        case "parquet":
-            return ParquetRows(path, file.without, file.seal, file.rows)
-        case "json":
-            return JsonRows(path, times, declared)
-        case "csv":
-            return CsvRows(path, times, declared)
-        case _:
-            return ArrowRows(path)
 
 
 class StreamReader:
