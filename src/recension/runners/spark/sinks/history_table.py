@@ -33,8 +33,8 @@ from recension.core.formats.manifest import (
     manifest_path,
 )
 from recension.runners.spark.sinks.files import (
+    old_format_error,
     publish_text,
-    refuse_old_format,
     require_new_table,
     sync_folder,
     write_parquet,
@@ -117,7 +117,7 @@ class HistoryTable:
             reason = "a table must see all that its query puts out"
             require_new_table(self._path, "history table", MARK, is_begun, reason)
         elif manifest.format == OLD_FORMAT:
-            raise refuse_old_format(self._path, "table", OLD_FORMAT, FORMAT)
+            raise old_format_error(self._path, "table", OLD_FORMAT, FORMAT)
         elif manifest.query != query:
             raise RecensionError(
                 f"{self._path}: the table of another query; use that query's checkpoint, or give a new path"
