@@ -10,7 +10,7 @@ from tests.docs.places import ROOT, fault, paths
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")}
-CHANGES = ["Add an aggregate", "Add a span operator", "Add a Spark sink"]
+CHANGES = ["Add an aggregate", "Add a span operator", "Add a file format", "Add a Spark sink"]
 
 
 @pytest.mark.parametrize("named", sorted(set(paths(FENCE.sub("", TEXT)))))

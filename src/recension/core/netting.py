@@ -15,7 +15,7 @@ from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 
 
-def surviving(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
+def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
     """Which additions survive, and the (addition, removal) pairs that cancelled.
 
     A removal without an addition stays unpaired; the caller decides whether that is an error.
@@ -68,7 +68,7 @@ def running_totals(
 
 
 def rank_in_group(sorted_keys: Hashes | Index) -> Index:
-    """For sorted keys: the place of each row within its group, from 0."""
+    """For sorted keys: the position of each row within its group, from 0."""
     _, size = group_sizes(sorted_keys)
     return np.arange(len(sorted_keys)) - np.repeat(np.cumsum(size) - size, size)
 

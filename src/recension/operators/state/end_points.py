@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
-from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.block_table import BlockTable, Extract
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.time_queue import TimeQueue
 
@@ -95,12 +96,10 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        groups = np.flatnonzero(is_due)
+        _, groups = self._pop_due(t)
         if not len(groups):
             return groups
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
         is_past = (time < t) & ~extract.follower
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
@@ -112,6 +111,16 @@ class EndPoints:
         keep = ~gone & ~extract.follower
         self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
         return groups
+
+    def _pop_due(self, t: int) -> tuple[Mask, Index]:
+        """Whether each group has anything before ``t``; and the groups that have."""
+        is_due = np.zeros(len(self._points_of), np.bool_)
+        is_due[self._expiring.pop_before(t)[1]] = True
+        return is_due, np.flatnonzero(is_due)
+
+    def _extract_past(self, groups: Index, t: int) -> Extract:
+        """All end points of groups before ``t``, and what lies next to them."""
+        return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
@@ -174,12 +183,10 @@ class KeptMoments(EndPoints):
 
     def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
         """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        groups = np.flatnonzero(is_due)
+        is_due, groups = self._pop_due(t)
         if not len(groups):
             return groups, groups
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
         past = np.flatnonzero((own["time"] < t) & is_due[own["group"]])
         group, time = own["group"][past], own["time"][past]
