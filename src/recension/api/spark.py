@@ -21,10 +21,10 @@ from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.sinks.files import local_path
-from recension.runners.spark.stream.merging import merge_frames, merge_root
+from recension.runners.spark.stream.inputs import attach, detach
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
+from recension.runners.spark.stream.pipeline import merge_frames, merge_root
 from recension.runners.spark.stream.pipeline import stream as stream_plan
-from recension.runners.spark.stream.root import attach, detach
 
 __all__ = [
     "attach",

@@ -115,10 +115,10 @@ class _RunMonitor:
 
     def show_batch(self, report: dict[str, Any]) -> None:
         """Show a micro-batch."""
-        from recension.runners.spark.stream.metrics import events_of
+        from recension.runners.spark.stream.metrics import elements_in
 
         self._batches += 1
-        self._events += events_of(report)
+        self._events += elements_in(report)
         rate = self._events / (time.monotonic() - self._began)
         batches = "1 micro-batch" if self._batches == 1 else f"{self._batches:,} micro-batches"
         self._meter.say(f"{batches}, {self._events:,} elements, {rate:,.0f} a second")

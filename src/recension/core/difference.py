@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.history import History, concat_histories, table_hash
-from recension.core.netting import rank_in_group, surviving
+from recension.core.netting import cancel, rank_in_group
 from recension.core.rowhash import combine
 
 RELATIVE_TOLERANCE = 1e-9
@@ -64,7 +64,7 @@ def difference(expected: History, actual: History) -> Difference:
 
 def _cancel(left: History, right: History) -> tuple[History, History]:
     """Take away what is exactly equal on both sides."""
-    survives, _, by = surviving(left.identity(), right.identity())
+    survives, _, by = cancel(left.identity(), right.identity())
     rest = np.ones(len(right), np.bool_)
     rest[by] = False
     return left.filter(survives), right.filter(rest)
@@ -86,7 +86,7 @@ def _cancel_close(left: History, right: History) -> tuple[History, History]:
     sides = [order[side[order] == s] for s in (0, 1)]
     ranks = [rank_in_group(key[rows]) for rows in sides]
     pairs = [combine(key[rows], rank) for rows, rank in zip(sides, ranks, strict=True)]
-    _, at_left, at_right = surviving(*pairs)
+    _, at_left, at_right = cancel(*pairs)
     a, b = sides[0][at_left], sides[1][at_right]
     close = np.all([np.isclose(v[a], v[b], RELATIVE_TOLERANCE, 0.0, equal_nan=True) for v in values], axis=0)
     keep = np.ones(len(key), np.bool_)

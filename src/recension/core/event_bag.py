@@ -69,7 +69,7 @@ class LiveEnds(SortedRuns):
     def ends_of(self, starts: Hashes) -> dict[int, dict[int, int]]:
         """For each of the (distinct) starts the ends that are there, and how often."""
         found: dict[int, dict[int, int]] = {start: {} for start in starts.tolist()}
-        rows = [column.tolist() for column in self.matching(np.sort(starts)).values()]
+        rows = [column.tolist() for column in self.find_rows(np.sort(starts)).values()]
         for start, end, count in zip(*rows, strict=True):
             found[start][end] = count
         return found

@@ -64,7 +64,7 @@ class LateElements:
 
     def count(self, keys: Hashes) -> Index:
         """How many altered events there are of each identity that the input knows them by."""
-        found = self._known.matching(np.unique(keys))["key"]
+        found = self._known.find_rows(np.unique(keys))["key"]
         return np.searchsorted(found, keys, "right") - np.searchsorted(found, keys)
 
     def adjust(self, batch: EventBatch, before: Ticks, considered: Mask | None = None) -> AdjustedBatch:
@@ -145,7 +145,7 @@ class _AlteredEvents(SortedRuns):
 
     def take_out(self, keys: Hashes) -> _Altered:
         """All events of the given (sorted) identities, which are forgotten: what stays is put back."""
-        found = _Altered(**self.matching(keys))
+        found = _Altered(**self.find_rows(keys))
         self.erase(keys)
         return found
 

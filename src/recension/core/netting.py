@@ -15,7 +15,7 @@ from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 
 
-def surviving(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
+def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
     """Which additions survive, and the (addition, removal) pairs that cancelled.
 
     A removal without an addition stays unpaired; the caller decides whether that is an error.

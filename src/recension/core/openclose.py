@@ -134,10 +134,10 @@ class OpenClose:
     def _drop_faulty(self, toggles: Toggles, faults: _FaultyRows) -> Toggles:
         """The rows that stand, each close with the start of its event."""
         if self._policy == "drop":
-            toggles = faults.without(
+            toggles = faults.drop(
                 toggles, toggles.is_open & (toggles.row >= 0) & (toggles.start < toggles.frontier), LATE
             )
-        toggles = faults.without(toggles, toggles.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
+        toggles = faults.drop(toggles, toggles.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
         toggles = replace(toggles, start=toggles.start[toggles.opener()])
         is_early = ~toggles.is_open & (toggles.end < toggles.start)
         is_late = ~toggles.is_open & (toggles.end < toggles.frontier) & (self._policy == "drop")
@@ -146,7 +146,7 @@ class OpenClose:
         # That an end is final comes first: in a later batch nothing else would be known of the event.
         is_final = toggles.is_final(is_early | is_late)
         reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
-        return faults.without_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
+        return faults.drop_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements dropped since the last call; forgets them."""
@@ -187,13 +187,13 @@ class _FaultyRows:
         self.counts: Counter[str] = Counter()
         self.dropped: list[tuple[str, EventBatch]] = []
 
-    def without(self, toggles: Toggles, bad: Mask, reason: str) -> Toggles:
+    def drop(self, toggles: Toggles, bad: Mask, reason: str) -> Toggles:
         if not bool(bad.any()):
             return toggles
         self.found.append((reason, toggles.row[bad]))
         return toggles.take(~bad)
 
-    def without_any(self, toggles: Toggles, bad: Mapping[str, Mask]) -> Toggles:
+    def drop_any(self, toggles: Toggles, bad: Mapping[str, Mask]) -> Toggles:
         self.found += [(reason, toggles.row[rows]) for reason, rows in bad.items() if bool(rows.any())]
         return toggles.take(~np.logical_or.reduce(list(bad.values())))
 
@@ -291,7 +291,7 @@ class _OpenEvents(SortedRuns):
 
     def of(self, keys: Hashes) -> Toggles:
         """The events of the given (sorted) payloads that can still be closed."""
-        found = self.matching(keys)
+        found = self.find_rows(keys)
         size = len(found["key"])
         row, is_open, frontier = np.full(size, -1), np.ones(size, np.bool_), np.full(size, BEGINNING)
         return Toggles(row=row, is_open=is_open, frontier=frontier, **found)

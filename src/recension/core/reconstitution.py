@@ -17,7 +17,7 @@ import pyarrow as pa
 from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.errors import RecensionError, StreamError
 from recension.core.history import History
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
 from recension.core.ticks import FOREVER
 
@@ -77,7 +77,7 @@ class HistoryBuilder:
         retracts = [p.kind == RETRACT for p in self._pending]
         added = np.concatenate([after[a] for (_, after), a in zip(lifetimes, announces, strict=True)])
         removed = np.concatenate([before[r] for (before, _), r in zip(lifetimes, retracts, strict=True)])
-        survives, cancelled, by = surviving(added, removed)
+        survives, cancelled, by = cancel(added, removed)
         self._refuse_unmatched(len(removed), by)
         self._verify(
             np.flatnonzero(np.concatenate(announces))[cancelled], np.flatnonzero(np.concatenate(retracts))[by]
@@ -106,7 +106,7 @@ class HistoryBuilder:
     def _keep(self, keep: Mask) -> None:
         bounds = np.cumsum([0, *map(len, self._pending)])
         kept = [p.filter(keep[a:b]) for p, a, b in zip(self._pending, bounds, bounds[1:], strict=False)]
-        self._pending = [_as_inserts(p) for p in kept if len(p)]
+        self._pending = [_to_inserts(p) for p in kept if len(p)]
         self._size = sum(map(len, self._pending))
 
 
@@ -116,7 +116,7 @@ def _identities(batch: EventBatch) -> tuple[Hashes, Hashes]:
     return combine(start, batch.ve), combine(start, new_end(batch))
 
 
-def _as_inserts(batch: EventBatch) -> EventBatch:
+def _to_inserts(batch: EventBatch) -> EventBatch:
     forever = np.full(len(batch), FOREVER)
     return EventBatch(
         np.zeros(len(batch), np.uint8), batch.vs, new_end(batch), forever, batch.count, batch.payload

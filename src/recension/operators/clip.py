@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Chunks, Operator, Output
@@ -86,7 +86,7 @@ class Clip(Operator):
         """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
         come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
-        stays, _, by = surviving(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
+        stays, _, by = cancel(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
         come, gone = come[stays], np.delete(gone, by)
         self._starts.take_away(group[gone], vs[gone])
         self._starts.insert(group[come], vs[come])

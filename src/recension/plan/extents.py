@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER, describe_duration
-from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
 from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
@@ -41,7 +41,7 @@ class Range:
                 f"range: a span of 0 or more and a slide of 1 tick or more are needed, both finite; not "
                 f"{self.span} and {self.slide}"
             )
-        WindowLimit(str(self), checked_limit(self.max_windows, "range")).check_each(self.span + 1, self.slide)
+        WindowLimit(str(self), check_limit(self.max_windows, "range")).check_each(self.span + 1, self.slide)
 
     def __str__(self) -> str:
         return f"range {self.span} slide {self.slide}"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from recension.core.batch import payload_of
-from recension.core.errors import RecensionError, SchemaError, nearest
-from recension.core.values import MISFITS, misfit
+from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.values import MISFITS, describe_misfit
 from recension.plan.evaluation import Kernel
 
 
@@ -85,13 +85,13 @@ def _payload_from_rows(
 
 def _describe_missing(answer: Mapping[Any, Any], names: list[str]) -> str:
     missing = next(name for name in names if name not in answer)
-    hint = nearest(missing, [str(name) for name in answer if name not in names])
+    hint = suggest_name(missing, [str(name) for name in answer if name not in names])
     return f"it gave {dict(answer)!r} without the column {missing!r}{hint}: write None if it has no value"
 
 
 def _describe_misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None:
     for field in schema:
-        if (reason := misfit(answer[field.name], field.type)) is not None:
+        if (reason := describe_misfit(answer[field.name], field.type)) is not None:
             return f"column {field.name!r} is {field.type}, not {answer[field.name]!r}: {reason}"
     return None
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import describe_duration
 from recension.core.time_kind import Instant
-from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
 from recension.plan.aggregate import AggregateNode
 from recension.plan.lifetimes import require_positive
 from recension.plan.properties import Properties
@@ -35,7 +35,7 @@ class Windows:
         require_positive(self.hop, "windows", "a hop")
         if self.until is not None and abs(self.until) >= 2**62:
             raise TimeError("windows: until= names the end of the grid, a time before the end of time")
-        WindowLimit(str(self), checked_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
+        WindowLimit(str(self), check_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
 
     @property
     def overlap(self) -> bool:

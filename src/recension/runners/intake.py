@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recension.core import frames
 from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_elements, null_payload
-from recension.core.errors import FormatError, RecensionError, StreamError, first_line, nearest
+from recension.core.errors import FormatError, RecensionError, StreamError, first_line, suggest_name
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
 from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
 from recension.core.formats.decode import DecodedRows, Decoder
@@ -25,7 +25,7 @@ from recension.core.history import History
 from recension.core.openclose import OpenClose, Translation
 from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
-from recension.core.values import MISFITS, misfit
+from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
 from recension.plan.source import Source
 from recension.runners.result import Result
@@ -225,7 +225,7 @@ def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
     named = ", ".join(sources)
     for name in given:
         if name not in sources:
-            hint = nearest(name, list(sources))
+            hint = suggest_name(name, list(sources))
             raise RecensionError(f"no source {name!r}{hint}; the query reads {named}")
     for name in sources:
         if name not in given:
@@ -280,7 +280,7 @@ def read_elements(
 def _describe_columns(element: Insert | Retract, names: list[str]) -> str:
     given = list(element.payload)
     if unknown := [name for name in given if name not in names]:
-        return f"no column {unknown[0]!r}{nearest(unknown[0], names)}; the source has {', '.join(names)}"
+        return f"no column {unknown[0]!r}{suggest_name(unknown[0], names)}; the source has {', '.join(names)}"
     missing = next(name for name in names if name not in given)
     return (
         f"no value for column {missing!r}, only for {', '.join(given) or 'none'}: write None if it has none"
@@ -296,7 +296,7 @@ def _locate_misfit(
             continue
         for column in columns:
             value = element.payload[column.name]
-            if (gist := misfit(value, column.type)) is not None:
+            if (gist := describe_misfit(value, column.type)) is not None:
                 reason = f"column {column.name!r} is {column.type}, not {value!r}: {gist}"
                 return StreamError(reason, file=source, row=row)
     return StreamError(first_line(why) or type(why).__name__, file=source)

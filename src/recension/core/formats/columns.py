@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from recension.core.errors import FormatError, TimeError, nearest
+from recension.core.errors import FormatError, TimeError, suggest_name
 from recension.core.ticks import is_time
 from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merge_kinds
 
@@ -182,7 +182,7 @@ def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
 
 def describe_missing_column(name: str, there: Sequence[str]) -> str:
     """What to say of a column that is missing: the nearest name, and what there is."""
-    return f"no column {name}{nearest(name, there)}; there are {', '.join(there) or 'none'}"
+    return f"no column {name}{suggest_name(name, there)}; there are {', '.join(there) or 'none'}"
 
 
 def describe_missing(wanted: pa.Schema, there: pa.Schema) -> str | None:
@@ -202,7 +202,7 @@ def _describe_missing_field(wanted: pa.DataType, there: pa.DataType) -> str | No
         names = [field.name for field in there]
         for name in (field.name for field in wanted):
             if name not in names:
-                return f"no field {name}{nearest(name, names)}; there are {', '.join(names) or 'none'}"
+                return f"no field {name}{suggest_name(name, names)}; there are {', '.join(names) or 'none'}"
         inner = [(field.type, there.field(field.name).type) for field in wanted]
     elif pa.types.is_map(wanted) and pa.types.is_map(there):
         inner = [(wanted.key_type, there.key_type), (wanted.item_type, there.item_type)]

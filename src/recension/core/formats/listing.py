@@ -166,11 +166,10 @@ def _files_of(path: Path) -> list[Path]:
         listed = _committed_files(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
     for file in listed:
         require_regular(file)
-    with format_errors(str(path)):
-        files = [f for f in listed if f.stat().st_size or not format_of(f).is_text]
-    if not files:
+    if not listed:
         raise FormatError("a directory without data files", file=str(path))
-    return files
+    with format_errors(str(path)):
+        return [f for f in listed if f.stat().st_size or not format_of(f).is_text]
 
 
 def _data_files(path: Path) -> list[Path]:

@@ -61,7 +61,7 @@ class DataFile:
         """May no retraction name any of its events any more?"""
         return self.last_end < cti
 
-    def without(self, rows: int) -> DataFile:
+    def with_deleted(self, rows: int) -> DataFile:
         """The same file with so many rows more deleted."""
         return replace(self, deleted=self.deleted + rows)
 
@@ -107,7 +107,7 @@ class Manifest:
         """The manifest this one takes over from."""
         return self.number - 1 if self.number else None
 
-    def used(self) -> set[str]:
+    def used_files(self) -> set[str]:
         """The data and deletion files of this version."""
         return {file.name for file in self.files} | {file.name for file in self.deletions}
 
@@ -115,9 +115,9 @@ class Manifest:
         """The seals of all files of this version, that with the columns first."""
         return {self.schema: self.schema_seal} | {f.name: f.seal for f in self.files + self.deletions}
 
-    def names(self) -> set[str]:
+    def all_files(self) -> set[str]:
         """Every file that a reader of this version or an earlier one may need."""
-        return {self.schema, *self.used(), *(file.name for file in self.dropped)}
+        return {self.schema, *self.used_files(), *(file.name for file in self.dropped)}
 
     def to_json(self) -> str:
         """The manifest as it is stored."""

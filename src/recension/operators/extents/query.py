@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks, add
 from recension.core.time_kind import describe_time_in_message
@@ -202,7 +202,7 @@ def find_staying(of_group: Hashes, merged: MergedReadings, query: CoalescingQuer
     """Which of the readings kept are not taken back."""
     held = of_group[merged.source[: merged.kept]]
     gone = merged.gone.of(query.group_by)
-    stays, _, found = surviving(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
+    stays, _, found = cancel(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
     if len(found) < len(gone):
         raise StreamError("a reading was retracted that had never been inserted")
     return stays

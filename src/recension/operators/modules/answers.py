@@ -23,7 +23,7 @@ from recension.core.batch import Index, payload_of, take_rows
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.core.ticks import Ticks
-from recension.core.values import MISFITS, misfit
+from recension.core.values import MISFITS, describe_misfit
 from recension.modules.calls import describe_interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping
@@ -289,7 +289,7 @@ class RowCollector:
         """Which of the rows has a value that is not of the declared type?"""
         for (window, members), row in zip(self._of, self._rows, strict=True):
             for field in self._schema:
-                if (reason := misfit(row[field.name], field.type)) is not None:
+                if (reason := describe_misfit(row[field.name], field.type)) is not None:
                     given = f"it gave {row[field.name]!r} as {field.name!r}, but declares {field.type}"
                     return self._caller.failure(f"{given}: {reason}", window, members)
         raise AssertionError("each row fits, and all together do not")

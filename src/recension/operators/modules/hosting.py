@@ -24,7 +24,7 @@ import pyarrow as pa
 from recension.core.batch import Index, take_rows
 from recension.core.errors import ModuleError, RecensionError
 from recension.core.ticks import Ticks
-from recension.core.values import MISFITS, exact_array, misfit, plain
+from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import (
     NotDeterministicError,
     call_twice,
@@ -111,11 +111,11 @@ class HostedModule:
 
     def to_array(self, values: list[Any], kind: pa.DataType, given: GivenTo) -> pa.Array:
         """The value of each window as the module gave it, in the declared type."""
-        answers = [plain(value) for value in values]
+        answers = [unwrap_scalar(value) for value in values]
         try:
             return exact_array(answers, kind)
         except MISFITS:
-            bad = next(row for row, value in enumerate(answers) if misfit(value, kind) is not None)
+            bad = next(row for row, value in enumerate(answers) if describe_misfit(value, kind) is not None)
         raise self.caller.failure(f"it gave {answers[bad]!r}, but declares {kind}", *given(bad))
 
 

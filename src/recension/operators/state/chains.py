@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.errors import StreamError
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import FOREVER, Ticks, add
@@ -105,7 +105,7 @@ class Chains(EndPoints):
     def _axis(self, extract: Extract, added: Columns, removed: Hashes) -> _ChainAxis:
         kept = extract.columns
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
-        stays, _, found = surviving(held, removed)
+        stays, _, found = cancel(held, removed)
         if len(found) < len(removed):
             raise StreamError("an event was retracted that had never been inserted")
         columns = {name: np.concatenate([kept[name], added[name]]) for name in kept}

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -58,7 +58,7 @@ class EventsByStart:
         named = _sort_rows({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
         extract = self._table.extract(named["group"], named["time"], named["time"])
         held = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        stays, _, _ = surviving(_identities(held), _identities(removed))
+        stays, _, _ = cancel(_identities(held), _identities(removed))
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
         self._table.replace(extract.blocks, _sort_rows(merged))
 

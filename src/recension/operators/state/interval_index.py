@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.netting import expand, surviving
+from recension.core.netting import cancel, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -145,7 +145,7 @@ class IntervalIndex:
         wanted = np.unique(tags)
         at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
         at = at[self._arena["ve"][at] > self._frontier]
-        _, which, tag = surviving(self._arena["tag"][at], tags)
+        _, which, tag = cancel(self._arena["tag"][at], tags)
         found[tag] = at[which]
         return found
 

@@ -100,7 +100,7 @@ class NumberedIndex(WindowIndex):
             lifetime = (
                 f"[{describe_time_in_message(int(batch.vs[row]))}, {describe_time_in_message(int(end[row]))})"
             )
-            return why.named(f"the event {lifetime} {payload or ''}".rstrip())
+            return why.with_event(f"the event {lifetime} {payload or ''}".rstrip())
         return why
 
     def check_end(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
-from recension.core.values import MISFITS, exact_array, misfit, plain
+from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import NotDeterministicError, describe_error, module_error
 from recension.modules.members import Window
 from recension.operators.value_order import sort_key, value_ranks
@@ -103,13 +103,15 @@ class FunctionOf(Selection):
         try:
             return exact_array(answers, self._type)
         except MISFITS:
-            row = next(row for row, answer in enumerate(answers) if misfit(answer, self._type) is not None)
+            row = next(
+                row for row, answer in enumerate(answers) if describe_misfit(answer, self._type) is not None
+            )
             reason = f"it gave {answers[row]!r}, but is declared to give {self._type}"
             raise self._function_error(row, reason, parts[row]) from None
 
     def _call_function(self, row: int, values: Any) -> Any:
         try:
-            return plain(self._fn(values))
+            return unwrap_scalar(self._fn(values))
         except NotDeterministicError as why:
             raise self._function_error(row, str(why), values) from None
         except Exception as why:

@@ -27,7 +27,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
-from recension.core.errors import RecensionError, SchemaError, nearest
+from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Source
@@ -116,7 +116,7 @@ class Table:
     def _carry(self, field: pa.Field) -> Column:
         if field.name not in self._columns or field.name not in self.layout.payload.names:
             names = self.layout.payload.names
-            hint, there = nearest(field.name, names), ", ".join(names) or "none"
+            hint, there = suggest_name(field.name, names), ", ".join(names) or "none"
             raise SchemaError(f"{self.name}: no column {field.name}{hint}; the payload columns are {there}")
         (column, found), wanted = self._columns[field.name], carrier(field.type, field.name)
         if found.simpleString() == wanted.simpleString():

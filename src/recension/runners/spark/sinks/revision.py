@@ -103,7 +103,7 @@ class Revision:
         if not rows:
             return
         for name, places in rows.items():
-            self._files[name] = self._files[name].without(len(places))
+            self._files[name] = self._files[name].with_deleted(len(places))
         written = self._table.delete(rows)
         self._deletions[written.name] = written
 
@@ -139,7 +139,7 @@ class Revision:
     def manifest(self, batch: int, recent: Recent, now: float, keep: float) -> tuple[Manifest, list[str]]:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
-        gone = old.used() - {*self._files, *self._deletions}
+        gone = old.used_files() - {*self._files, *self._deletions}
         dropped = [*old.dropped, *(UnusedFile(name, now) for name in sorted(gone))]
         # What the last commit dropped is still in the manifest before this one.
         expired = [file.name for file in old.dropped if file.at + keep < now]

@@ -27,7 +27,7 @@ from recension.runners.spark.sinks.checkpoint import (
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
-from recension.runners.spark.stream.identity import OWNER
+from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
