@@ -1,9 +1,9 @@
 """The contract of a physical operator.
 
 An operator is driven in steps. In a step each input port may receive one batch of inserts and retractions
-(`on_batch`), and then one CTI (`on_cti`), which speaks for everything that came before it. Whatever the
-operator emits in a step may be the net effect of the whole batch; with batches of one element it behaves
-exactly as the papers' tables show.
+(`on_batch`), and then one CTI (`on_cti`), which holds for everything that came before it. An operator may
+emit the net effect of the whole batch. With batches of one element it behaves exactly as the papers' tables
+show.
 """
 
 from __future__ import annotations

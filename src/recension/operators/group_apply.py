@@ -94,7 +94,7 @@ class GroupApply(Operator):
         return self._gather(given)
 
     def _tell_all(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
-        """Every group is told something, and the one that stands for those to come."""
+        """Give the same to every group, and to the one that stands for groups not seen yet."""
         tell(self._unseen)
         self._unseen.take_counts()
         self._no_effect = {}
@@ -102,7 +102,7 @@ class GroupApply(Operator):
         return self._gather([(number, tell(group)) for number, group in enumerate(self._groups)])
 
     def _gather(self, given: Sequence[tuple[int, Flow]]) -> EventBatch:
-        """What groups gave, each with its keys; what they left out is taken note of."""
+        """The output of groups, each with its keys; counts what they dropped."""
         for number, _ in given:
             group = self._groups[number]
             self._ctis[number] = group.out_cti
@@ -133,7 +133,7 @@ class GroupApply(Operator):
         return self._forget_idle_groups(self._tell_all(lambda pipeline: pipeline.tick(now)))
 
     def _forget_idle_groups(self, shown: EventBatch) -> Output:
-        """All groups have been told something: some may have become like one that was never seen."""
+        """After all groups got something: forget those that are now like a group not seen yet."""
         t = self._least_cti()
         in_use = np.array([not group.is_like(self._unseen) for group in self._groups], np.bool_)
         if not in_use.all():

@@ -161,7 +161,7 @@ def last_final_end(t: int) -> int:
 
 
 class KeySkew:
-    """Watches the keys of both sides of a join; speaks once of each."""
+    """Watches the keys of both sides of a join; warns once of each side."""
 
     def __init__(self, *keys: Sequence[str]) -> None:
         self._sides = [_KeyCount(list(own)) for own in keys]
@@ -177,13 +177,13 @@ class KeySkew:
                 self._warnings.append(side.describe(payload, int(alike[0])))
 
     def take_warnings(self) -> list[str]:
-        """What there is to say, if it has not been said."""
+        """Warnings since the last call."""
         warnings, self._warnings = self._warnings, []
         return warnings
 
 
 class _KeyCount:
-    """How many rows there are, and how many have the most common key: one that most have is not missed."""
+    """How many rows there are, and how many have the most common key. A key that most rows have is found."""
 
     def __init__(self, keys: list[str]) -> None:
         self._keys, self.is_watched = keys, bool(keys)

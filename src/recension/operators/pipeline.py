@@ -19,7 +19,7 @@ from recension.operators.base import Chunks, Operator, Orphans, Output, worst_ou
 
 @dataclass(slots=True)
 class Flow:
-    """What a vertex gives in one step."""
+    """What comes out of an operator or a source in one step."""
 
     batches: list[EventBatch] = field(default_factory=list)
     cti: int | None = None
@@ -35,7 +35,7 @@ class Flow:
 
 
 def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None = None) -> Flow:
-    """Tell an operator the time, if it is to know it, then all batches of a step, then all its CTIs."""
+    """Give an operator the time, if it needs it, then all batches of a step, then all CTIs."""
     out = Flow()
     if now is not None:
         out.add(operator.on_clock(now))
@@ -90,7 +90,7 @@ def find_no_effect_times(
 
 
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
-    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
+    """The changes of a batch, and the last CTI in it, which includes the earlier ones."""
     is_cti = batch.kind == CTI
     if not bool(is_cti.any()):
         return batch, None
@@ -173,7 +173,7 @@ class Pipeline:
         return find_no_effect_times(self._steps, [self._last]).get(port, BEGINNING)
 
     def orphans(self, port: int) -> Orphans:
-        """What becomes of retractions of events that are not there; ``pass``: they get to what comes out."""
+        """What happens to orphans on a port, as `Operator.orphans`; ``pass``: they reach the output."""
         readers = [
             (number, own_port)
             for number, stage in enumerate(self._stages, self._ports)
@@ -188,11 +188,11 @@ class Pipeline:
         return self.orphans(number) if becomes == "pass" else becomes
 
     def is_like(self, fresh: Pipeline) -> bool:
-        """Will this do from now on what one does that was told the same CTIs and times, and nothing else?"""
+        """Will this behave like a fresh pipeline that got the same CTIs and times, and no events?"""
         return all(_are_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
 
     def take_counts(self) -> Counter[str]:
-        """The elements left out or moved since the last time of asking, by reason."""
+        """How many elements were dropped or adjusted since the last call, by reason."""
         taken: Counter[str] = Counter()
         for operator in self.operators:
             if counts := operator.counts():
@@ -201,7 +201,7 @@ class Pipeline:
         return taken
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out and kept aside since the last time of asking."""
+        """Elements dropped since the last call, with the reason."""
         return [one for operator in self.operators for one in operator.take_dropped()]
 
     def state_rows(self) -> int:

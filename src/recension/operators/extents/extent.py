@@ -110,7 +110,7 @@ class Extent:
         kept = {name: column[rows:] for name, column in head.columns.items()}
         self._table.replace(head.extract.blocks, kept)
         self.forgotten += rows
-        self._alive -= self._alive * rows // (len(self) + rows)  # their share, as far as can be told
+        self._alive -= self._alive * rows // (len(self) + rows)  # their share, an estimate
         self.tidy()
 
     def tidy(self) -> None:

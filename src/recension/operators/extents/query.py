@@ -51,7 +51,7 @@ class CoalescingQuery:
         return group, readings.of((name for name in self.on if name not in self.group_by), group)
 
     def goes_on(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
-        """Does the reading ``after`` go on with the one ``before``, for each pair of positions?"""
+        """Does the reading ``after`` continue the one ``before``, for each pair of positions?"""
         if self.equivalent is None or not len(after):
             return np.zeros(len(after), np.bool_)
         values = readings.select(list(self.on))
@@ -173,7 +173,7 @@ def find_region(merged: MergedReadings, query: CoalescingQuery, *, links_kept: b
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Which readings go on with the one before them."""
+    """Which readings continue the one before them."""
 
     query: CoalescingQuery
     payload: pa.RecordBatch

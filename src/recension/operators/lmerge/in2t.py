@@ -135,7 +135,7 @@ class KeyChanges:
     def find_clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
         """An element, if any, that inserts an event which the input has (``held``), with another end.
 
-        With ``repeats`` an insert with the same end only says again what was said.
+        With ``repeats`` an insert with the same end is only a repeat.
         """
         if self.conflict is not None:
             return self.conflict

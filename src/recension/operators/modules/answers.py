@@ -27,10 +27,10 @@ from recension.core.values import MISFITS, describe_misfit
 from recension.modules.calls import describe_interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping
-from recension.operators import double_double as dd
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import Caller, Given, HostedModule
 from recension.operators.modules.states import States
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
 from recension.operators.windowed.aggregates import Aggregation
 from recension.operators.windowed.events import CoveringEvents

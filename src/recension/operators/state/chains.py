@@ -1,6 +1,6 @@
-"""Events of groups in order, linked into chains: each either goes on with the one before it or begins anew.
+"""Events of groups in order, linked into chains: each continues the one before it or begins a chain.
 
-    events      [--a--)            the second goes on with the first: it is equivalent, and the chain so far
+    events      [--a--)            the second continues the first: it is equivalent, and the chain so far
                    [---a---)       reaches its start
                               [-a-)           begins a chain: there is a gap
     chains      [----------)  [---)
@@ -159,9 +159,9 @@ class Chains(EndPoints):
     def forget(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
 
-        They have ended. If another one that starts before ``t`` follows, it has ended too or begins a chain:
-        else, when its end moves, it is told by the one before it which chain it belongs to. If none follows,
-        their chain has ended.
+        Such an event has ended. If another one that starts before ``t`` follows it, that one has ended too or
+        begins a chain: otherwise the event is still needed to know which chain the next one belongs to when
+        its end moves. If none follows, the chain has ended.
         """
         is_due, groups = self._pop_due(t)
         if not len(groups):
@@ -180,7 +180,7 @@ class Chains(EndPoints):
         self._table.replace(extract.blocks, {name: column[~goes] for name, column in own.items()})
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
-        """A group whose first event stays is due when what holds it has ended."""
+        """A group whose first event stays is due again when what keeps it has ended."""
         end, following = own["end"][at], own["end"][np.minimum(at + 1, len(own["end"]) - 1)]
         waits = np.where(end >= t, end, np.where(is_followed[at], following, own["reach"][at]))
         again = waits < FOREVER

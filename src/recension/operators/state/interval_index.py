@@ -10,8 +10,8 @@ Kept as consecutive sorted runs in one arena, each several times as long as the 
 merge). Only an end ever changes in place, to the beginning of time: then the interval is dead. Merges and
 compactions leave out what is dead.
 
-Not `core.sorted_runs`: answers are positions, which must be good in all runs at once, so the runs share one
-memory; and the key is made anew for all rows when starts no longer fit it.
+Not `core.sorted_runs`: an answer is a position among all rows, so that all runs share one memory, and a row
+is removed by position. And the sort key is lossy: when starts no longer fit it, all rows get a new key.
 
 Cost        O((q + m) log n) for q questions and m answers, if the lengths of a class are alike (at worst
             16 candidates an answer); adding and forgetting: O(log n) an interval, over time.

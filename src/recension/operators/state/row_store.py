@@ -142,7 +142,11 @@ def drop_unused_rows(store: RowStore, table: BlockTable, *columns: str) -> int:
 
 
 class PayloadStore(RowStore):
-    """A store that copies as little as it can."""
+    """A store for big payloads, on which a merge spends its memory: each row is copied once.
+
+    Long blocks are never united, only dropped when the rows still needed are gathered into a new one. Short
+    blocks are united, or there would be too many.
+    """
 
     def _count_kept(self, size: int) -> int:
         blocks, total = len(self._sizes), len(self) + size
@@ -151,4 +155,4 @@ class PayloadStore(RowStore):
         return blocks - bool(blocks and self._sizes[-1] + size <= _SMALL)
 
     def _before_taking(self, rows: int) -> None:
-        """Nothing is united."""
+        """Unites nothing."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
-from recension.operators.double_double import Floats
+from recension.operators.windowed.double_double import Floats
 from recension.operators.windowed.steps import Contributions, Pair
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]

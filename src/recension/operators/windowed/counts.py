@@ -28,9 +28,9 @@ from recension.core.batch import EventBatch, Index, Mask, new_end, old_end
 from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
-from recension.operators import double_double as dd
 from recension.operators.state.block_table import Extract, sort_keys
 from recension.operators.state.end_points import KeptMoments
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, WindowIndex, in_view
 from recension.operators.windowed.steps import Contributions

@@ -16,9 +16,9 @@ import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.ticks import Ticks
-from recension.operators import double_double as dd
-from recension.operators.double_double import Floats
 from recension.operators.state.block_table import sort_keys
+from recension.operators.windowed import double_double as dd
+from recension.operators.windowed.double_double import Floats
 
 Pair = tuple[Floats, Floats]
 

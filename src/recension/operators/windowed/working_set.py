@@ -19,9 +19,9 @@ from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
-from recension.operators import double_double as dd
 from recension.operators.state.block_table import Extract, sort_keys
 from recension.operators.state.end_points import EndPoints
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.steps import AxisSteps, Pair
 
 

@@ -29,7 +29,8 @@ def argument(value: Any) -> Any:
     """The argument of a method: the tree of an expression, or a plain value as it is."""
     if isinstance(tree := getattr(value, "tree", None), Tree):
         return tree
-    for item in value if isinstance(value, tuple) else (value,):
+    foreign = [x for x in value if isinstance(x, nw.Expr)] if isinstance(value, tuple) else [value]
+    for item in foreign:
         refuse_foreign(item)
     return value
 
