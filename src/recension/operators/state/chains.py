@@ -25,8 +25,9 @@ from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.core.time_kind import shown_here
 from recension.operators.base import Chunks
-from recension.operators.state.block_table import Columns, Extract
-from recension.operators.state.end_points import EndPoints
+from recension.operators.state.block_table import Columns
+from recension.operators.state.end_points import EndPoints, is_among
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
@@ -101,7 +102,7 @@ class Chains(EndPoints):
         self._write(axis, extract)
         return old, new
 
-    def _axis(self, extract: Extract, added: Columns, removed: Hashes) -> _Axis:
+    def _axis(self, extract: LeafExtract, added: Columns, removed: Hashes) -> _Axis:
         kept = extract.columns
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
         stays, _, found = surviving(held, removed)
@@ -149,11 +150,11 @@ class Chains(EndPoints):
         values = (self._store.take(rows).select(self._on) for rows in (before, after))
         return self._equivalent(*values)
 
-    def _write(self, axis: _Axis, extract: Extract) -> None:
+    def _write(self, axis: _Axis, extract: LeafExtract) -> None:
         own, stays = axis.columns, axis.is_new & ~axis.is_last
         columns = {name: own[name][stays] for name in ("group", "time", *_COLUMNS)}
         born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
-        self.replace(extract.blocks, columns, (own["group"][born], own["time"][born]), own["group"][gone])
+        self.replace(extract, columns, (own["group"][born], own["time"][born]), own["group"][gone])
 
     def forget(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
@@ -162,14 +163,12 @@ class Chains(EndPoints):
         else, when its end moves, it is told by the one before it which chain it belongs to. If none follows,
         their chain has ended.
         """
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        groups = np.flatnonzero(is_due)
+        groups = self._take_due(t)
         if not len(groups):
             return
         extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        group, past = own["group"], (own["time"] < t) & is_due[own["group"]]
+        group, past = own["group"], (own["time"] < t) & is_among(own["group"], groups)
         is_settled = (own["end"] < t) | (own["head"] == own["row"])
         is_followed = np.append(past[1:] & (group[1:] == group[:-1]), False)
         goes = past & (own["end"] < t)
@@ -177,8 +176,8 @@ class Chains(EndPoints):
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _after(goes))))
-        np.subtract.at(self._points_of, group[goes], 1)
-        self._table.replace(extract.blocks, {name: column[~goes] for name, column in own.items()})
+        self._count(group[:0], group[goes])
+        self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due when what holds it has ended."""

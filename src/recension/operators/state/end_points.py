@@ -13,22 +13,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
-from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.arena import Arena
+from recension.operators.state.block_table import Columns
 from recension.operators.state.keys import KeyIndex
+from recension.operators.state.leaf_table import LeafExtract, LeafTable
 from recension.operators.state.time_queue import TimeQueue
 
 _RETIRE_AT = 1024
+_ROW = 64  # groups whose earliest time is kept
 
 
 class EndPoints:
     """Rows (group, time, n, ...), ``n`` counting live events; a key without columns is one group."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
-        self._table = BlockTable(columns)
+        self._table = LeafTable(columns)
         self._schema = key_schema
         self._keys = KeyIndex(key_schema) if len(key_schema) else None
         self.clear()
@@ -37,7 +40,9 @@ class EndPoints:
         """Forget everything."""
         self._table.clear()
         self._expiring = TimeQueue()
-        self._points_of = self._held = np.zeros(0, np.int64)
+        self._points_of = Arena({"points": np.int64})
+        self._held = GroupTimes()
+        self._in_use = 0
         if self._keys is not None:
             self._keys.restore(self._keys.no_rows())
 
@@ -52,11 +57,14 @@ class EndPoints:
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
         numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
-        missing = int(numbers.max(initial=-1)) + 1 - len(self._points_of)
-        if missing > 0:
-            self._points_of = np.append(self._points_of, np.zeros(missing, np.int64))
-            self._held = np.append(self._held, np.full(missing, FOREVER))
+        self._number_up_to(int(numbers.max(initial=-1)) + 1)
         return numbers
+
+    def _number_up_to(self, groups: int) -> None:
+        missing = groups - len(self._points_of)
+        if missing > 0:
+            self._points_of.append({"points": np.zeros(missing, np.int64)})
+            self._held.number_up_to(groups)
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
         """The key rows of groups."""
@@ -68,8 +76,8 @@ class EndPoints:
         """A hash of each group's key, which stays when numbers change."""
         return np.zeros(len(groups), np.uint64) if self._keys is None else self._keys.hashes(groups)
 
-    def extract(self, group: Index, low: Ticks, high: Ticks) -> Extract:
-        """The end points in and next to each segment, as `BlockTable.extract`."""
+    def extract(self, group: Index, low: Ticks, high: Ticks) -> LeafExtract:
+        """The end points in and next to each segment, as `LeafTable.extract`."""
         return self._table.extract(group, low, high)
 
     def is_endless(self) -> bool:
@@ -78,12 +86,11 @@ class EndPoints:
         ends = np.full(len(groups), FOREVER)
         return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
 
-    def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
+    def replace(self, extract: LeafExtract, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
         """Write an extract back; ``born``: (group, time) of new end points, ``gone``: groups of lost ones."""
-        self._table.replace(blocks, columns)
+        self._table.replace(extract, columns)
         group, time = born
-        np.add.at(self._points_of, group, 1)
-        np.subtract.at(self._points_of, gone, 1)
+        self._count(group, gone)
         self._expiring.push(time[time < FOREVER], group[time < FOREVER])
 
     def forget_before(self, t: int) -> Index:
@@ -92,9 +99,7 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        groups = np.flatnonzero(is_due)
+        groups = self._take_due(t)
         if not len(groups):
             return groups
         extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
@@ -103,38 +108,61 @@ class EndPoints:
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
         lasts = is_past & ~next_is_past & (n > 0)
         gone = is_past & ~lasts
-        self._held[group[is_past]] = FOREVER
-        self._held[group[lasts]] = time[lasts]
-        np.subtract.at(self._points_of, group[gone], 1)
+        self._hold(group[is_past], group[lasts], time[lasts])
+        self._count(group[:0], group[gone])
         keep = ~gone & ~extract.follower
-        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
         return groups
+
+    def _take_due(self, t: int) -> Index:
+        """The groups that have end points before ``t``."""
+        return np.unique(self._expiring.pop_before(t)[1])
+
+    def _count(self, born: Index, gone: Index) -> None:
+        """Groups have got end points and lost some."""
+        points, touched = self._points_of["points"], np.unique(np.append(born, gone))
+        before = int(np.count_nonzero(points[touched]))
+        np.add.at(points, born, 1)
+        np.subtract.at(points, gone, 1)
+        self._in_use += int(np.count_nonzero(points[touched])) - before
+
+    def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
+        """Of some groups, the first end point before the CTI is at ``time``; the others have none."""
+        self._held.set(groups, np.full(len(groups), FOREVER))
+        self._held.set(held, time)
+
+    def _set(self, points: Index, held: Ticks) -> None:
+        self._points_of, self._held = Arena({"points": np.int64}), GroupTimes()
+        self._points_of.append({"points": points})
+        self._held.number_up_to(len(held))
+        self._held.set(np.arange(len(held)), held)
+        self._in_use = int(np.count_nonzero(points))
 
     def in_use(self) -> Index:
         """The groups that have end points."""
-        return np.flatnonzero(self._points_of > 0)
+        return np.flatnonzero(self._points_of["points"])
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
-        return int(self._held.min(initial=FOREVER))
+        return self._held.earliest()
 
     def retire(self) -> Index | None:
         """Give up the numbers of groups without end points if they are the majority.
 
         The new number of each group, -1 for those given up; None when nothing changed.
         """
-        in_use = self._points_of > 0
-        if self._keys is None or len(in_use) < _RETIRE_AT or 2 * int(in_use.sum()) > len(in_use):
+        if self._keys is None or len(self._points_of) < _RETIRE_AT or 2 * self._in_use > len(self._points_of):
             return None
+        in_use, held = self._points_of["points"] > 0, self._held.times()
         numbers = self._keys.retire(in_use)
-        renumber(self._table, numbers)
+        self._table.renumber(numbers)
         self._expiring.renumber(numbers)
-        self._points_of, self._held = self._points_of[in_use], self._held[in_use]
+        self._set(self._points_of["points"][in_use], held[in_use])
         return numbers
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables."""
-        groups = {"points": self._points_of.copy(), "held": self._held.copy()}
+        groups = {"points": self._points_of["points"].copy(), "held": self._held.times().copy()}
         chunks = {
             "points": self._table.snapshot(),
             "expiring": self._expiring.snapshot(),
@@ -146,13 +174,45 @@ class EndPoints:
         """Become the end points that `snapshot` gave."""
         self._table.restore(chunks["points"])
         self._expiring.restore(chunks["expiring"])
-        self._points_of, self._held = (chunks["groups"][n].to_numpy().copy() for n in ("points", "held"))
+        self._set(*(chunks["groups"][name].to_numpy() for name in ("points", "held")))
         if self._keys is not None:
             rows = chunks["keys"].combine_chunks().to_batches()
             self._keys.restore(rows[0] if rows else self._keys.no_rows())
 
 
-def renumber(table: BlockTable, numbers: Index) -> None:
-    """Give the rows of a table the new numbers of their groups, which keep the order of the old."""
-    rows = table.snapshot()
-    table.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
+class GroupTimes:
+    """A time for each group, FOREVER unless it is set; finds the earliest without looking at all of them."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._times = np.full((0, _ROW), FOREVER)
+        self._earliest = np.full(0, FOREVER)
+
+    def number_up_to(self, groups: int) -> None:
+        """Make room for more groups."""
+        self._size = groups
+        if groups > self._times.size:
+            more = -(-groups // _ROW) + len(self._times)
+            self._times = np.concatenate([self._times, np.full((more, _ROW), FOREVER)])
+            self._earliest = np.append(self._earliest, np.full(more, FOREVER))
+
+    def set(self, groups: Index, times: Ticks) -> None:
+        """Set the times of some groups."""
+        self._times.reshape(-1)[groups] = times
+        rows = np.unique(groups // _ROW)
+        self._earliest[rows] = self._times[rows].min(axis=1)
+
+    def earliest(self) -> int:
+        """The earliest of all."""
+        return int(self._earliest.min(initial=FOREVER))
+
+    def times(self) -> Ticks:
+        """All of them, by group."""
+        return self._times.reshape(-1)[: self._size]
+
+
+def is_among(groups: Index, some: Index) -> Mask:
+    """Which of the groups are among some, which are sorted."""
+    place = np.minimum(np.searchsorted(some, groups), len(some) - 1)
+    found: Mask = some[place] == groups
+    return found

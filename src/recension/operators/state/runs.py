@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.state.block_table import BlockTable, sort_keys
-from recension.operators.state.end_points import renumber
+from recension.operators.state.block_table import sort_keys
+from recension.operators.state.leaf_table import LeafTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Runs:
     """Kept by (group, start)."""
 
     def __init__(self) -> None:
-        self._table = BlockTable({"end": np.int64})
+        self._table = LeafTable({"end": np.int64})
 
     def __len__(self) -> int:
         return len(self._table)
@@ -63,7 +63,7 @@ class Runs:
         old, new = axis.ends(was), axis.ends(now)
         starts = now > 0
         columns = {"group": axis.group[starts], "time": axis.time[starts], "end": new[starts]}
-        self._table.replace(extract.blocks, columns)
+        self._table.replace(extract, columns)
         differs = old != new
         return RunChanges(axis.group[differs], axis.time[differs], old[differs], new[differs])
 
@@ -71,11 +71,11 @@ class Runs:
         """Drop those groups' runs that ended before ``t``; one that ends at ``t`` can still grow."""
         extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
         keep = ~extract.follower & (extract.columns["end"] >= t)
-        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
 
     def renumber(self, numbers: Index) -> None:
         """Groups got new numbers."""
-        renumber(self._table, numbers)
+        self._table.renumber(numbers)
 
     def snapshot(self) -> pa.Table:
         """All runs."""

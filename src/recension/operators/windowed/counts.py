@@ -61,7 +61,7 @@ class CountIndex(WindowIndex):
         axis = merge(extract, changes)
 
         def write_back() -> None:
-            born = axis.write_back(self._kept, extract.blocks)
+            born = axis.write_back(self._kept, extract)
             if self._view != "all":
                 # A window comes into view one tick after its last moment, or at its first.
                 time = axis.time[born] + (self._view == "ended")

@@ -17,8 +17,9 @@ from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators import double_double as dd
-from recension.operators.state.block_table import Column, Columns, Extract, sort_keys
+from recension.operators.state.block_table import Column, Columns, sort_keys
 from recension.operators.state.kept_moments import KeptMoments
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums
 
@@ -82,17 +83,17 @@ class MergedMoments:
     old: Sums
     new: Sums
 
-    def write_back(self, kept: KeptMoments, blocks: Index) -> Mask:
+    def write_back(self, kept: KeptMoments, extract: LeafExtract) -> Mask:
         """Keep the moments that have events now; gives back which of them had none."""
         born, gone = ~self.is_known & (self.new.n > 0), self.is_known & (self.new.n == 0)
         rows = np.flatnonzero(self.new.n)
         columns: Columns = {"group": self.group[rows], "time": self.time[rows]}
         columns |= self.new.take(rows).columns()
-        kept.replace(blocks, columns, (self.group[born], self.time[born]), self.group[gone])
+        kept.replace(extract, columns, (self.group[born], self.time[born]), self.group[gone])
         return born
 
 
-def merge(extract: Extract, changes: MomentChanges) -> MergedMoments:
+def merge(extract: LeafExtract, changes: MomentChanges) -> MergedMoments:
     """Lay the changes of a batch over the moments kept so far."""
     own = ~extract.follower
     known = {name: column[own] for name, column in extract.columns.items()}
