@@ -20,7 +20,7 @@ from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
 from recension.operators.state.block_table import Columns
 from recension.operators.state.keys import KeyIndex
-from recension.operators.state.leaf_table import LeafExtract, LeafTable
+from recension.operators.state.leaf_table import LeafExtract, LeafTable, distinct
 from recension.operators.state.time_queue import TimeQueue
 
 _RETIRE_AT = 1024
@@ -116,11 +116,11 @@ class EndPoints:
 
     def _take_due(self, t: int) -> Index:
         """The groups that have end points before ``t``."""
-        return np.unique(self._expiring.pop_before(t)[1])
+        return distinct(self._expiring.pop_before(t)[1])
 
     def _count(self, born: Index, gone: Index) -> None:
         """Groups have got end points and lost some."""
-        points, touched = self._points_of["points"], np.unique(np.append(born, gone))
+        points, touched = self._points_of["points"], distinct(np.append(born, gone))
         before = int(np.count_nonzero(points[touched]))
         np.add.at(points, born, 1)
         np.subtract.at(points, gone, 1)
@@ -199,7 +199,7 @@ class GroupTimes:
     def set(self, groups: Index, times: Ticks) -> None:
         """Set the times of some groups."""
         self._times.reshape(-1)[groups] = times
-        rows = np.unique(groups // _ROW)
+        rows = distinct(groups // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
 
     def earliest(self) -> int:

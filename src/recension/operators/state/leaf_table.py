@@ -48,7 +48,7 @@ class LeafExtract(Extract):
 
 
 class LeafTable:
-    """Columns of int64 or float64, the first two being ``group`` and ``time``; groups count from 0."""
+    """Columns of eight bytes (int64, float64), the first two being ``group`` and ``time``."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike]) -> None:
         self._types = {"group": np.dtype(np.int64), "time": np.dtype(np.int64)} | {
@@ -84,7 +84,7 @@ class LeafTable:
     def _read(self, group: Index, read_long: Callable[[Mask], Extract]) -> LeafExtract:
         self._number_up_to(int(group.max(initial=-1)) + 1)
         is_long = self._is_long["long"][group]
-        leaves = _distinct(group[~is_long])
+        leaves = distinct(group[~is_long])
         columns = self._log.read(leaves)
         if not bool(is_long.any()):
             return LeafExtract(_NONE, columns, np.zeros(len(columns["time"]), np.bool_), leaves)
@@ -121,7 +121,7 @@ class LeafTable:
         rows = self._is_long["rows"]
         np.subtract.at(rows, before, 1)
         np.add.at(rows, columns["group"], 1)
-        touched = _distinct(before)
+        touched = distinct(before)
         if len(short := touched[rows[touched] < _SHORT]):
             self._shorten(short)
 
@@ -157,7 +157,7 @@ class LeafTable:
         """Become the table that `snapshot` gave."""
         self.clear()
         columns = {n: table[n].to_numpy().astype(k, copy=False) for n, k in self._types.items()}
-        groups = _distinct(columns["group"])
+        groups = distinct(columns["group"])
         self._number_up_to(int(groups.max(initial=-1)) + 1)
         self.replace(LeafExtract(_NONE, {}, np.zeros(0, np.bool_), groups), columns)
 
@@ -168,11 +168,14 @@ class LeafTable:
 
 
 class _Log:
-    """Leaves of groups, and where they are."""
+    """Leaves, and where each group has its own.
+
+    The numbers of a row lie side by side: leaves are far from each other, and each is fetched once.
+    """
 
     def __init__(self, types: Mapping[str, np.dtype[np.generic]]) -> None:
         self._types = dict(types)
-        self._chunks: list[Columns] = []
+        self._chunks: list[Index] = []
         self._chunk_starts = _NONE
         # Segments, in order of their addresses: where each starts, how long it is, written and still in use.
         self._starts, self._rooms, self._written, self._used = _NONE, _NONE, _NONE, _NONE
@@ -196,16 +199,12 @@ class _Log:
         at = expand(first, first + sizes)[1]
         chunk = np.searchsorted(self._chunk_starts, at, "right") - 1
         touched = np.flatnonzero(np.bincount(chunk, minlength=1)) if len(at) else _NONE
-        if len(touched) == 1:
-            place = at - self._chunk_starts[touched[0]]
-            return {name: self._chunks[touched[0]][name][place] for name in self._types}
-        columns = {name: np.empty(len(at), kind) for name, kind in self._types.items()}
+        rows = np.empty((len(at), len(self._types)), np.int64)
         for number in touched.tolist():
-            own = np.flatnonzero(chunk == number)
-            place = at[own] - self._chunk_starts[number]
-            for name, column in columns.items():
-                column[own] = self._chunks[number][name][place]
-        return columns
+            own = slice(None) if len(touched) == 1 else np.flatnonzero(chunk == number)
+            rows[own] = self._chunks[number][at[own] - self._chunk_starts[number]]
+        columns = np.ascontiguousarray(rows.T)
+        return dict(zip(self._types, map(np.ndarray.view, columns, self._types.values()), strict=True))
 
     def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
@@ -229,6 +228,7 @@ class _Log:
     def _append(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """At the tail, and in further segments if there is more than fits."""
         groups, sizes = groups[sizes > 0], sizes[sizes > 0]
+        rows = np.stack([columns[name].view(np.int64) for name in self._types], axis=1)
         ends = np.cumsum(sizes)
         done = before = 0
         while done < len(groups):
@@ -241,24 +241,25 @@ class _Log:
             start = int(self._starts[self._tail] + self._written[self._tail])
             self._leaves["rows"][groups[done:fit]] = sizes[done:fit]
             self._leaves["address"][groups[done:fit]] = start + ends[done:fit] - sizes[done:fit] - before
-            self._copy(start, {name: column[before:stop] for name, column in columns.items()})
+            self._at(start, stop - before)[:] = rows[before:stop]
             self._written[self._tail] += stop - before
             self._used[self._tail] += stop - before
             done, before = fit, stop
         self.in_use += before
 
-    def _copy(self, address: int, columns: Columns) -> None:
+    def _at(self, address: int, size: int) -> Index:
+        """So many rows from an address on, which lie in one chunk."""
         number = int(np.searchsorted(self._chunk_starts, address, "right")) - 1
         place = address - int(self._chunk_starts[number])
-        for name, column in columns.items():
-            self._chunks[number][name][place : place + len(column)] = column
+        found: Index = self._chunks[number][place : place + size]
+        return found
 
     def _move_tail(self) -> None:
         """To a segment that is free; to new memory, as much as there is, if none is."""
         if not self._free:
             end = int(self._starts[-1] + self._rooms[-1]) if len(self._starts) else 0
             rows = min(max(_LEAST, end), _CHUNK)
-            self._chunks.append({name: np.empty(rows, kind) for name, kind in self._types.items()})
+            self._chunks.append(np.empty((rows, len(self._types)), np.int64))
             self._chunk_starts = np.append(self._chunk_starts, end)
             first = np.arange(end, end + rows, _SEGMENT)
             self._free = list(range(len(self._starts) + len(first) - 1, len(self._starts) - 1, -1))
@@ -294,11 +295,8 @@ class _Log:
 
     def _groups_in(self, segment: int) -> Index:
         """The groups whose leaves are in a segment, in the order in which they lie there."""
-        start = int(self._starts[segment])
-        number = int(np.searchsorted(self._chunk_starts, start, "right")) - 1
-        place = start - int(self._chunk_starts[number])
-        size = int(self._written[segment])
-        group = self._chunks[number]["group"][place : place + size]
+        start, size = int(self._starts[segment]), int(self._written[segment])
+        group = self._at(start, size)[:, 0]
         leads = self._leaves["address"][group] == np.arange(start, start + size)
         found: Index = group[leads & (self._leaves["rows"][group] > 0)]
         return found
@@ -307,15 +305,11 @@ class _Log:
 _SIDES: Final = ("left", "right")
 
 
-def _distinct(ordered: Index) -> Index:
-    """Sorted numbers, each once; others are sorted first."""
-    if not len(ordered):
-        return ordered
-    step = np.diff(ordered)
-    if bool((step < 0).any()):
-        return np.unique(ordered)
-    distinct: Index = ordered[np.append(True, step > 0)]
-    return distinct
+def distinct(numbers: Index) -> Index:
+    """Each number once, in order."""
+    ordered = numbers if bool((numbers[1:] >= numbers[:-1]).all()) else np.sort(numbers)
+    once: Index = ordered[np.append(True, ordered[1:] > ordered[:-1])[: len(ordered)]]
+    return once
 
 
 def _taken(columns: Columns, rows: Mask) -> Columns:
