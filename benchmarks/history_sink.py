@@ -34,7 +34,7 @@ from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
-from recension.runners.spark.sinks.durable import write_parquet
+from recension.runners.spark.sinks.files import write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import micro_batch
 

@@ -21,7 +21,7 @@ Turns = list[tuple[int, EventBatch, int | None]]
 
 def turns(case: str, size: int, text: int, inputs: int = INPUTS, batch: int = BATCH, **knobs: Any) -> Turns:
     """Batches of the replicas of one stream in turn: the changes, and the CTI that ends them."""
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split_ctis
     from recension.testing.generator import StreamSettings, replicas
 
     settings = StreamSettings.of(case, size=size, string_size=text, **knobs)  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def turns(case: str, size: int, text: int, inputs: int = INPUTS, batch: int = BA
     for start in range(0, max(len(stream) for stream in streams), batch):
         for port, stream in enumerate(streams):
             if start < len(stream):
-                found.append((port, *split(stream.slice(start, min(start + batch, len(stream))))))
+                found.append((port, *split_ctis(stream.slice(start, min(start + batch, len(stream))))))
     return found
 
 
@@ -42,9 +42,9 @@ def load(case: str, text: int, size: int, _: Path) -> Turns:
 
 def run(case: str, data: Turns) -> int:
     """Merge; how many events there are in the end."""
-    from recension.operators.lmerge.choice import merge_of
+    from recension.operators.lmerge.choice import make_merge
 
-    merge = merge_of(case, data[0][1].schema, INPUTS)
+    merge = make_merge(case, data[0][1].schema, INPUTS)
     events = 0
     for port, batch, t in data:
         given = [merge.on_batch(port, batch)]

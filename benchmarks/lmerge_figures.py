@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lmerge import Turns, turns
-from recension.operators.lmerge.choice import merge_of, policy_of
+from recension.operators.lmerge.choice import make_merge
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.lmerge.policies import make_policy
 
 SECOND = 1_000_000
 SIZE, TEXT, LIVE, GAP = 200_000, 1_000, 10_000, 10 * SECOND
@@ -106,7 +107,7 @@ def inputs_figures() -> list[Figure]:
     for count in counts:
         data = [turn for turn in everyone if turn[0] < count]
         for case in ("R0", "R1", "R2", "R3", "R3-", "R4"):
-            run = merged(merge_of(case, data[0][1].schema, count), data)
+            run = merged(make_merge(case, data[0][1].schema, count), data)
             memory.setdefault(case, []).append(run.peak)
             rates.setdefault(case, []).append(run.rate)
     return [
@@ -154,13 +155,13 @@ def counted(
 
 
 def in_turn(streams: list[Any], batch: int) -> Turns:
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split_ctis
 
     found: Turns = []
     for start in range(0, max(map(len, streams)), batch):
         for port, stream in enumerate(streams):
             if start < len(stream):
-                found.append((port, *split(stream.slice(start, min(start + batch, len(stream))))))
+                found.append((port, *split_ctis(stream.slice(start, min(start + batch, len(stream))))))
     return found
 
 
@@ -172,11 +173,11 @@ def disorder_figure() -> list[Figure]:
         outputs, adjusts = counted(share, 3, 1_000, 0.01, at_once=5)
         ys.setdefault("query alone", []).append(float(adjusts))
         for name, streams, policy in (
-            ("3 copies, first", outputs[:1] * 3, policy_of("first")),
-            ("3 replicas, first", outputs, policy_of("first")),
-            ("3 replicas, hf", outputs, policy_of("hf")),
+            ("3 copies, first", outputs[:1] * 3, make_policy("first")),
+            ("3 replicas, first", outputs, make_policy("first")),
+            ("3 replicas, hf", outputs, make_policy("hf")),
         ):
-            run = merged(merge_of("R3", outputs[0].schema, 3, policy), in_turn(streams, 20))
+            run = merged(make_merge("R3", outputs[0].schema, 3, policy), in_turn(streams, 20))
             ys.setdefault(name, []).append(float(run.adjusts))
     paper = "adjusts grow with disorder; the merge emits fewer than the query alone"
     return [Figure("Figure 4, output size against disorder", "disorder", "adjusts", shares, ys, paper)]
@@ -204,7 +205,7 @@ def lag_figure() -> list[Figure]:
             delayed = [*ports[:-late], *(waiting + port for port in ports[-late:])]
             steps = range(max(map(len, delayed)))
             order = [port[i] for i in steps for port in delayed if i < len(port) and port[i] is not None]
-            best = max(merged(merge_of("R3", order[0][1].schema, 3), order).rate for _ in range(2))
+            best = max(merged(make_merge("R3", order[0][1].schema, 3), order).rate for _ in range(2))
             ys.setdefault(f"{late} lagging", []).append(best)
     paper = "throughput rises with lag, more so with more lagging inputs: late ones cost a lookup"
     return [Figure("Figure 5, throughput against lag", "lag (s)", "elements/s", lags, ys, paper)]
@@ -218,7 +219,7 @@ def stable_figure() -> list[Figure]:
     for share in shares:
         for case in ("R3", "R4", "R0"):
             data = turns(case, SIZE, TEXT, 3, 200, stable_freq=share, event_duration=LIVE * GAP)
-            run = merged(merge_of(case, data[0][1].schema, 3), data)
+            run = merged(make_merge(case, data[0][1].schema, 3), data)
             memory.setdefault(case, []).append(run.peak)
             rates.setdefault(case, []).append(run.rate)
     labels = [f"{share:.3%}" for share in shares]

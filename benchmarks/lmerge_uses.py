@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from benchmarks.lmerge import Turns
 from benchmarks.lmerge_figures import SECOND, Figure, counted, in_turn
-from recension.operators.lmerge.choice import merge_of
+from recension.operators.lmerge.choice import make_merge
 
 
 def cleanse_figure() -> list[Figure]:
@@ -52,7 +52,7 @@ def _cleansed(name: str, data: Turns, count: int) -> tuple[float, float, float]:
     from recension.operators.cleanse import Cleanse
 
     schema = data[0][1].schema
-    merge = merge_of("R1" if name == "Cleanse+R1" else name, schema, count)
+    merge = make_merge("R1" if name == "Cleanse+R1" else name, schema, count)
     cleansers = [Cleanse(schema) for _ in range(count)] if name == "Cleanse+R1" else []
     peak, elements, spent, clock = 0, 0, 0.0, 0
     came: dict[int, int] = {}
@@ -121,7 +121,7 @@ def arrival_figures() -> list[Figure]:
 
 def _arrivals(profiles: list[Any], size: int) -> tuple[list[Any], Any]:
     """Elements per 100 ms of each input and of the merge's output, by the receiver's clock."""
-    from recension.operators.flow import split
+    from recension.operators.pipeline import split_ctis
     from recension.testing.generator import StreamSettings, replicas, timed
 
     settings = StreamSettings.of(
@@ -140,10 +140,10 @@ def _arrivals(profiles: list[Any], size: int) -> tuple[list[Any], Any]:
                     pieces.append((int(arrival[start] // tick), port, batch.slice(start, stop)))
         counts.append(np.histogram(np.concatenate(arrivals), bins)[0])
     pieces.sort(key=lambda piece: piece[:2])
-    merge = merge_of("R3", pieces[0][2].schema, len(profiles))
+    merge = make_merge("R3", pieces[0][2].schema, len(profiles))
     shown: list[int] = []
     for at, port, batch in pieces:
-        changes, t = split(batch)
+        changes, t = split_ctis(batch)
         out = [merge.on_batch(port, changes)] + ([merge.on_cti(port, t).batch] if t is not None else [])
         shown += [at * tick] * sum(int((part.kind == 0).sum()) for part in out)
     return counts, np.histogram(shown, bins)[0]

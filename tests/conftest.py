@@ -7,6 +7,7 @@ same every time. Tests that need Spark are marked so, by what they ask for.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,10 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+# A shell makes what it runs in the background ignore Ctrl-C; some tests raise it and wait for its effect.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

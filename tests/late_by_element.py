@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from recension.core.events import Element, Insert, Retract
-from recension.testing.walk import payload_key
+from recension.testing.model import payload_key
 
 
 @dataclass

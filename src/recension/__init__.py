@@ -4,29 +4,15 @@ from difflib import get_close_matches as _get_close_matches
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from recension.api import functions as _functions
 from recension.api import scenarios
-from recension.api.aggregates import (
-    aggregate,
-    collect,
-    count,
-    first,
-    last,
-    max,
-    mean,
-    min,
-    quantile,
-    stddev,
-    sum,
-    top_k,
-)
 from recension.api.aggregation import GroupedStream
-from recension.api.coalescing import range, rows, within
-from recension.api.extent_set import ExtentSet, coalescing
-from recension.api.functions import udf
-from recension.api.merge import merge
-from recension.api.module_windows import module
+from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
+from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
+from recension.api.scenarios import merge
 from recension.api.stream import Stream, source
+from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
     ModuleError,
@@ -50,22 +36,6 @@ from recension.modules import (
     TimeSensitiveOperator,
     Window,
 )
-from recension.plan.allen import (
-    after,
-    before,
-    contains,
-    during,
-    equals,
-    finished_by,
-    finishes,
-    meets,
-    met_by,
-    overlapped_by,
-    overlaps,
-    relation,
-    started_by,
-    starts,
-)
 from recension.plan.expressions import (
     Expr,
     all_horizontal,
@@ -80,7 +50,28 @@ from recension.plan.expressions import (
     sum_horizontal,
     when,
 )
-from recension.plan.intervals import Interval, duration, intersect, intersects, interval, valid
+from recension.plan.intervals import (
+    Interval,
+    after,
+    before,
+    contains,
+    duration,
+    during,
+    equals,
+    finished_by,
+    finishes,
+    intersect,
+    intersects,
+    interval,
+    meets,
+    met_by,
+    overlapped_by,
+    overlaps,
+    relation,
+    started_by,
+    starts,
+    valid,
+)
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.local import Session
@@ -126,41 +117,32 @@ __all__ = [
     "TimeSensitiveOperator",
     "Window",
     "after",
-    "aggregate",
     "all_horizontal",
     "any_horizontal",
     "before",
     "coalesce",
     "coalescing",
     "col",
-    "collect",
     "concat_str",
     "contains",
-    "count",
     "duration",
     "during",
     "equals",
     "finished_by",
     "finishes",
-    "first",
     "intersect",
     "intersects",
     "interval",
-    "last",
     "lit",
-    "max",
     "max_horizontal",
-    "mean",
     "mean_horizontal",
     "meets",
     "merge",
     "met_by",
-    "min",
     "min_horizontal",
     "module",
     "overlapped_by",
     "overlaps",
-    "quantile",
     "range",
     "relation",
     "rows",
@@ -171,16 +153,13 @@ __all__ = [
     "spark",
     "started_by",
     "starts",
-    "stddev",
-    "sum",
     "sum_horizontal",
-    "top_k",
-    "udf",
     "valid",
     "wall_clock",
     "when",
     "within",
 ]
+__all__ += _functions.__all__
 
 
 if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
@@ -194,4 +173,4 @@ if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
 
 def __dir__() -> list[str]:
     """Only what is meant for users: completion shows no internals."""
-    return __all__
+    return sorted(__all__)

@@ -355,6 +355,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureF
     assert list(tmp_path.iterdir()) == [source]
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = jsonl(INSERT, "garbage")(tmp_path)
     environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
@@ -370,6 +371,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert done.stderr == f"recension: {path}: row 2: not JSON: Expecting value at character 1\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text("_vs,k\n" + "".join(f"{i},some text to fill a pipe\n" for i in range(20_000)))

@@ -127,7 +127,7 @@ def test_a_batch_of_what_depends_on_arrival(folder: Path, capfd: pytest.CaptureF
 def test_an_engine_that_is_not_there(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    monkeypatch.setattr("recension.cli.run.lacks_for_spark", lambda: "PySpark (pip install it)")
+    monkeypatch.setattr("recension.cli.run.missing_for_spark", lambda: "PySpark (pip install it)")
     assert f"--engine {engine} needs PySpark" in refused(["run", *GIVEN, "--engine", engine], capfd)
 
 

@@ -113,4 +113,4 @@ def test_invalid_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         "reason": "breaks an earlier cti: insert [3, 9) {'p': 'a'}",
     }
     assert main(["check", str(path), "--on-violation", "drop"]) == 0
-    assert "set aside    1 × breaks an earlier cti\n" in capsys.readouterr().out
+    assert "dropped      1 × breaks an earlier cti\n" in capsys.readouterr().out

@@ -44,6 +44,7 @@ def test_what_the_shell_is_told(capfd: pytest.CaptureFixture[str], monkeypatch: 
         assert set(capfd.readouterr().out.split()) == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sign"),
     [

@@ -84,11 +84,11 @@ def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["history", str(path), "--on-violation", "drop"]) == 0
     out, err = capsys.readouterr()
     assert out == "_vs,_ve,k\n6,9,b\n"
-    assert err == "recension: left out or moved: 1 × breaks an earlier cti\n"
+    assert err == "recension: dropped or moved: 1 × breaks an earlier cti\n"
     assert main(["history", str(path), "--on-violation", "adjust"]) == 0
     out, err = capsys.readouterr()
     assert out == "_vs,_ve,k\n5,9,a\n6,9,b\n"
-    assert err == "recension: left out or moved: 1 × moved to the last cti\n"
+    assert err == "recension: dropped or moved: 1 × moved to the last cti\n"
 
 
 def test_values_that_csv_has_no_form_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

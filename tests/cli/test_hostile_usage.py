@@ -61,7 +61,7 @@ def test_query_files(
     [
         ("gone.py", "gone.py: no such query file"),
         (".", ".: is a directory"),
-        ("", ".: is a directory"),
+        ("", "argument 2 is empty"),
         ("q.py:", "q.py:: '' is not the name of a stream; write q.py:query"),
         ("q.py:a-b", "q.py:a-b: 'a-b' is not the name of a stream"),
         ("q.py:Query", "q.py: Query is not defined (did you mean 'query'?)"),
@@ -137,3 +137,19 @@ def test_a_bad_row_in_the_middle_leaves_no_output(folder: Path, capfd: pytest.Ca
     told = refused(capfd, "run", "q.py", "-i", "s=s.csv", "-o", "o.csv", "--batch-size", "1")
     assert "s.csv: row 3: column value" in told
     assert sorted(path.name for path in folder.iterdir()) == ["q.py", "s.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["history", ""], "argument 2"),
+        (["check", "x.csv", "--output="], "--output="),
+        ([""], "the command"),
+        (["diff", "a.csv", ""], "argument 3"),
+    ],
+)
+def test_an_empty_argument_is_not_the_current_folder(
+    arguments: list[str], name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capfd.readouterr().err == f"recension: {name} is empty: give a value\n"

@@ -71,12 +71,12 @@ def test_a_policy_for_this_run(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "s.csv: row 2: breaks an earlier cti" in capsys.readouterr().err
     assert main(["run", "q.py:s", "-i", "s=s.csv", "--on-violation", "drop"]) == 0
     reasons = "1 × breaks an earlier cti, 1 × retracts an event that is not there"
-    told = f"recension: s: left out or moved: {reasons}\n"
+    told = f"recension: s: dropped or moved: {reasons}\n"
     assert capsys.readouterr() == ("_vs,_ve,who\n6,8,bob\n", told)
     assert main(["run", "q.py:s", "-i", "s=s.csv", "--on-violation", "adjust"]) == 0
     shown = capsys.readouterr()
     assert shown.out == "_vs,_ve,who\n5,9,ann\n6,8,bob\n"
-    assert "s: left out or moved: 1 × moved to the last cti" in shown.err
+    assert "s: dropped or moved: 1 × moved to the last cti" in shown.err
 
 
 def test_a_policy_can_be_stricter_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

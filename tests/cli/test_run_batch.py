@@ -69,7 +69,7 @@ def test_a_policy_for_this_run(folder: Path, capsys: pytest.CaptureFixture[str])
         "cti,,,,,",
     ]
     assert shown.out.splitlines() == lines
-    assert "recension: s: left out or moved: 1 × retracts an event that is not there" in shown.err
+    assert "recension: s: dropped or moved: 1 × retracts an event that is not there" in shown.err
 
 
 def test_shown_with_timestamps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from recension.cli import main
 from recension.core.formats import open_stream, read_history
-from recension.runners.spark.stream.job import Job
+from recension.runners.spark.job import Job
 
 QUERY = """
 import recension as rc
@@ -65,7 +65,7 @@ def test_a_run_goes_on_from_its_checkpoint(folder: Path, capsys: pytest.CaptureF
     )
     (folder / "s" / "2.late.csv").write_text(LATE)
     assert _run("spark", *spark_options) == 0
-    assert "recension: s: left out or moved: 1 × breaks an earlier cti" in capsys.readouterr().err
+    assert "recension: s: dropped or moved: 1 × breaks an earlier cti" in capsys.readouterr().err
     assert _run("local", *DROP, "--history", "local.parquet") == 0
     assert _history(folder / "h.parquet") == _history(folder / "local.parquet") != []
     (folder / "s" / "3.csv").write_text(LATER)
@@ -142,7 +142,7 @@ def test_a_run_that_was_stopped_has_no_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("recension.cli.run_spark._job", lambda *_: None)
+    monkeypatch.setattr("recension.cli.run_spark._make_job", lambda *_: None)
     monkeypatch.setattr("recension.cli.run_spark._run", lambda *_, **__: False)
     (tmp_path / "q.py").write_text('import recension as rc\nquery = rc.source("s", {"k": "int64"})\n')
     (tmp_path / "s.csv").write_text("_vs,_ve,k\n1,2,3\n")

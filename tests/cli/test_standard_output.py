@@ -30,7 +30,7 @@ JSON = """{"_kind":"insert","_vs":0,"_ve":10,"_new_ve":null,"_count":null,"who":
 {"_kind":"insert","_vs":5,"_ve":null,"_new_ve":null,"_count":null,"who":"é"}
 {"_kind":"cti","_vs":5,"_ve":null,"_new_ve":null,"_count":null,"who":null}
 """
-LEFT_OUT = "recension: s: left out or moved: 1 × breaks an earlier cti\n"
+DROPPED = "recension: s: dropped or moved: 1 × breaks an earlier cti\n"
 RUN = ["run", "q.py", "-i", "s=s.csv", "--on-violation", "drop"]
 
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_stream_as_json_lines(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*RUN, "-o", "-"]) == 0
-    assert capfd.readouterr() == (JSON, f"loaded\n{LEFT_OUT}")
+    assert capfd.readouterr() == (JSON, f"loaded\n{DROPPED}")
 
 
 def test_other_formats(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -105,7 +105,7 @@ def test_a_full_disk_behind_it_and_none_at_all(folder: Path) -> None:
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stderr
     full = "recension: standard output: no space left on device"
-    assert [line for line in done.stderr.splitlines() if line not in ("loaded", LEFT_OUT.strip())] == [
+    assert [line for line in done.stderr.splitlines() if line not in ("loaded", DROPPED.strip())] == [
         full,
         full,
         "recension: -: standard output is closed",

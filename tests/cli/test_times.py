@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recension.cli import main
-from recension.cli.show import _show_table
+from recension.cli.show import show_history
 from recension.core.formats import read_history
 
 QUERY = """
@@ -94,5 +94,5 @@ def test_check_and_diff_show_timestamps(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_terminal_shows_the_zone_of_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = read_history(paris(tmp_path / "a.parquet", NOON))
-    _show_table(history, pa.timestamp("us", "Europe/Paris"))
+    show_history(history, pa.timestamp("us", "Europe/Paris"))
     assert "2024-07-01 12:00:00+02:00" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from recension.core.errors import FormatError
-from recension.core.formats import arrow_messages, open_stream
+from recension.core.formats import arrow_ipc, open_stream
 from recension.core.reconstitution import reconstitute
 
 _BATCH = pa.record_batch({"_vs": [0, 2**32 - 1], "x": ["a", "b"]})
@@ -66,7 +66,7 @@ def test_a_batch_that_unpacks_to_too_much(
     zeros = pa.array(np.zeros(1 << 17, np.int64))
     words = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), zeros)
     batches = pa.record_batch({"_vs": zeros}), pa.record_batch({"_vs": [1], "x": words})
-    monkeypatch.setattr(arrow_messages, "LARGEST", (1 << 20) - 1)
+    monkeypatch.setattr(arrow_ipc, "LARGEST", (1 << 20) - 1)
     for batch in batches:
         data = _packed(batch, form, packing)
         assert len(data) < 1 << 17

@@ -11,7 +11,7 @@ import pytest
 from recension.core.classes import classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError
-from recension.core.formats import csv_read, open_stream
+from recension.core.formats import csv_files, open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 
@@ -70,7 +70,7 @@ def test_a_csv_that_is_cut_inside_quotes(tmp_path: Path, text: str) -> None:
 def test_quotes_inside_of_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str, value: str, block: int
 ) -> None:
-    monkeypatch.setattr(csv_read, "_BLOCK", block)
+    monkeypatch.setattr(csv_files, "_BLOCK", block)
     (tmp_path / "s.csv").write_text(f'"_vs",x\n1,{cell}\n2,"b\nc"\n3,{cell}\n4,"d\ne"\n')
     assert _history(tmp_path / "s.csv").payload["x"].to_pylist() == [value, "b\nc", value, "d\ne"]
 

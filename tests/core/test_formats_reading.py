@@ -111,8 +111,8 @@ class TestText:
             assert open_stream(path).time_type == pa.timestamp("us", "UTC")
 
     def test_a_column_is_what_all_its_rows_are(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("recension.core.formats.json_read._BLOCK", 64)
-        monkeypatch.setattr("recension.core.formats.csv_read._BLOCK", 64)
+        monkeypatch.setattr("recension.core.formats.json_lines._BLOCK", 64)
+        monkeypatch.setattr("recension.core.formats.csv_files._BLOCK", 64)
         values = [None] * 8 + [1] * 8 + [2.5]
         rows = [{"_vs": i, "v": value} for i, value in enumerate(values)]
         for path in (
@@ -153,7 +153,7 @@ class TestText:
         assert [e.payload["s"] for e in elements(tmp_path / "t.csv")] == ["a\r\nb", "c"]  # type: ignore[union-attr]
 
     def test_names_may_be_left_out_in_json(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("recension.core.formats.json_read._BLOCK", 40)
+        monkeypatch.setattr("recension.core.formats.json_lines._BLOCK", 40)
         rows = [
             {"_kind": "insert", "_vs": 1, "a": 1},
             {"_kind": "insert", "_vs": 1, "b": "x"},
@@ -310,6 +310,7 @@ def test_a_stream_is_no_history(tmp_path: Path) -> None:
         read_history(lines(tmp_path / "s.jsonl", {"_kind": "cti", "_vs": 1}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
 def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file five times as long takes about the same memory.
@@ -317,7 +318,7 @@ def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pyte
     How many blocks Arrow reads ahead hangs on its threads, hence the wide bound; a file read whole would
     need five times as much.
     """
-    for module in ("json_read", "csv_read"):
+    for module in ("json_lines", "csv_files"):
         monkeypatch.setattr(f"recension.core.formats.{module}._BLOCK", 1 << 18)
     monkeypatch.setattr("recension.core.formats.parquet._ROW_GROUP", 1 << 16)
     peaks = []

@@ -14,8 +14,8 @@ from recension.core.errors import FormatError
 from recension.core.formats import open_stream
 from recension.core.formats.changelog import FORMAT as CHANGELOG
 from recension.core.formats.changelog import MARK
+from recension.core.formats.files import seal_of, to_sealed_json
 from recension.core.formats.manifest import DELETIONS, FOLDER, FORMAT, is_plain_name, manifest_path
-from recension.core.formats.seal import seal_of, sealed_json
 
 _SEALS = ("schema_seal", "files__seal", "deletions__seal")
 _EVENTS = pa.table({"_vs": [1, 2], "_ve": pa.array([5, None], pa.int64()), "x": ["a", "b"]})
@@ -47,7 +47,7 @@ def _table(path: Path, deleted: list[tuple[str, int]] | None = None, **changes: 
         outer, _, inner = name.partition("__")
         target = stored[outer][0] if inner else stored
         target[inner or outer] = value
-    manifest_path(path / "table", 7).write_text(sealed_json(stored))
+    manifest_path(path / "table", 7).write_text(to_sealed_json(stored))
     manifest_path(path / "table", 6).touch()  # the one before it: that it is there is enough
     return path / "table"
 
@@ -140,7 +140,7 @@ _MARK = {"query": "q", "last": 3, "part": None, "recent": [], "format": CHANGELO
     ],
 )
 def test_what_a_mark_may_not_say(tmp_path: Path, changes: dict[str, Any]) -> None:
-    (tmp_path / MARK).write_text(sealed_json(_MARK | changes))
+    (tmp_path / MARK).write_text(to_sealed_json(_MARK | changes))
     with pytest.raises(FormatError, match="damaged, or not the mark of a changelog"):
         open_stream(tmp_path)
 

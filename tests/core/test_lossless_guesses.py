@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recension.core.errors import FormatError, StreamError
-from recension.core.formats import csv_read, json_read, open_stream
+from recension.core.formats import csv_files, json_lines, open_stream
 from recension.core.formats.text import guess_type
 from recension.core.reconstitution import reconstitute
 
@@ -50,7 +50,7 @@ def test_a_retraction_of_the_neighbour_of_a_long_integer(tmp_path: Path) -> None
 
 
 def test_integers_and_floats_in_different_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_read, "_BLOCK", 64)
+    monkeypatch.setattr(csv_files, "_BLOCK", 64)
     path = tmp_path / "s.csv"
     path.write_text("_vs,x\n" + f"1,{_LONG}\n" * 20 + "1,0.5\n" * 20)
     assert set(_values(path)) == {str(_LONG), "0.5"}
@@ -65,7 +65,7 @@ def _json(*values: object) -> str:
 def test_json_has_no_text_to_fall_back_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, block: int
 ) -> None:
-    monkeypatch.setattr(json_read, "_BLOCK", block)
+    monkeypatch.setattr(json_lines, "_BLOCK", block)
     path = tmp_path / "s.jsonl"
     for numbers in [(_LONG, 0.5), (0.5, _LONG), (-_LONG, 1, 0.5)]:
         path.write_text(_json(*(form.format(number) for number in numbers)))

@@ -18,9 +18,17 @@ from recension.core.batch import from_elements
 from recension.core.errors import TimeError
 from recension.core.events import Event
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.ticks import BEGINNING, FOREVER, instant
-from recension.core.time_kind import AWARE, NAIVE, TICKS, Instant, kind_in_zone, merged, shown
+from recension.core.time_kind import (
+    AWARE,
+    NAIVE,
+    TICKS,
+    Instant,
+    OneKind,
+    describe_time,
+    kind_in_zone,
+    merge_kinds,
+)
 
 PARIS = ZoneInfo("Europe/Paris")
 IN_PARIS = pa.timestamp("us", "Europe/Paris")
@@ -145,23 +153,23 @@ def test_an_instant_is_an_int_that_keeps_its_kind_when_moved() -> None:
 
 def test_a_time_is_shown_in_its_own_zone() -> None:
     summer = instant("2024-07-01T00:00Z")
-    assert shown(summer, NAIVE) == "2024-07-01 00:00:00"
-    assert shown(summer, AWARE) == "2024-07-01 00:00:00+00:00"
-    assert shown(summer, IN_PARIS) == "2024-07-01 02:00:00+02:00"
-    assert shown(summer, pa.timestamp("us", "Nowhere/Known")) == "2024-07-01 00:00:00+00:00"
+    assert describe_time(summer, NAIVE) == "2024-07-01 00:00:00"
+    assert describe_time(summer, AWARE) == "2024-07-01 00:00:00+00:00"
+    assert describe_time(summer, IN_PARIS) == "2024-07-01 02:00:00+02:00"
+    assert describe_time(summer, pa.timestamp("us", "Nowhere/Known")) == "2024-07-01 00:00:00+00:00"
     for kind in (None, TICKS, NAIVE, AWARE, IN_PARIS):
-        assert (shown(FOREVER, kind), shown(BEGINNING, kind)) == ("∞", "-∞")
-        assert shown(FOREVER - 1, kind) == str(FOREVER - 1)
+        assert (describe_time(FOREVER, kind), describe_time(BEGINNING, kind)) == ("∞", "-∞")
+        assert describe_time(FOREVER - 1, kind) == str(FOREVER - 1)
 
 
 def test_kinds_merge_or_are_refused() -> None:
-    assert merged(None, NAIVE) == merged(NAIVE, None) == NAIVE
-    assert merged(IN_PARIS, IN_PARIS) == IN_PARIS
-    assert merged(IN_PARIS, pa.timestamp("us", "Asia/Tokyo")) == AWARE
+    assert merge_kinds(None, NAIVE) == merge_kinds(NAIVE, None) == NAIVE
+    assert merge_kinds(IN_PARIS, IN_PARIS) == IN_PARIS
+    assert merge_kinds(IN_PARIS, pa.timestamp("us", "Asia/Tokyo")) == AWARE
     for one, other in ((TICKS, NAIVE), (TICKS, AWARE), (NAIVE, AWARE), (NAIVE, IN_PARIS)):
         for left, right in ((one, other), (other, one)):
             with pytest.raises(TimeError, match="do not mix"):
-                merged(left, right)
+                merge_kinds(left, right)
 
 
 def test_a_zone_that_arrow_cannot_name_goes_out_in_utc() -> None:
@@ -182,7 +190,7 @@ def test_a_zone_that_arrow_cannot_name_goes_out_in_utc() -> None:
 
 def test_who_was_first_is_named_and_named_times_say_no_zone() -> None:
     times = OneKind()
-    times.name(AWARE, "advance")
+    times.note_named(AWARE, "advance")
     times.note(IN_PARIS, "leases")
     assert times.kind == IN_PARIS
     with pytest.raises(TimeError, match="sites: the times are ticks, but those of advance are timestamps in"):

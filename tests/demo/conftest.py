@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recension.demo.local_stage import LocalStage
-from recension.demo.report import page
+from recension.demo.page import page
 from recension.demo.script import World, play
 from recension.demo.trace import Trace
 from recension.demo.verdict import Verdict, judge
@@ -13,7 +13,7 @@ from recension.demo.verdict import Verdict, judge
 
 @pytest.fixture(scope="package")
 def played() -> tuple[Trace, Verdict]:
-    """Who said what, and what is to be thought of it."""
+    """What every stream put out, and the verdict."""
     world, stage = World(700, 1), LocalStage()
     play(world, stage, lambda: None)
     return stage.trace, judge(world, stage)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recension.cli import main
+from recension.cli import main, run_spark
 from recension.core.history import History
-from recension.demo import performance
 from recension.demo.local_stage import LocalStage
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -46,7 +45,7 @@ def test_on_spark(capsys: pytest.CaptureFixture[str], spark: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("tool", "lacking"),
+    ("tool", "missing"),
     [("which", "Java 17 or later"), ("find_spec", "PySpark (pip install 'recension[spark]')")],
 )
 def test_without_spark_it_says_why_and_goes_on(
@@ -54,18 +53,18 @@ def test_without_spark_it_says_why_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     tool: str,
-    lacking: str,
+    missing: str,
 ) -> None:
-    monkeypatch.setattr(performance, tool, lambda name: None)
+    monkeypatch.setattr(run_spark, tool, lambda name: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     report = tmp_path / "report.html"
     assert main(["demo", "--size", "500", "--report", str(report)]) == 0
     said = _said(capsys)
-    assert f"Spark needs {lacking}, which is not here." in said
+    assert f"Spark needs {missing}, which is not here." in said
     assert "yes" in said
     assert "the local engine" in report.read_text(encoding="utf-8")
-    monkeypatch.setattr(performance, "find_spec", lambda name: None)
-    assert "PySpark" in str(performance.lacks_for_spark())
+    monkeypatch.setattr(run_spark, "find_spec", lambda name: None)
+    assert "PySpark" in str(run_spark.missing_for_spark())
 
 
 def test_a_wrong_answer_fails(

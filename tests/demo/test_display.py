@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from recension.demo.display import Display
+from recension.demo.performance import Display
 from recension.demo.trace import MERGED, Trace
 from recension.demo.verdict import Verdict
 
@@ -19,12 +19,12 @@ def test_who_is_where(played: tuple[Trace, Verdict]) -> None:
     display.wait_for("starting Spark")
     with display.live():
         display.follow(trace)
-        display.see()
-        display.see()
+        display.show_new()
+        display.show_new()
     said = out.getvalue()
     assert "starting Spark" in said
-    for mark in trace.marks:
-        assert said.count(f"{mark.stream:8} {mark.words}") == 1
+    for mark in trace.milestones:
+        assert said.count(f"{mark.stream:8} {mark.text}") == 1
     last = {line.split()[0]: line for line in said.splitlines() if line.strip()}
     assert "the end" in last[MERGED]
     assert f"{verdict.output.revisions:,}" in last[MERGED]
@@ -36,5 +36,5 @@ def test_where_nobody_looks_there_are_lines_only(played: tuple[Trace, Verdict]) 
     display = Display(Console(file=out, width=100))
     with display.live():
         display.follow(played[0])
-        display.see()
-    assert len([line for line in out.getvalue().splitlines() if line.strip()]) == len(played[0].marks)
+        display.show_new()
+    assert len([line for line in out.getvalue().splitlines() if line.strip()]) == len(played[0].milestones)

@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import numpy as np
 
 from recension.core.difference import difference
-from recension.demo.report import page
-from recension.demo.report.drawing import Scale, staircase
+from recension.demo.drawing import Scale, staircase
+from recension.demo.page import page
 from recension.demo.trace import MERGED, Trace
 from recension.demo.verdict import Verdict
 
-FIGURES = ["lives", "promises", "lag", "revisions", "one-site", "plans"]
+FIGURES = ["lives", "final-times", "lag", "revisions", "one-site", "plans"]
 SHAPES = {"rect", "path", "circle"}
 STREAMS = {"s1", "s2", "s3", "s4", "merged"}
 VOID = {"meta", "br"}

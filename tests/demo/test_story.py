@@ -7,19 +7,19 @@ from recension.core.difference import difference
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import FOREVER
 from recension.core.validity import Checker
-from recension.demo.report.progress import promised
-from recension.demo.trace import MERGED, Trace, final_up_to
+from recension.demo.figures import ctis_over_time
+from recension.demo.trace import MERGED, Trace, last_cti
 from recension.demo.verdict import Verdict
 
 
 def test_the_numbers_are_those_of_the_streams(played: tuple[Trace, Verdict]) -> None:
     trace, verdict = played
     for witness in [*verdict.inputs, verdict.output]:
-        whole = concat([said.batch for said in trace.of(witness.name)])
+        whole = concat([said.batch for said in trace.outputs_of(witness.name)])
         assert witness.revisions == int((whole.kind == RETRACT).sum())
         found = difference(verdict.truth, reconstitute([whole], whole.schema))
         assert (witness.missed, witness.wrong) == (len(found.missing), len(found.unexpected))
-        assert witness.final_up_to == final_up_to(trace.of(witness.name))
+        assert witness.final_up_to == last_cti(trace.outputs_of(witness.name))
 
 
 def test_each_input_misses_something_or_comes_too_late(played: tuple[Trace, Verdict]) -> None:
@@ -37,12 +37,12 @@ def test_each_input_misses_something_or_comes_too_late(played: tuple[Trace, Verd
 def test_the_merged_stream_is_valid_and_as_far_as_the_furthest(played: tuple[Trace, Verdict]) -> None:
     trace, _ = played
     checker = Checker("raise")
-    for said in trace.of(MERGED):
+    for said in trace.outputs_of(MERGED):
         checker.check(said.batch)
-    for at, t in promised(trace.of(MERGED)):
-        furthest = max(final_up_to(s for s in trace.of(name) if s.at <= at) for name in trace.streams)
+    for at, t in ctis_over_time(trace.outputs_of(MERGED)):
+        furthest = max(last_cti(s for s in trace.outputs_of(name) if s.at <= at) for name in trace.streams)
         assert t <= furthest
-    assert final_up_to(trace.of(MERGED)) == FOREVER
+    assert last_cti(trace.outputs_of(MERGED)) == FOREVER
 
 
 def test_answers_are_speculative_for_a_while(played: tuple[Trace, Verdict]) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.intervals import common, floor, maximal, plus, uncovered
+from recension.denote.intervals import common, floor, merge_intervals, plus, uncovered_parts
 
 
 def test_plus_saturates_at_both_ends() -> None:
@@ -23,13 +23,13 @@ def test_common() -> None:
 
 
 def test_maximal() -> None:
-    assert maximal([]) == []
-    assert maximal([(0, 9), (1, 2), (9, FOREVER)]) == [(0, FOREVER)]
-    assert maximal([(-5, -4), (-3, -2)]) == [(-5, -4), (-3, -2)]
+    assert merge_intervals([]) == []
+    assert merge_intervals([(0, 9), (1, 2), (9, FOREVER)]) == [(0, FOREVER)]
+    assert merge_intervals([(-5, -4), (-3, -2)]) == [(-5, -4), (-3, -2)]
 
 
 def test_uncovered() -> None:
-    assert uncovered((0, 10), []) == [(0, 10)]
-    assert uncovered((0, 10), [(-5, 20)]) == []
-    assert uncovered((0, 10), [(-5, 0), (10, 12)]) == [(0, 10)]
-    assert uncovered((0, FOREVER), [(-5, 3), (8, FOREVER)]) == [(3, 8)]
+    assert uncovered_parts((0, 10), []) == [(0, 10)]
+    assert uncovered_parts((0, 10), [(-5, 20)]) == []
+    assert uncovered_parts((0, 10), [(-5, 0), (10, 12)]) == [(0, 10)]
+    assert uncovered_parts((0, FOREVER), [(-5, 3), (8, FOREVER)]) == [(3, 8)]

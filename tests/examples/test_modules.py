@@ -14,14 +14,14 @@ from recension import denote
 from recension.core.events import Event
 from recension.modules.members import Payloads, events_of
 from recension.testing.assertions import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "modules.py"))
 QUERIES: dict[str, Any] = EXAMPLE["QUERIES"]
 
 
 def _history() -> list[Event]:
-    walk = Walk()
+    walk = StreamModel()
     for element in EXAMPLE["EVENTS"]:
         walk.take(element)
     return walk.events()

@@ -16,7 +16,7 @@ from recension.core.batch import cti, inserts
 from recension.core.events import Event
 from recension.denote import coalesce_range, select
 from recension.testing.assertions import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "sensors.py"))
 MINUTE = EXAMPLE["MINUTE"]
@@ -92,7 +92,7 @@ def test_a_pipeline_of_two_shards_says_so_too(spark: Any, tmp_path: Path) -> Non
     turns.append({"readings": [cti(rc.FOREVER, schema)]})
     queries = [EXAMPLE[name].plan for name in MEANINGS]
     for name, answers in zip(MEANINGS, run_together(spark, queries, turns, 2, tmp_path), strict=True):
-        walk = Walk()
+        walk = StreamModel()
         for element in (e for answer in answers for e in answer.to_elements()):
             assert walk.fault(element) is None
             walk.take(element)

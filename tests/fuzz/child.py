@@ -11,10 +11,8 @@ from pathlib import Path
 import typer
 from tests.fuzz.serving import serve
 
-from recension.cli.check import check
-from recension.cli.diff import diff
-from recension.cli.history import history
 from recension.cli.root import BAD_INPUT
+from recension.cli.streams import check, diff, history
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
 from recension.core.formats import open_stream, read_history, write_history

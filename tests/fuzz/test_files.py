@@ -41,6 +41,7 @@ def hunt(box: Sandbox, suffix: str, rows: int, first: int, folder: Path) -> int:
     return number - first
 
 
+@pytest.mark.slow
 def test_a_few_mutated_files(tmp_path: Path) -> None:
     with sandbox() as box:
         for suffix in SUFFIXES:
@@ -59,6 +60,7 @@ def test_a_quarter_of_a_million_mutated_rows(suffix: str, tmp_path: Path) -> Non
     print(f"{suffix}: {files:,} files, {dict(box.counts)}, at most {box.peak >> 20} MiB")
 
 
+@pytest.mark.slow
 def test_the_sandbox_sees_what_is_wrong(tmp_path: Path) -> None:
     """A harness that cannot fail proves nothing."""
     seen: Counter[str] = Counter()

@@ -29,7 +29,7 @@ class Play:
 
     def feed(self, port: int, elements: list[Element]) -> list[Element]:
         if port not in self._left:
-            self.judge.take(port, elements)
+            self.judge.take_input(port, elements)
         batch = from_elements([e for e in elements if not isinstance(e, Cti)], SCHEMA)
         t = max((e.t for e in elements if isinstance(e, Cti)), default=None)
 
@@ -48,7 +48,7 @@ class Play:
         self._left.add(port)
         self._all(lambda merge: _elements(merge.detach(port), merge))
 
-    def revive(self) -> None:
+    def restore_twin(self) -> None:
         """From now on a twin restored from a snapshot must say the same."""
         twin = self._make(0)
         twin.restore(self.merge.snapshot())
@@ -58,7 +58,7 @@ class Play:
         answers = [_ctis_last(answer(merge)) for merge in self.operators]
         for other in answers[1:]:
             assert list(map(str, other)) == list(map(str, answers[0])), "the restored merge goes astray"
-        self.judge.show(answers[0])
+        self.judge.take_output(answers[0])
         self.output += answers[0]
         return answers[0]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from recension.core.events import Cti, Element, Event
-from recension.testing.strategies import SCHEMA, _in_one_order, batchings, histories, physical_streams
+from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams, sort_inserts
 
 SHAPES: dict[str, dict[str, bool]] = {
     "R0": {"insert_only": True, "ordered": True},
@@ -80,7 +80,7 @@ def scripts(draw: DrawFn, case: str, *, faithful: bool = False) -> Script:
 @st.composite
 def _streams(draw: DrawFn, case: str, history: list[Event], shape: dict[str, Any]) -> list[Element]:
     stream = draw(physical_streams(history, schema=SCHEMA, **shape))
-    return _in_one_order(stream) if case == "R1" else stream
+    return sort_inserts(stream) if case == "R1" else stream
 
 
 @st.composite

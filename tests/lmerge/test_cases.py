@@ -13,13 +13,12 @@ from recension.core.errors import RecensionError
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.denote import merge as merge_histories
-from recension.operators.lmerge.choice import merge_of
-from recension.operators.lmerge.fallback import Fallback
+from recension.operators.lmerge.choice import Fallback, make_merge
 from recension.operators.lmerge.merge import CaseMismatchError
 from recension.testing.assertions import assert_equivalent
 from recension.testing.compatibility import Compatibility, image
+from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, batchings, class_streams, histories, physical_streams
-from recension.testing.walk import reconstitute
 
 A, B = {"k": "a", "v": 0}, {"k": "b", "v": 0}
 
@@ -36,7 +35,7 @@ BREAKS: list[tuple[str, list[Element], str]] = [
 @pytest.mark.parametrize(("case", "elements", "reason"), BREAKS)
 def test_an_element_that_breaks_the_case_is_named(case: str, elements: list[Element], reason: str) -> None:
     for size in (1, 2):
-        play = Play(lambda ports: merge_of(case, SCHEMA, ports), 2)
+        play = Play(lambda ports: make_merge(case, SCHEMA, ports), 2)
         for start in range(0, 2 - size, size):
             play.feed(0, elements[start : start + size])
         with pytest.raises(CaseMismatchError, match=reason):
@@ -45,7 +44,7 @@ def test_an_element_that_breaks_the_case_is_named(case: str, elements: list[Elem
 
 @pytest.mark.parametrize("case", ["R3", "R3-", "R2"])
 def test_a_repeated_insert_is_no_news(case: str) -> None:
-    play = Play(lambda ports: merge_of(case, SCHEMA, ports), 2)
+    play = Play(lambda ports: make_merge(case, SCHEMA, ports), 2)
     assert len(play.feed(0, [Insert(A, 2, 5)])) == 1
     assert play.feed(0, [Insert(A, 2, 5)]) == []
     assert play.feed(1, [Insert(A, 2, 5), Insert(A, 2, 5)]) == []
@@ -73,7 +72,7 @@ def test_the_merge_falls_back_to_a_stronger_case(case: str, data: st.DataObject)
 
     If not, one may have settled, or gone beyond, what another tells wrongly at first.
     """
-    play = Play(lambda ports: merge_of(case, SCHEMA, ports, can_fall=True), 3)
+    play = Play(lambda ports: make_merge(case, SCHEMA, ports, can_fall=True), 3)
     history = data.draw(histories(max_size=5, strict=case != "R3"))
     late = data.draw(st.dictionaries(st.integers(0, 9), st.sampled_from([1, 5])))
     told = physical_streams(history) if case == "R3" else revised(history, late)
@@ -82,13 +81,13 @@ def test_the_merge_falls_back_to_a_stronger_case(case: str, data: st.DataObject)
         play.feed(port, streams[port].pop(0))
         play.judge.check()
         if data.draw(st.booleans()):
-            play.revive()
+            play.restore_twin()
     assert_equivalent(play.judge.history(), history)
     assert play.merge.state_rows() == 0
 
 
 def test_a_fall_keeps_what_was_shown() -> None:
-    play = Play(lambda ports: merge_of("R0", SCHEMA, ports, can_fall=True), 2)
+    play = Play(lambda ports: make_merge("R0", SCHEMA, ports, can_fall=True), 2)
     play.feed(0, [Insert(A, 1, 9), Insert(B, 3, 8), Cti(2)])
     play.feed(1, [Insert(A, 1, 9)])
     assert play.feed(1, [Insert(B, 3, 8), Retract(B, 3, 8, 5)]) == []
@@ -101,7 +100,7 @@ def test_a_fall_keeps_what_was_shown() -> None:
 @pytest.mark.parametrize("case", ["R0", "R1", "R2"])
 def test_a_fall_does_not_reopen_what_is_settled(case: str) -> None:
     """To a case in order the first word on an event is its last, and another input may settle it."""
-    play = Play(lambda ports: merge_of(case, SCHEMA, ports, can_fall=True), 2)
+    play = Play(lambda ports: make_merge(case, SCHEMA, ports, can_fall=True), 2)
     play.feed(0, [Insert(A, 0, 2)])
     play.feed(1, [Insert(A, 0, 1), Cti(FOREVER)])
     assert play.feed(0, [Retract(A, 0, 2, 1), Cti(FOREVER)]) == []
@@ -111,11 +110,11 @@ def test_a_fall_does_not_reopen_what_is_settled(case: str) -> None:
 @pytest.mark.parametrize("case", ["R2", "R3"])
 def test_where_it_may_fall_a_repeat_is_a_second_event(case: str) -> None:
     for size in (1, 2):
-        play = Play(lambda ports: merge_of(case, SCHEMA, ports, can_fall=True), 2)
+        play = Play(lambda ports: make_merge(case, SCHEMA, ports, can_fall=True), 2)
         twice: list[Element] = [Insert(A, 2, 5), Insert(A, 2, 5)]
         for start in range(0, 2, size):
             play.feed(0, twice[start : start + size])
-            play.revive()
+            play.restore_twin()
         play.feed(0, [Cti(FOREVER)])
         assert_equivalent(play.judge.history(), [Event(A, 2, 5), Event(A, 2, 5)])
 
@@ -123,12 +122,12 @@ def test_where_it_may_fall_a_repeat_is_a_second_event(case: str) -> None:
 def test_elements_that_one_input_lacks() -> None:
     """§V-C: R0 and R2 show what any input brings in time; R3 and R4 what the leading input has."""
     for case in ("R0", "R2"):
-        play = Play(lambda ports, case=case: merge_of(case, SCHEMA, ports), 2)  # type: ignore[misc]
+        play = Play(lambda ports, case=case: make_merge(case, SCHEMA, ports), 2)  # type: ignore[misc]
         play.feed(0, [Insert(A, 1, 9)])
         play.feed(1, [Insert(B, 3, 8), Cti(FOREVER)])
         assert_equivalent(play.judge.history(), [Event(A, 1, 9), Event(B, 3, 8)])
     for case in ("R3", "R3-", "R4"):
-        play = Play(lambda ports, case=case: merge_of(case, SCHEMA, ports), 2)  # type: ignore[misc]
+        play = Play(lambda ports, case=case: make_merge(case, SCHEMA, ports), 2)  # type: ignore[misc]
         play.feed(0, [Insert(A, 1, 9)])
         play.feed(1, [Insert(B, 3, 8), Cti(4)])
         assert_equivalent(play.judge.history(), [Event(B, 3, 8)])
@@ -140,7 +139,7 @@ def test_elements_that_one_input_lacks() -> None:
 
 def test_an_end_without_its_event_is_news_of_the_event() -> None:
     """A retraction whose insert was lost still tells where the event ends; a removal tells nothing."""
-    play = Play(lambda ports: merge_of("R4", SCHEMA, ports), 2)
+    play = Play(lambda ports: make_merge("R4", SCHEMA, ports), 2)
     play.feed(0, [Insert(A, 1, 9), Insert(B, 2, 9)])
     play.feed(1, [Retract(A, 1, 9, 7), Retract(A, 1, 7, 6), Retract(B, 2, 8, 2), Insert(B, 2, 9)])
     play.feed(1, [Cti(FOREVER)])
@@ -201,7 +200,7 @@ def test_cleanse_and_r1() -> None:
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_output_is_of_the_case_of_its_inputs(name: str, data: st.DataObject) -> None:
     stream = data.draw(class_streams(name))  # type: ignore[arg-type]
-    play = Play(lambda ports: merge_of(name, SCHEMA, ports), 2)
+    play = Play(lambda ports: make_merge(name, SCHEMA, ports), 2)
     for part in data.draw(batchings(stream)):
         play.feed(data.draw(st.sampled_from([0, 0, 0])), part)
     assert_equivalent(play.judge.history(), merge_histories(reconstitute(stream), reconstitute(stream)))
@@ -224,9 +223,9 @@ def test_the_papers_outputs_are_judged_right() -> None:
     }
     for output, is_compatible in fits.values():
         judge = Compatibility(2)
-        judge.take(0, one)
-        judge.take(1, two)
-        judge.show(output)
+        judge.take_input(0, one)
+        judge.take_input(1, two)
+        judge.take_output(output)
         if is_compatible:
             judge.check()
         else:

@@ -13,9 +13,9 @@ from tests.lmerge.scripts import Script, examples, scripts
 
 from recension.core.events import Cti
 from recension.core.ticks import FOREVER
-from recension.operators.lmerge.choice import merge_of
+from recension.operators.lmerge.choice import make_merge
 from recension.operators.lmerge.merge import CaseMismatchError, LogicalMerge
-from recension.operators.lmerge.policies import policy_of
+from recension.operators.lmerge.policies import make_policy
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
 
@@ -23,15 +23,15 @@ Make = Callable[[int], LogicalMerge]
 
 
 def _case(name: str) -> Make:
-    return lambda ports: merge_of(name, SCHEMA, ports)
+    return lambda ports: make_merge(name, SCHEMA, ports)
 
 
 def _r3(lag: int, *policy: object) -> Make:
-    return lambda ports: merge_of("R3", SCHEMA, ports, policy_of(*policy), lag)  # type: ignore[arg-type]
+    return lambda ports: make_merge("R3", SCHEMA, ports, make_policy(*policy), lag)  # type: ignore[arg-type]
 
 
 def _falling(name: str) -> Make:
-    return lambda ports: merge_of(name, SCHEMA, ports, can_fall=True)
+    return lambda ports: make_merge(name, SCHEMA, ports, can_fall=True)
 
 
 KINDS: dict[str, tuple[str, Make, bool]] = {
@@ -79,7 +79,7 @@ def play_out(
         if keyed:
             play.judge.check_key()
         if data.draw(st.booleans()):
-            play.revive()
+            play.restore_twin()
     return play
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from recension.core.batch import inserts
-from recension.operators.lmerge.choice import merge_of
+from recension.operators.lmerge.choice import make_merge
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 LIVE, STEP = 10_000, 500
@@ -15,7 +15,7 @@ LIVE, STEP = 10_000, 500
 
 def _held(case: str, ports: int, text: int, steps: int, *, is_rolling: bool) -> int:
     """The most memory held while all inputs send the same events, which go as stables pass if it rolls."""
-    merge, most = merge_of(case, SCHEMA, ports), 0
+    merge, most = make_merge(case, SCHEMA, ports), 0
     texts = pa.array([f"{i:0{text}}" for i in range(STEP)])
     for start in range(0, steps * STEP, STEP):
         vs = np.arange(start, start + STEP, dtype=np.int64)
@@ -32,6 +32,7 @@ def _held(case: str, ports: int, text: int, steps: int, *, is_rolling: bool) -> 
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [16, 200])
 @pytest.mark.parametrize(("steps", "is_rolling"), [(17, False), (20, False), (80, True)])
 def test_ten_inputs_take_hardly_more_than_two(text: int, steps: int, is_rolling: bool) -> None:

@@ -244,7 +244,7 @@ def test_with_feedback_the_merge_is_what_it_would_be(plan: str, data: st.DataObj
             part = left[name].pop(0)
             if name in live.sources:
                 live.push(name, part)
-            judge.show(live.read().elements())
+            judge.take_output(live.read().elements())
         outputs.append(judge.history())
         assert judge.stable == rc.FOREVER
         assert not any(m.anomalies for m in live.metrics())
@@ -262,9 +262,9 @@ def test_a_merge_of_merges_is_a_merge(data: st.DataObject) -> None:
     streams = {name: data.draw(batchings(data.draw(physical_streams(history)))) for name in names}
     for name in data.draw(st.permutations([one for one in names for _ in streams[one]])):
         part = streams[name].pop(0)
-        judge.take(names.index(name), part)
+        judge.take_input(names.index(name), part)
         live.push(name, part)
-        judge.show(live.read().elements())
+        judge.take_output(live.read().elements())
         judge.check()
     assert_equivalent(judge.history(), history)
     assert sum(m.state_rows for m in live.metrics()) == 0

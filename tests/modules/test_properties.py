@@ -158,14 +158,16 @@ class Play:
         self.watermark = BEGINNING
 
     def feed(self, batch: list[Element]) -> None:
-        before, cti = self.driver.given(), self.driver.given_cti()
+        before, cti = self.driver.input_history(), self.driver.input_cti()
         self.driver.feed(batch)
         starts = [e.vs for e in batch if isinstance(e, Insert)]
         self._tell(before, starts, batch)
-        self.watermark = max([self.watermark, self.driver.given_cti(), *starts])
-        assert_equivalent(self.driver.history(), self.case.meaning(self.driver.given(), self.watermark))
-        if cti < self.driver.given_cti() < FOREVER:
-            self._check_bounds(self.driver.given_cti())
+        self.watermark = max([self.watermark, self.driver.input_cti(), *starts])
+        assert_equivalent(
+            self.driver.history(), self.case.meaning(self.driver.input_history(), self.watermark)
+        )
+        if cti < self.driver.input_cti() < FOREVER:
+            self._check_bounds(self.driver.input_cti())
 
     def _tell(self, before: list[Event], starts: list[int], batch: list[Element]) -> None:
         """Is what is hard being met?"""
@@ -173,7 +175,7 @@ class Play:
             event("late arrival")
         if not self.case.cut.size and not self.case.cut.n:
             was = {w for w, _ in self.case.cut.meaning(before)}
-            now = {w for w, _ in self.case.cut.meaning(self.driver.given())}
+            now = {w for w, _ in self.case.cut.meaning(self.driver.input_history())}
             for old in was - now:
                 inside = [w for w in now if old.start <= w.start and w.end <= old.end]
                 around = [w for w in now if w.start <= old.start and old.end <= w.end]
@@ -185,7 +187,7 @@ class Play:
             event("an end that modules see moves")
 
     def _check_bounds(self, t: int) -> None:
-        operator, history = self.driver.operator, self.driver.given()
+        operator, history = self.driver.operator, self.driver.input_history()
         assert isinstance(operator, WindowedOperator)
         modules = operator.measure
         assert isinstance(modules, Modules)
@@ -222,6 +224,6 @@ def test_output_ctis_and_state(data: st.DataObject) -> None:
     play = Play(case)
     for number, batch in enumerate(batches):
         if number == revive_at:
-            play.driver.revive()
+            play.driver.restore_twin()
         play.feed(batch)
     assert play.driver.operator.state_rows() == 0

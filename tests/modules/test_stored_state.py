@@ -30,6 +30,7 @@ STATES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(STATES)
 def test_states_come_back_as_they_were(state: Any) -> None:
     again = from_bytes(to_bytes(state))

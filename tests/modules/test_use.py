@@ -11,7 +11,7 @@ from tests.modules.family import CUTS, MODULES, Listed, Spans, Sum, Top
 
 import recension as rc
 from recension.testing.assertions import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 S: Any = rc.source("s", {"k": "string", "v": "int64"})
 EVENTS = [rc.Insert({"k": "ab"[i % 2], "v": i}, i, i + 1 + 3 * (i % 3)) for i in range(12)]
@@ -85,7 +85,7 @@ def test_ties_hold_ctis_up_beside_a_module_as_they_do_apart(cut: Any) -> None:
     assert_equivalent(together.events(), apart.events())
 
 
-class _Played(Walk):
+class _Played(StreamModel):
     """What a query put out, and where its CTIs were after each batch."""
 
     def __init__(self) -> None:

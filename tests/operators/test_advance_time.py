@@ -17,8 +17,8 @@ from recension.core.validity import ADJUSTED, LATE
 from recension.operators.advance_time import AdvanceTime, Late, Pace
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import payload_key
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import payload_key
 
 PACES = st.builds(Pace, st.integers(0, 4), st.sampled_from([None, 1, 2, 5])) | st.builds(
     Pace, st.integers(0, 4), st.none(), st.integers(1, 4)
@@ -54,7 +54,7 @@ def test_late_elements_go_where_the_walk_puts_them(late: Late, data: st.DataObje
     for batch in data.draw(batchings(stream)):
         drive.feed(batch)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     sieve = LateByElement(adjusts=late == "adjust")
     for element, cti in paced(stream, pace):
         sieve.take(element, cti)
@@ -71,7 +71,7 @@ def test_what_the_adjusted_stream_tells_from_the_last_cti_on_is_true(data: st.Da
     drive = Driver(lambda: AdvanceTime(SCHEMA, pace, "adjust"), SCHEMA)
     drive.feed(stream)
     if not drive.operator.counts()[LATE]:
-        assert after(drive.history(), drive.cti) == after(drive.given(), drive.cti)
+        assert after(drive.history(), drive.cti) == after(drive.input_history(), drive.cti)
 
 
 def after(history: list[Event], t: int) -> list[str]:
@@ -84,8 +84,8 @@ def test_the_output_is_valid_and_survives_a_restart(data: st.DataObject, pace: P
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
         if data.draw(st.booleans()):
-            drive.revive()
-    assert drive.cti == drive.given_cti()
+            drive.restore_twin()
+    assert drive.cti == drive.input_cti()
 
 
 @given(st.data())
@@ -93,7 +93,7 @@ def test_nothing_is_late_with_delay_enough(data: st.DataObject) -> None:
     drive = Driver(lambda: AdvanceTime(SCHEMA, Pace(100), "drop"), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-    assert_equivalent(drive.history(), drive.given())
+    assert_equivalent(drive.history(), drive.input_history())
     assert drive.operator.state_rows() == 0
 
 

@@ -31,13 +31,13 @@ def test_before_every_cti_the_history_is_the_inputs(data: st.DataObject, block: 
     drive = Driver(lambda: Align(SCHEMA, block), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        assert drive.cti == drive.given_cti()
-        assert_equivalent(until(drive.history(), drive.cti), until(drive.given(), drive.cti))
+        assert drive.cti == drive.input_cti()
+        assert_equivalent(until(drive.history(), drive.cti), until(drive.input_history(), drive.cti))
         if not block:
-            assert_equivalent(drive.history(), drive.given())
+            assert_equivalent(drive.history(), drive.input_history())
         if data.draw(st.booleans()):
-            drive.revive()
-    assert_equivalent(drive.history(), drive.given())
+            drive.restore_twin()
+    assert_equivalent(drive.history(), drive.input_history())
     assert drive.operator.state_rows() == 0
 
 
@@ -57,7 +57,7 @@ def test_no_event_waits_longer_than_the_block(data: st.DataObject, block: int) -
     for element in data.draw(physical_streams(data.draw(histories()), closed=False)):
         drive.feed([element])
         latest = max(latest, element.t if isinstance(element, Cti) else sync(element))
-        due = [e for e in drive.given() if e.vs <= latest - block]
+        due = [e for e in drive.input_history() if e.vs <= latest - block]
         shown = [e for e in drive.history() if e.vs <= latest - block]
         assert_equivalent(shown, due)
 

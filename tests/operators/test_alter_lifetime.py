@@ -17,9 +17,9 @@ from recension.denote.intervals import floor, plus
 from recension.denote.order import History
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
-from recension.operators.deletes import Deletes
 from recension.operators.lifetimes import (
     Custom,
+    Deletes,
     Extend,
     Hop,
     Inserts,
@@ -65,7 +65,7 @@ RULES = {
     "hop with gaps": altered(Hop(2, 5), lambda h: denote.hop_lifetime(h, 2, 5), lambda t: floor(t, 5)),
     "inserts": altered(Inserts(), denote.inserts),
     "to_points": altered(ToPoints(), denote.to_points),
-    "deletes": Rule(lambda: Deletes(SCHEMA), denote.deletes),
+    "deletes": Rule(lambda: AlterLifetime(SCHEMA, Deletes()), denote.deletes),
     "custom, both": altered(
         Custom(lambda vs, ve: vs // 4 * 4, lambda vs, ve: np.minimum(ve - vs, 3)),
         lambda h: denote.alter_lifetime(
@@ -100,12 +100,12 @@ def test_after_every_batch_the_history_is_the_oracles(name: str, data: st.DataOb
     drive, promised = Driver(rule.operator, SCHEMA), BEGINNING
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), rule.oracle(drive.given()))
-        t = drive.given_cti()
+        assert_equivalent(drive.history(), rule.oracle(drive.input_history()))
+        t = drive.input_cti()
         promised = max(promised, FOREVER if t == FOREVER else rule.cti(t))
         assert drive.cti == promised
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == FOREVER
     assert drive.operator.state_rows() == 0
 

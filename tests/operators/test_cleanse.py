@@ -31,12 +31,12 @@ def test_exactly_the_final_prefix_is_shown(data: st.DataObject) -> None:
     drive = Driver(lambda: Cleanse(SCHEMA), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        shown, t = due(drive.given(), drive.given_cti())
+        shown, t = due(drive.input_history(), drive.input_cti())
         assert_equivalent(drive.history(), shown)
         assert drive.cti == t or not any(isinstance(e, Cti) for e in batch)
         if data.draw(st.booleans()):
-            drive.revive()
-    assert_equivalent(drive.history(), drive.given())
+            drive.restore_twin()
+    assert_equivalent(drive.history(), drive.input_history())
     assert drive.operator.state_rows() == 0
 
 

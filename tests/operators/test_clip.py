@@ -18,8 +18,8 @@ from recension.denote.order import canonical
 from recension.operators.clip import Clip
 from recension.operators.matching import LEFT, RIGHT, Side
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 
 def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
@@ -34,7 +34,7 @@ def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
 def test_clip_is_the_oracle_after_every_step(data: DataObject, on: tuple[str, ...]) -> None:
     side = Side(SCHEMA, on)
     driver = Driver(lambda: Clip(side, side), SCHEMA, SCHEMA)
-    inputs = (Walk(), Walk())
+    inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
         driver.feed(elements, port)
         for element in elements:
@@ -44,7 +44,7 @@ def test_clip_is_the_oracle_after_every_step(data: DataObject, on: tuple[str, ..
         assert driver.cti == min(walk.cti for walk in inputs)
         assert driver.operator.state_rows() <= most_remembered(right, driver)
         if data.draw(st.booleans()):
-            driver.revive()
+            driver.restore_twin()
     assert driver.operator.state_rows() == 0
 
 

@@ -23,8 +23,8 @@ from recension.operators.state import block_table, chains, end_points
 from recension.plan.equivalences import Custom, Equivalence, Trend, Within
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings
-from recension.testing.walk import Walk
 
 Oracle = Callable[[Payload, Payload], bool]
 
@@ -37,10 +37,10 @@ def check(data: st.DataObject, equivalence: Equivalence, oracle: Oracle) -> None
     drive = driver(equivalence)
     for batch in data.draw(batchings(data.draw(reading_streams()))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), coalesce(drive.given(), "v", "k", oracle))
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), coalesce(drive.input_history(), "v", "k", oracle))
+        assert drive.cti == drive.input_cti()
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.operator.state_rows() == drive.operator.state_bytes() == 0
 
 
@@ -125,7 +125,7 @@ def test_large_streams_of_edges(size: int) -> None:
     late = np.argsort(np.arange(size) + random.integers(0, size // 4, size))
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     values, groups = np.where(random.random(size) < 0.02, 50, 0), random.integers(0, 3, size)
-    steps, told = (Edges(schema, ["k"]), Coalesce(schema, ["k"], ["v"], Within(1))), Walk()
+    steps, told = (Edges(schema, ["k"]), Coalesce(schema, ["k"], ["v"], Within(1))), StreamModel()
     for part in np.array_split(late, 6):
         payload = pa.RecordBatch.from_arrays([pa.array(groups[part]), pa.array(values[part])], schema=schema)
         out = steps[1].on_batch(0, steps[0].on_batch(0, inserts(part, part + 1, payload)))
@@ -148,5 +148,5 @@ def test_edges_coalesced(data: st.DataObject) -> None:
     drive, first = driver(Trend("increasing")), Driver(lambda: Edges(SCHEMA, ["k"]), SCHEMA)
     for batch in data.draw(batchings(data.draw(reading_streams()))):
         drive.feed(first.feed(batch))
-        assert_equivalent(drive.history(), coalesce(edges(first.given(), "k"), "v", "k", INCREASING))
+        assert_equivalent(drive.history(), coalesce(edges(first.input_history(), "k"), "v", "k", INCREASING))
     assert drive.operator.state_rows() == 0

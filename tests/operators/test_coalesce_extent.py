@@ -20,15 +20,15 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import coalesce_range, coalesce_rows
 from recension.operators.extents import extent
 from recension.operators.extents import operator as operator_module
+from recension.operators.extents.calibration import readings
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery, Equivalent
 from recension.operators.extents.windows import RangeWindow, RowsWindow
-from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import batchings
-from recension.testing.walk import Walk
 
 Oracle = Callable[[Payload, Payload], bool] | None
 Scheme = Literal["eager", "lazy"]
@@ -84,9 +84,11 @@ class Play:
         for driver in self.drivers:
             driver.feed(elements)
         eager, lazy = self.drivers
-        assert_equivalent(lazy.history(), meaning(lazy.given(), self.window, self.watermark, self.oracle))
+        assert_equivalent(
+            lazy.history(), meaning(lazy.input_history(), self.window, self.watermark, self.oracle)
+        )
         assert_equivalent(eager.history(), lazy.history())
-        assert eager.cti == lazy.cti == lazy.given_cti()
+        assert eager.cti == lazy.cti == lazy.input_cti()
 
 
 def check(
@@ -97,7 +99,7 @@ def check(
         play.feed(batch)
         if data.draw(st.booleans()):
             for driver in play.drivers:
-                driver.revive()
+                driver.restore_twin()
     for driver in play.drivers:
         assert driver.operator.state_rows() == driver.operator.state_bytes() == 0
 
@@ -122,7 +124,7 @@ def fed(
     groups, steps = random.integers(0, 5, size), (random.random(size) >= cp).astype(np.int64)
     late = np.argsort(np.arange(size) + np.where(random.random(size) < oop, random.integers(0, 60, size), 0))
     pair = operator(window, "eager", equivalent, schema), operator(window, "lazy", equivalent, schema)
-    shown, found = (Walk(), Walk()), []
+    shown, found = (StreamModel(), StreamModel()), []
     for part in np.array_split(late, 12):
         columns = [pa.array(groups[part]), pa.array(np.cumsum(steps)[part])]
         batch = inserts(part, part + 1, pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -143,6 +145,7 @@ def check_memory(eager: CoalesceExtent, lazy: CoalesceExtent) -> None:
     assert eager.state_bytes() <= lazy.state_bytes() + 8 * eager.state_rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [RangeWindow(200, 200), RowsWindow(150, 200)], ids=str)
 @pytest.mark.parametrize(("cp", "oop"), [(0.0, 0.5), (0.7, 0.5), (1.0, 0.0)])
 def test_the_eager_extent_takes_no_more_memory_than_the_lazy_one_and_its_timestamps(

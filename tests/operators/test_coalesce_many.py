@@ -20,14 +20,14 @@ from recension.core.events import Cti, Element, Event, Insert
 from recension.core.ticks import FOREVER
 from recension.operators.extents import extent
 from recension.operators.extents import operator as operator_module
-from recension.operators.extents.many import Asked, CoalesceMany
+from recension.operators.extents.calibration import readings
+from recension.operators.extents.many import CoalesceMany, QuerySpec
 from recension.operators.extents.operator import CoalesceExtent
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import Weights
 from recension.operators.schemes.plan import Planner, Sizes
-from recension.operators.schemes.sample import readings
 from recension.operators.state import block_table
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -46,8 +46,8 @@ masks = st.lists(st.booleans(), min_size=len(QUERIES), max_size=len(QUERIES))
 Window = RangeWindow | RowsWindow
 
 
-def asked(query: CoalescingQuery) -> Asked:
-    return Asked(query, pa.schema([*(SCHEMA.field(name) for name in query.columns), *VALID]))
+def asked(query: CoalescingQuery) -> QuerySpec:
+    return QuerySpec(query, pa.schema([*(SCHEMA.field(name) for name in query.columns), *VALID]))
 
 
 def many(window: Window, eager: list[bool], planner: Planner | None = None) -> CoalesceMany:
@@ -108,7 +108,7 @@ def test_queries_answer_as_alone_while_they_move(
             play.feed(batch)
             match data.draw(st.integers(0, 2)):
                 case 0:
-                    play.together.revive()
+                    play.together.restore_twin()
                 case 1:
                     play.move(data.draw(masks))
         assert play.together.operator.state_rows() == play.together.operator.state_bytes() == 0
@@ -197,8 +197,8 @@ def test_schemes_follow_what_is_learned() -> None:
     assert seen[2] == [True, True, True, True]
     assert seen[-1] == [False, False, False, True]
     assert operator.plan is not None
-    assert operator.words()[0].startswith("weights ⟨1, 1, 2⟩: this choice costs")
+    assert operator.describe_choices()[0].startswith("weights ⟨1, 1, 2⟩: this choice costs")
     restored = many(RangeWindow(500, 100), [False] * 4, PLANNER)
     restored.restore(operator.snapshot())
-    assert restored.words() == operator.words()
+    assert restored.describe_choices() == operator.describe_choices()
     assert restored.is_eager.tolist() == operator.is_eager.tolist()

@@ -93,6 +93,7 @@ def least(steps: Iterator[Callable[[], object]]) -> int:
     return min(peaks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "waiting", [broken, announced, held_back, started_together, ended_one_by_one], ids=lambda f: f.__name__
 )

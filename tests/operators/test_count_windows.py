@@ -16,10 +16,10 @@ from recension.denote.grouped import groups as groups_of
 from recension.lowering import operator_of
 from recension.operators.state import block_table
 from recension.operators.windowed.counts import sums_of
-from recension.plan.count_window import Moment
+from recension.plan.windows import Moment
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
-from recension.testing.physical import Dice, Shape, tell
+from recension.testing.physical import Dice, Shape, build_stream
 
 SOURCE = rc.source("s", {"k": "string", "v": "int64", "x": "float64"})
 AGGREGATES: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
@@ -60,7 +60,7 @@ class Case:
 
     def batches(self) -> list[list[Element]]:
         events = [self._event() for _ in range(30)]
-        told = tell(events, Dice(self._dice.randbytes(4000)), Shape(), [e.payload for e in events])
+        told = build_stream(events, Dice(self._dice.randbytes(4000)), Shape(), [e.payload for e in events])
         batches = []
         while told:
             size = self._dice.choice([1, 2, 5, 30])
@@ -80,12 +80,12 @@ class Case:
         def one(history: list[Event]) -> list[Event]:
             return denote.window_aggregate(history, windows, self._rows)
 
-        history = self.driver.given()
+        history = self.driver.input_history()
         return denote.grouped(history, "k", one) if self.grouped else one(history)
 
     def moments(self) -> list[list[int]]:
         """The distinct moments of each group."""
-        history = self.driver.given()
+        history = self.driver.input_history()
         groups = groups_of(history, "k") if self.grouped else [history]
         by_start = self.by == "start"
         return [sorted({e.vs if by_start else e.ve for e in group} - {FOREVER}) for group in groups]
@@ -108,7 +108,7 @@ def test_eager_shows_all_windows(seed: int, n: int, by: Moment, grouped: int, wh
     case = Case(seed, n, by, what, "eager", grouped=bool(grouped))
     for number, batch in enumerate(case.batches()):
         if number % 3 == 2:
-            case.driver.revive()
+            case.driver.restore_twin()
         case.driver.feed(batch)
         assert_equivalent(case.driver.history(), case.meaning())
     assert case.driver.operator.state_rows() == 0
@@ -123,7 +123,7 @@ def test_others_show_the_windows_that_have_ended(
     for batch in case.batches():
         case.driver.feed(batch)
         starts = [element.vs for element in batch if isinstance(element, Insert)]
-        watermark = max(watermark, case.driver.given_cti(), *starts)
+        watermark = max(watermark, case.driver.input_cti(), *starts)
         assert_equivalent(case.driver.history(), [e for e in case.meaning() if e.ve <= watermark])
 
 
@@ -131,10 +131,10 @@ def test_others_show_the_windows_that_have_ended(
 def test_ctis_and_state_go_as_far_as_they_can(seed: int, n: int, by: Moment, grouped: int) -> None:
     case = Case(seed, n, by, "sums", "eager", grouped=bool(grouped))
     for batch in case.batches():
-        t = case.driver.given_cti()
+        t = case.driver.input_cti()
         case.driver.feed(batch)
-        if t < case.driver.given_cti() < FOREVER:
-            t = case.driver.given_cti()
+        if t < case.driver.input_cti() < FOREVER:
+            t = case.driver.input_cti()
             assert case.driver.cti == case.first_open(t)
             needed = [
                 len([m for m in g if m >= t]) + min(n - 1, len([m for m in g if m < t]))

@@ -18,8 +18,8 @@ from recension.operators.distinct import Distinct
 from recension.operators.state import block_table, end_points
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams, schemas
-from recension.testing.walk import Walk
 
 X = {"k": "x", "v": 1}
 NO_COLUMNS = pa.schema([])
@@ -53,10 +53,10 @@ def check(data: st.DataObject) -> None:
     drive = driver(schema)
     for batch in data.draw(batchings(stream)):
         drive.feed(batch)
-        assert_equivalent(drive.history(), distinct(drive.given()))
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), distinct(drive.input_history()))
+        assert drive.cti == drive.input_cti()
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.operator.state_rows() == 0
     assert drive.operator.state_bytes() == 0
 
@@ -86,9 +86,9 @@ def test_with_batches_of_one_state_is_bounded_by_the_ctis(data: st.DataObject) -
     drive = driver()
     for element in data.draw(physical_streams(data.draw(histories()))):
         drive.feed([element])
-        assert_equivalent(drive.history(), distinct(drive.given()))
+        assert_equivalent(drive.history(), distinct(drive.input_history()))
         if isinstance(element, Cti):
-            assert drive.operator.state_rows() <= event_bound(drive.given(), element.t)
+            assert drive.operator.state_rows() <= event_bound(drive.input_history(), element.t)
 
 
 @given(st.data())
@@ -98,7 +98,7 @@ def test_keys_may_be_some_of_the_columns(data: st.DataObject) -> None:
     drive = Driver(lambda: Distinct(key_schema, lambda payload: payload.select(["v"])), SCHEMA)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), coalesce(drive.given(), on="v"))
+        assert_equivalent(drive.history(), coalesce(drive.input_history(), on="v"))
 
 
 @given(st.data())
@@ -106,8 +106,8 @@ def test_payloads_without_columns_are_all_equal(data: st.DataObject) -> None:
     drive = driver(NO_COLUMNS)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(NO_COLUMNS)))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), distinct(drive.given()))
-        drive.revive()
+        assert_equivalent(drive.history(), distinct(drive.input_history()))
+        drive.restore_twin()
     assert drive.operator.state_rows() == 0
 
 
@@ -144,6 +144,7 @@ def test_a_retraction_of_what_was_never_there_is_refused() -> None:
         driver().feed([Retract(X, 1, 5, 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50, 5_000])
 def test_large_streams_of_many_keys(size: int) -> None:
     """Many blocks of state, against the oracle at the end of each step."""
@@ -152,7 +153,7 @@ def test_large_streams_of_many_keys(size: int) -> None:
     keys = random.integers(0, size // 25, size)
     vs = random.integers(0, 500, size)
     ve = vs + random.integers(1, 40, size)
-    operator, told = Distinct(schema), Walk()
+    operator, told = Distinct(schema), StreamModel()
     for first, last in pairwise(np.linspace(0, size, 6).astype(int).tolist()):
         payload = pa.RecordBatch.from_arrays([pa.array(keys[first:last])], schema=schema)
         out = operator.on_batch(0, inserts(vs[first:last], ve[first:last], payload))

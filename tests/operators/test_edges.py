@@ -21,8 +21,8 @@ from recension.operators.edges import Edges
 from recension.operators.state import block_table, end_points
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import batchings
-from recension.testing.walk import Walk
 
 
 def driver(*group_by: str) -> Driver:
@@ -33,10 +33,10 @@ def check(data: st.DataObject) -> None:
     drive = driver("k")
     for batch in data.draw(batchings(data.draw(reading_streams()))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), edges(drive.given(), "k"))
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), edges(drive.input_history(), "k"))
+        assert drive.cti == drive.input_cti()
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.operator.state_rows() == drive.operator.state_bytes() == 0
 
 
@@ -59,8 +59,8 @@ def test_state_is_the_future_and_one_reading_a_group(data: st.DataObject) -> Non
     for element in data.draw(reading_streams()):
         drive.feed([element])
         if isinstance(element, Cti):
-            groups = {e.payload["k"] for e in drive.given()}
-            future = sum(e.vs >= element.t for e in drive.given())
+            groups = {e.payload["k"] for e in drive.input_history()}
+            future = sum(e.vs >= element.t for e in drive.input_history())
             assert drive.operator.state_rows() <= future + len(groups)
 
 
@@ -111,13 +111,14 @@ def test_two_readings_at_one_time_are_refused() -> None:
         driver("k").feed([Retract(a(1), 4, 5, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [60, 4_000])
 def test_large_streams_of_many_groups(size: int) -> None:
     random = np.random.default_rng(size)
     times = random.permutation(size)
     groups = random.integers(0, 7, size)
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-    operator, told = Edges(schema, ["k"]), Walk()
+    operator, told = Edges(schema, ["k"]), StreamModel()
     for part in np.array_split(np.arange(size), 5):
         columns = [pa.array(groups[part]), pa.array(times[part])]
         payload = pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -14,8 +14,8 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.finalize import Finalize
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
+from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import reconstitute
 
 WIDE = 1000
 
@@ -47,7 +47,7 @@ def test_any_arrival_gives_the_history_and_a_valid_stream(data: st.DataObject) -
     for batch in data.draw(batchings(feed)):
         drive.feed(batch)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert_equivalent(drive.history(), reconstitute(changes))
     assert drive.cti == WIDE
     assert not drive.operator.counts()
@@ -61,8 +61,8 @@ def test_a_valid_stream_passes_unchanged(data: st.DataObject) -> None:
     drive = driver()
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), drive.given())
-        assert drive.cti == drive.given_cti()
+        assert_equivalent(drive.history(), drive.input_history())
+        assert drive.cti == drive.input_cti()
     assert drive.operator.state_rows() == 0
 
 
@@ -89,7 +89,7 @@ def test_with_a_short_memory_all_elements_come_out_or_are_counted(data: st.DataO
     for batch in data.draw(batchings(feed)):
         drive.feed(batch)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     drive.feed([Cti(FOREVER)])
     operator = drive.operator
     dropped = Counter(str(e) for _, batch in operator.take_dropped() for e in batch.to_elements())
@@ -151,7 +151,7 @@ def test_as_an_element_at_a_time(data: st.DataObject, remember: int) -> None:
             str(e) for e in reference.output if not isinstance(e, Cti)
         ]
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     dropped = [e for _, batch in drive.operator.take_dropped() for e in batch.to_elements()]
     assert Counter(map(str, dropped)) == Counter(map(str, reference.dropped))
 
@@ -177,6 +177,7 @@ def test_external_ctis_that_overlap_are_asked_one_after_the_other_in_any_batches
     assert drive.cti == WIDE
 
 
+@pytest.mark.slow
 def test_an_interval_with_a_far_end_does_not_keep_the_past() -> None:
     """Nor do those that age has closed behind it; and its count comes out right all the same."""
     drive = driver(remember=10)
@@ -187,7 +188,7 @@ def test_an_interval_with_a_far_end_does_not_keep_the_past() -> None:
         if n % 100 == 99:
             assert drive.operator.state_rows() <= 100
             assert drive.operator.state_bytes() <= 30_000
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == 1_998 - 10
     drive.feed([Insert({"k": "a", "v": 1}, 0, 1)])
     assert drive.operator.counts().total() == 1

@@ -76,7 +76,7 @@ def test_one_restored_goes_on_alike(kind: str, data: st.DataObject) -> None:
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories()))))):
         drive.feed([keyed(element) for element in batch])
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.operator.state_rows() == 0
     assert groups(drive) == 0
 
@@ -85,7 +85,7 @@ def test_one_restored_goes_on_alike(kind: str, data: st.DataObject) -> None:
 def test_a_group_that_the_cti_has_passed_is_forgotten(kind: str) -> None:
     """Every group comes, lives for a while and goes."""
     session = rc.session(rc.source("s", SCHEMA).group_by("k").apply(KINDS[kind]))
-    (operator,) = [v.operator for v in session._plan.vertices if isinstance(v.operator, GroupApply)]
+    (operator,) = [v.operator for v in session._run.plan.vertices if isinstance(v.operator, GroupApply)]
     for turn in range(10):
         rows = [Insert({"k": f"{turn} {n}", "v": n}, turn * 10 + n, turn * 10 + n + 3) for n in range(4)]
         session.push("s", rows)

@@ -14,15 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from recension.core.batch import from_elements, payload_of
 from recension.core.events import Element, Insert, Retract
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.lmerge.payloads import Payloads
-from recension.operators.state.interval_index import IntervalIndex
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity, net_changes
-from recension.operators.state.row_store import RowStore
-from recension.operators.state.start_index import StartIndex
+from recension.operators.changes import identity, net_changes
+from recension.operators.state.event_store import EventStore
+from recension.operators.state.interval_index import IntervalIndex, StartIndex
+from recension.operators.state.row_store import PayloadStore, RowStore
 
 # Group 2 differs from group 1 only in bits that the sort key leaves out.
 GROUPS = [1 << 63, (1 << 62) + 1, (1 << 62) + 2]
@@ -88,7 +86,7 @@ class AnyIndex(RuleBasedStateMachine):
     @rule(questions=st.lists(st.tuples(st.sampled_from(GROUPS), TIMES, ENDS), max_size=6))
     def ask(self, questions: list[Row]) -> None:
         group, lo, hi = ([q[i] for q in questions] for i in range(3))
-        question, at = self.index.overlapping(hashes(group), ticks(lo), ticks(hi))
+        question, at = self.index.find_overlaps(hashes(group), ticks(lo), ticks(hi))
         assert question.tolist() == sorted(question.tolist())
         found = Counter(zip(question.tolist(), self.named(at), strict=True))
         assert found == Counter(
@@ -100,7 +98,7 @@ class AnyIndex(RuleBasedStateMachine):
 
     @invariant()
     def holds_no_more_than_it_should(self) -> None:
-        assert self.index.live() == len(self.rows)
+        assert self.index.count_live() == len(self.rows)
         assert self.index.find(hashes([7])).tolist() == [-1]
 
     def named(self, at: Ticks) -> list[Row]:
@@ -130,7 +128,7 @@ def test_memory_is_given_back_as_time_passes() -> None:
         index.add(vs.astype(np.uint64), vs, vs + 5000, vs.astype(np.uint64))
         index.expire(start)
         held.append(len(index))
-    assert index.live() == 6000 - 1
+    assert index.count_live() == 6000 - 1
     assert max(held) < 5 * 6000
 
 
@@ -191,24 +189,24 @@ def test_equal_events_pass_a_change_on() -> None:
 
 
 def test_live_events_change_and_keep_their_payloads() -> None:
-    live = LiveEvents(SCHEMA)
+    live = EventStore(SCHEMA)
     group = hashes([5])
     first: list[Element] = [Insert({"p": str(i)}, 0, 10) for i in range(3)]
     for elements in (first, [Retract({"p": "1"}, 0, 10, 4), Retract({"p": "2"}, 0, 10, 0)]):
         batch = from_elements(elements, SCHEMA)
         change = net_changes(batch)
         live.apply(change, np.repeat(group, len(change)), batch.payload)
-    _, at = live.overlapping(group, ticks([0]), ticks([9]))
+    _, at = live.find_overlaps(group, ticks([0]), ticks([9]))
     shown = zip(live.payload(at)["p"].to_pylist(), live.column("ve", at).tolist(), strict=True)
     assert sorted(shown) == [("0", 10), ("1", 4)]
     live.expire(4)
-    _, at = live.overlapping(group, ticks([0]), ticks([9]))
+    _, at = live.find_overlaps(group, ticks([0]), ticks([9]))
     assert live.payload(at)["p"].to_pylist() == ["0"]
 
 
 def test_payloads_survive_when_dead_ones_are_dropped() -> None:
     """The last 50 events stay as they are; the others change twenty times."""
-    live, names = LiveEvents(SCHEMA), [str(i) for i in range(300)]
+    live, names = EventStore(SCHEMA), [str(i) for i in range(300)]
     for end in range(10, 30):
         elements: list[Element] = [
             Insert({"p": n}, 0, end) if end == 10 else Retract({"p": n}, 0, end - 1, end)
@@ -216,14 +214,14 @@ def test_payloads_survive_when_dead_ones_are_dropped() -> None:
         ]
         batch = from_elements(elements, SCHEMA)
         live.apply(net_changes(batch), np.repeat(hashes([5]), len(batch)), batch.payload)
-    _, at = live.overlapping(hashes([5]), ticks([0]), ticks([1]))
+    _, at = live.find_overlaps(hashes([5]), ticks([0]), ticks([1]))
     found = zip(live.payload(at)["p"].to_pylist(), live.column("ve", at).tolist(), strict=True)
     assert dict(found) == {name: 29 if int(name) < 250 else 10 for name in names}
     rows = sum(table.num_rows for name, table in live.snapshot("x").items() if "block" in name)
     assert rows < 2 * len(live) + 2000
 
 
-@pytest.mark.parametrize("kind", [RowStore, Payloads])
+@pytest.mark.parametrize("kind", [RowStore, PayloadStore])
 @given(st.lists(st.integers(0, 70) | st.just(600), max_size=12), st.data())
 def test_rows_keep_their_numbers(kind: type[RowStore], sizes: list[int], data: st.DataObject) -> None:
     store, rows = kind(SCHEMA), list[str]()

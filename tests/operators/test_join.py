@@ -22,8 +22,8 @@ from recension.denote.order import History, canonical
 from recension.operators.join import Join
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 COLUMNS = [JoinedColumn(LEFT, "k", "k"), JoinedColumn(LEFT, "v", "v"), JoinedColumn(RIGHT, "v", "v_right")]
 CROSSED = [*COLUMNS[:2], JoinedColumn(RIGHT, "k", "k_right"), COLUMNS[2]]
@@ -51,7 +51,7 @@ def test_join_is_the_oracle_after_every_step(data: DataObject, keyed: bool, filt
     on, columns = (("k",), COLUMNS) if keyed else ((), CROSSED)
     side, where = Side(SCHEMA, on), smaller if filtered else None
     driver = Driver(lambda: Join(side, side, columns, where), SCHEMA, SCHEMA)
-    inputs = (Walk(), Walk())
+    inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
         driver.feed(elements, port)
         for element in elements:
@@ -62,11 +62,11 @@ def test_join_is_the_oracle_after_every_step(data: DataObject, keyed: bool, filt
         assert driver.cti == min(walk.cti for walk in inputs)
         assert driver.operator.state_rows() == remembered(inputs, on)
         if data.draw(st.booleans()):
-            driver.revive()
+            driver.restore_twin()
     assert driver.operator.state_rows() == 0
 
 
-def remembered(inputs: Sequence[Walk], on: Sequence[str]) -> int:
+def remembered(inputs: Sequence[StreamModel], on: Sequence[str]) -> int:
     """The events whose end the other input's CTI has not passed (ruling C2)."""
     return sum(
         event.ve > other.cti and all(event.payload[key] is not None for key in on)
@@ -139,6 +139,7 @@ def test_which_keys_are_equal() -> None:
     assert [str(e.payload["k"]) for e in driver.history()] == ["nan", "0.0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 20, 400])
 def test_a_long_stream_in_batches_of_any_size(size: int) -> None:
     """Long enough for runs to be merged and events to be swept out."""
@@ -150,7 +151,7 @@ def test_a_long_stream_in_batches_of_any_size(size: int) -> None:
             batch = streams[port][start : start + size]
             driver.feed([*batch, Cti(batch[0].vs)], port)
         if start == 240:
-            driver.revive()
+            driver.restore_twin()
     left, right = ([Event(e.payload, e.vs, e.ve) for e in stream] for stream in streams)
     assert bag(driver.history()) == bag(join(left, right, "k"))
 

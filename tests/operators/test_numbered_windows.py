@@ -89,7 +89,7 @@ def test_windows_from_a_table(view: View, data: st.DataObject) -> None:
     driver = Driver(lambda: operator(view), SCHEMA)
     for number, batch in enumerate(data.draw(batchings(data.draw(physical_streams(history))))):
         if number == 1:
-            driver.revive()
+            driver.restore_twin()
         driver.feed(batch)
-    assert_equivalent(driver.history(), meaning(driver.given()))
+    assert_equivalent(driver.history(), meaning(driver.input_history()))
     assert driver.operator.state_rows() == 0

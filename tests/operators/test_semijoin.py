@@ -22,8 +22,8 @@ from recension.operators.left_join import LeftJoin
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Predicate, Side
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.testing.driver import Driver
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 COLUMNS = [JoinedColumn(LEFT, "k", "k"), JoinedColumn(LEFT, "v", "v"), JoinedColumn(RIGHT, "v", "v_right")]
 CROSSED = [*COLUMNS[:2], JoinedColumn(RIGHT, "k", "k_right"), COLUMNS[2]]
@@ -56,7 +56,7 @@ def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
 def test_it_is_the_oracle_after_every_step(how: How, data: DataObject, keyed: bool, filtered: bool) -> None:
     on, columns = (("k",), COLUMNS) if keyed else ((), CROSSED)
     driver = Driver(lambda: make(how, on, columns, differs if filtered else None), SCHEMA, SCHEMA)
-    inputs = (Walk(), Walk())
+    inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
         driver.feed(elements, port)
         for element in elements:
@@ -68,7 +68,7 @@ def test_it_is_the_oracle_after_every_step(how: How, data: DataObject, keyed: bo
         assert driver.cti == min(walk.cti for walk in inputs)
         assert driver.operator.state_rows() <= most_remembered(inputs, driver)
         if data.draw(st.booleans()):
-            driver.revive()
+            driver.restore_twin()
     assert driver.operator.state_rows() == 0
 
 
@@ -77,7 +77,7 @@ def make(how: How, on: Sequence[str], columns: Sequence[JoinedColumn], where: Pr
     return JOINS[how](side, side, columns, where)
 
 
-def most_remembered(inputs: Sequence[Walk], driver: Driver) -> int:
+def most_remembered(inputs: Sequence[StreamModel], driver: Driver) -> int:
     """Whatever ends at or after the least CTI: of both inputs and, for the parts shown, of the output."""
     events = [event for walk in inputs for event in walk.events()] + driver.history()
     return sum(event.ve >= driver.cti for event in events)

@@ -21,12 +21,14 @@ from recension.operators.windowed import accumulators as sums
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
 from recension.operators.windowed.index import View
 from recension.operators.windowed.operator import WindowedOperator
-from recension.operators.windowed.selections import Collect, Extreme, Positional, Quantile, StdDev, TopK
+from recension.operators.windowed.selections import Collect, Extreme, Positional, SortedValues, TopK
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.plan.aggregates import Quantile, StdDev
+from recension.plan.expressions import expression
 from recension.plan.node import Speculate
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
-from recension.testing.physical import sync
+from recension.testing.physical import sync_time
 from recension.testing.strategies import batchings, events, physical_streams
 
 INPUT = pa.schema([("k", pa.string()), ("i", pa.int64()), ("f", pa.float64())])
@@ -92,7 +94,7 @@ QUERIES = {
     "sums": SUMS,
     "stddev": Query(
         pa.schema([("d", FLOAT)]),
-        [Aggregation(f, StdDev())],
+        [Aggregation(f, SortedValues(StdDev(expression("f")).kernel, FLOAT))],
         denote.agg(d=denote.stddev("f")),
         large=1e300,
     ),
@@ -101,7 +103,7 @@ QUERIES = {
         [
             Aggregation(i, Extreme(greatest=False)),
             Aggregation(f, Extreme(greatest=True)),
-            Aggregation(f, Quantile(0.3)),
+            Aggregation(f, SortedValues(Quantile(expression("f"), 0.3).kernel, FLOAT)),
         ],
         denote.agg(a=denote.min("i"), b=denote.max("f"), q=denote.quantile("f", 0.3)),
     ),
@@ -171,16 +173,16 @@ def check(data: st.DataObject, query: Query, variant: Speculate, *, grouped: boo
         answers = drive.feed(batch)
         lengthened = [e for e in answers if isinstance(e, Retract) and e.new_ve > e.ve]
         assert variant != "perfect" or not lengthened
-        m = max([m, drive.given_cti(), *(e.vs for e in batch if isinstance(e, Insert))])
-        meaning = query.meaning(drive.given(), grouped=grouped)
+        m = max([m, drive.input_cti(), *(e.vs for e in batch if isinstance(e, Insert))])
+        meaning = query.meaning(drive.input_history(), grouped=grouped)
         assert_equivalent(drive.history(), shown(variant, meaning, m))
         if query.is_sum and any(isinstance(e, Cti) for e in batch):
-            t = drive.given_cti()
+            t = drive.input_cti()
             expected_cti = max(expected_cti, promised(variant, meaning, t))
             assert drive.cti == expected_cti
-            assert drive.operator.state_rows() <= bound(drive.given(), t, grouped=grouped)
+            assert drive.operator.state_rows() <= bound(drive.input_history(), t, grouped=grouped)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == FOREVER
     assert drive.operator.state_rows() == 0
     assert drive.operator.state_bytes() == 0 or not query.is_sum
@@ -208,7 +210,7 @@ def test_where_state_is_cut_and_how_groups_are_numbered_does_not_matter(
 
 
 def is_ordered(elements: Sequence[Element]) -> bool:
-    data = [sync(e) for e in elements if not isinstance(e, Cti)]
+    data = [sync_time(e) for e in elements if not isinstance(e, Cti)]
     return all(a <= b for a, b in pairwise(data))
 
 

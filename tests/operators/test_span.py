@@ -50,9 +50,9 @@ def check(
     drive = Driver(lambda: Span(output, transform), given_)
     for batch in data.draw(batchings(data.draw(physical_streams(data.draw(histories(given_)))))):
         drive.feed(batch)
-        assert_equivalent(drive.history(), oracle(drive.given()))
-        assert drive.cti == drive.given_cti()
-        drive.revive()
+        assert_equivalent(drive.history(), oracle(drive.input_history()))
+        assert drive.cti == drive.input_cti()
+        drive.restore_twin()
     assert drive.operator.state_rows() == 0
 
 

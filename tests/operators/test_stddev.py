@@ -77,6 +77,7 @@ def test_floats_at_the_ends_of_their_range(values: list[float], deviation: float
     assert denote.stddev("x")([rc.Event({"x": x}, 0) for x in values]) == pytest.approx(deviation, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_many_values() -> None:
     values = [1e9 + (i * 7919 % 10007) / 8 for i in range(20000)]
     (found,) = answers(FLOATS.tumbling(10**6).agg(d=rc.stddev("x")), values)

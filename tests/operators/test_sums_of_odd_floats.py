@@ -16,6 +16,7 @@ SOURCE = rc.source("s", {"k": "string", "x": "float64"})
 MANY = 2**21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", [SumFloats(), Mean()], ids=["sum", "mean"])
 @pytest.mark.parametrize(
     ("odd", "expected"), [(math.nan, math.nan), (math.inf, math.inf), (-math.inf, -math.inf)]

@@ -27,10 +27,10 @@ def test_after_every_batch_the_history_is_the_oracles(data: st.DataObject) -> No
     while any(steps):
         port, batch = data.draw(st.sampled_from([s for s in steps if s])).pop(0)
         drive.feed(batch, port)
-        assert_equivalent(drive.history(), union(drive.given(0), drive.given(1)))
-        assert drive.cti == min(drive.given_cti(0), drive.given_cti(1))
+        assert_equivalent(drive.history(), union(drive.input_history(0), drive.input_history(1)))
+        assert drive.cti == min(drive.input_cti(0), drive.input_cti(1))
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert drive.cti == FOREVER
     assert drive.operator.state_rows() == 0
 

@@ -16,7 +16,7 @@ from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.align import Align
 from recension.operators.finalize import Finalize
-from recension.operators.state.passage import Passage
+from recension.operators.state.progress import ClockHistory
 from recension.runners.local import Session
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -46,11 +46,11 @@ def test_align_shows_what_the_stream_had_reached_so_long_ago(data: st.DataObject
         drive.tick(reached.now)
         drive.feed([Insert(e.payload, e.vs, e.ve) for e in batch])
         reached.note(batch)
-        assert_equivalent(drive.history(), [e for e in drive.given() if e.vs <= reached()])
+        assert_equivalent(drive.history(), [e for e in drive.input_history() if e.vs <= reached()])
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     drive.tick(reached.now + block)
-    assert_equivalent(drive.history(), drive.given())
+    assert_equivalent(drive.history(), drive.input_history())
     assert drive.operator.state_rows() == 0
 
 
@@ -62,9 +62,9 @@ def test_align_gives_the_history_of_any_stream(data: st.DataObject, block: int) 
         drive.tick(now)
         drive.feed(batch)
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     drive.tick(now + block)
-    assert_equivalent(drive.history(), drive.given())
+    assert_equivalent(drive.history(), drive.input_history())
 
 
 @given(st.data(), st.integers(1, 4))
@@ -80,7 +80,7 @@ def test_finalize_loses_exactly_what_comes_too_late(data: st.DataObject, remembe
         reached.note(batch)
         assert drive.cti == reached()
         if data.draw(st.booleans()):
-            drive.revive()
+            drive.restore_twin()
     assert_equivalent(drive.history(), in_time)
     assert drive.operator.counts().total() == late
 
@@ -137,7 +137,7 @@ def test_waiting_outlives_the_session() -> None:
 
 def test_a_long_passage_is_told_to_a_4096th_and_freed_by_time() -> None:
     """A step every 100 ms for 100 minutes; a 4096th of the hour is not quite nine of them."""
-    passage, hour = Passage(3_600_000_000), 36_000
+    passage, hour = ClockHistory(3_600_000_000), 36_000
     for n in range(60_000):
         reached = passage.tick(n * 100_000)
         passage.note(n)

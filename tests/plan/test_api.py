@@ -13,8 +13,7 @@ import recension as rc
 from recension import col
 from recension.core.ticks import FOREVER
 from recension.plan import nodes
-from recension.plan.lifetimes import Custom, SetDuration
-from recension.plan.moments import moments
+from recension.plan.lifetimes import Custom, SetDuration, moments
 
 s = rc.source("s", {"k": "string", "x": "int64", "y": "float64"})
 t = rc.source("t", {"k": "string", "x": "int64", "z": "bool"})

@@ -11,7 +11,7 @@ import pytest
 
 import recension as rc
 from recension import col
-from recension.lowering import chosen
+from recension.lowering import describe_choice
 from recension.plan import nodes
 from recension.plan.explain import explain
 from recension.plan.rewrites import optimize
@@ -90,8 +90,8 @@ def test_what_lowering_chose_is_shown() -> None:
 
 def test_a_plan_is_explained_as_written_or_as_it_runs() -> None:
     query = QUERIES["idle_sites"]
-    assert query.explain(rewrite=False) == explain([query.plan], annotate=chosen)
-    assert query.explain() == explain(optimize([query.plan]), annotate=chosen)
+    assert query.explain(rewrite=False) == explain([query.plan], annotate=describe_choice)
+    assert query.explain() == explain(optimize([query.plan]), annotate=describe_choice)
 
 
 def test_describe() -> None:

@@ -15,8 +15,8 @@ from recension import col
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.testing.assertions import assert_equivalent, assert_valid
+from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import reconstitute
 
 feed = rc.source("feed", {"k": "string", "v": "int64"}, external_ctis=True)
 other = rc.source("other", {"k": "string", "v": "int64"})

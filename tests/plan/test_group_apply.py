@@ -14,7 +14,7 @@ import recension as rc
 from recension import col
 from recension.core.events import Event
 from recension.plan.each_group import GroupApply
-from recension.plan.fragments import cut, in_words
+from recension.plan.fragments import cut, describe_fragments
 from recension.plan.node import walk
 from recension.testing import assert_equivalent
 
@@ -185,7 +185,7 @@ def test_explain_says_what_runs_group_by_group() -> None:
 
 def test_groups_are_spread_over_shards() -> None:
     def placed(query: Callable[[Any], Any]) -> list[str]:
-        return in_words(cut([source.group_by("k").apply(query).plan])).splitlines()[:2]
+        return describe_fragments(cut([source.group_by("k").apply(query).plan])).splitlines()[:2]
 
     other = rc.source("t", {"v": "int64"})
     apart = ["fragment 1, in every shard", "   reads s by k"]

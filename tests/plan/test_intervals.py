@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import recension as rc
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote import allen as meaning
-from recension.plan.allen import RELATIONS
+from recension.denote import intervals as meaning
 from recension.plan.evaluation import evaluate
 from recension.plan.expressions import expression, result_type
+from recension.plan.intervals import RELATIONS
 
 COLUMNS = ("valid_start", "valid_end", "valid_start_right", "valid_end_right")
 ONE, OTHER = rc.valid(), rc.valid("_right")
@@ -76,7 +76,7 @@ def test_shared_instants(drawn: list[tuple[Drawn, Drawn]]) -> None:
     payload, shared = table(drawn), rc.intersect(ONE, OTHER)
     asked = [shared.start, shared.end, rc.duration(shared), rc.intersects(ONE, OTHER)]
     for (one, other), start, end, length, truth in zip(drawn, *columns(asked, payload), strict=True):
-        expected = meaning.shared(one, other)
+        expected = meaning.shared_part(one, other)
         assert truth is (expected is not None)
         if expected is None:
             assert (start, end, length) == (None, None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import recension as rc
 from recension import Properties
-from recension.plan.lmerge_case import lmerge_case
+from recension.plan.merge import lmerge_case
 
 IN_ORDER = Properties(is_insert_only=True, is_ordered=True)
 

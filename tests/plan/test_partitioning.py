@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import recension as rc
-from recension.plan.fragments import cut, in_words
+from recension.plan.fragments import cut, describe_fragments
 
 PERFECT = rc.Properties(is_insert_only=True, is_ordered=True, has_key=True)
 
@@ -19,7 +19,7 @@ def _merged(known: rc.Properties | None = None, **options: Any) -> rc.Stream:
 
 
 def _where(query: rc.Stream) -> str:
-    return in_words(cut([query.plan]))
+    return describe_fragments(cut([query.plan]))
 
 
 @pytest.mark.parametrize("options", [{}, {"case": "R3", "policy": "ff"}, {"case": "R3", "policy": "quorum"}])

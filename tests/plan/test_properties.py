@@ -9,7 +9,7 @@ import pytest
 import recension as rc
 from recension import Properties, col
 from recension.core.errors import RecensionError
-from recension.plan.properties import NOTHING_KNOWN, in_words, meet
+from recension.plan.properties import NOTHING_KNOWN, describe_properties, meet
 
 STRICT = Properties(is_strictly_increasing=True, cti_frequency=30)
 PERFECT = Properties(is_insert_only=True, is_ordered=True, has_deterministic_ties=True, has_key=True)
@@ -51,9 +51,9 @@ def test_meet_is_what_all_have() -> None:
 
 
 def test_in_words() -> None:
-    assert in_words(NOTHING_KNOWN) == "nothing"
-    assert in_words(KEYED_POINTS) == "insert-only, (vs, payload) is a key, point events"
-    assert in_words(Properties(cti_frequency=3)) == "a CTI at most 3 behind"
+    assert describe_properties(NOTHING_KNOWN) == "nothing"
+    assert describe_properties(KEYED_POINTS) == "insert-only, (vs, payload) is a key, point events"
+    assert describe_properties(Properties(cti_frequency=3)) == "a CTI at most 3 behind"
 
 
 @pytest.mark.parametrize("known", [NOTHING_KNOWN, STRICT, PERFECT, ORDERED, KEYED_POINTS])

@@ -10,7 +10,7 @@ from tests.plan.test_structure import NODES, node_kinds
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
-from recension.lowering.words import chosen
+from recension.lowering.explain_choices import describe_choice
 from recension.operators.base import Operator
 from recension.plan.expressions import expression, lit
 from recension.plan.node import Names, Node, all_of
@@ -103,7 +103,7 @@ def _keyed(node: Node) -> Node:
 @every_step
 def test_the_local_engine_and_explain_know_it(node: Node) -> None:
     assert isinstance(operator_of(node), Operator)
-    assert chosen(node) is None or isinstance(chosen(node), str)
+    assert describe_choice(node) is None or isinstance(describe_choice(node), str)
 
 
 @pytest.mark.parametrize("node", SPANS)

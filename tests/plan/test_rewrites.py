@@ -11,9 +11,8 @@ from recension.plan import nodes
 from recension.plan.node import Node
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.fuse_spans import fuse_spans
-from recension.plan.rewrites.narrow_joins import narrow_joins
 from recension.plan.rewrites.prune_columns import prune_columns
-from recension.plan.rewrites.push_filters import push_filters
+from recension.plan.rewrites.push_filters import narrow_joins, push_filters
 
 s = rc.source("s", {"k": "string", "x": "int64", "y": "float64"})
 t = rc.source("t", {"k": "string", "x": "int64", "z": "int64"})

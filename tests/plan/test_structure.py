@@ -24,11 +24,11 @@ import recension as rc
 from recension import col
 from recension.plan import nodes
 from recension.plan.expressions import Expression, expression
-from recension.plan.group import Group
-from recension.plan.node import Node, walk, written_plan
-from recension.plan.partial import preaggregate
+from recension.plan.group_apply import Group
+from recension.plan.node import Node, plan_structure, walk
 from recension.plan.rewrites import optimize
-from recension.plan.structure import difference, is_structure, to_json, written
+from recension.plan.rewrites.preaggregate import preaggregate
+from recension.plan.structure import difference, is_structure, to_json, written_structure
 from recension.testing.transcripts import load_transcripts
 
 SCHEMA = {"k": "string", "x": "int64", "y": "float64"}
@@ -36,7 +36,7 @@ s, other = rc.source("s", SCHEMA), rc.source("t", SCHEMA)
 
 
 def identity(*queries: rc.Stream) -> str:
-    return to_json(written_plan([query.plan for query in queries]))
+    return to_json(plan_structure([query.plan for query in queries]))
 
 
 # Every kind of node, by queries that hold it; what is changed in one of their fields makes another query.
@@ -253,7 +253,7 @@ def parts(inside: Any, put: Callable[[Any], Any]) -> Iterator[tuple[Any, Callabl
 def built(put: Callable[[Any], Any], new: Any) -> Any:
     try:
         changed = put(new)
-        return changed if not isinstance(changed, Node) or written_plan([changed]) else None
+        return changed if not isinstance(changed, Node) or plan_structure([changed]) else None
     except Exception:
         return None  # a value that may not stand there
 
@@ -262,15 +262,15 @@ def built(put: Callable[[Any], Any], new: Any) -> Any:
 def test_whatever_is_changed_in_a_node_makes_another_query(kind: type[Node]) -> None:
     tried: dict[str, int] = {}
     for node in NODES[kind]:
-        before = to_json(written_plan([node]))
-        assert to_json(written_plan([replace(node)])) == before  # type: ignore[type-var]
+        before = to_json(plan_structure([node]))
+        assert to_json(plan_structure([replace(node)])) == before  # type: ignore[type-var]
         for path, put, news in one_change_each(node):
             tried.setdefault(path, 0)
             for changed in (built(put, new) for new in news if new is not None):
                 if changed is None or (changed is node and path not in NOT_WRITTEN):
                     continue  # it may not stand there, or it is what stands there
                 tried[path] += 1
-                assert (to_json(written_plan([changed])) == before) == (path in NOT_WRITTEN), path
+                assert (to_json(plan_structure([changed])) == before) == (path in NOT_WRITTEN), path
     assert [path for path, times in tried.items() if not times] == []
 
 
@@ -344,10 +344,10 @@ def test_expressions_are_the_same_if_and_only_if_they_are_written_the_same(one: 
     a, b, again = expression(made(one)), expression(made(two)), expression(made(one))
     assert a == again
     assert hash(a) == hash(again)
-    assert to_json(written(a)) == to_json(written(again))
+    assert to_json(written_structure(a)) == to_json(written_structure(again))
     is_same = repr(one) == repr(two)
     assert (a == b) == is_same
-    assert (to_json(written(a)) == to_json(written(b))) == is_same
+    assert (to_json(written_structure(a)) == to_json(written_structure(b))) == is_same
 
 
 STEPS: list[tuple[str, Any]] = [
@@ -482,13 +482,14 @@ def test_functions_beside_modules_are_told_apart() -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process() -> None:
     """Hashes of text differ from process to process; the structure does not."""
     program = (
-        "import recension as rc; from recension.plan.node import written_plan;"
+        "import recension as rc; from recension.plan.node import plan_structure;"
         "from recension.plan.structure import to_json;"
         "s = rc.source('s', {'k': 'string'});"
-        "print(to_json(written_plan([s.where(rc.col('k').is_in({'a', 'b', 'c', 'd'})).plan])))"
+        "print(to_json(plan_structure([s.where(rc.col('k').is_in({'a', 'b', 'c', 'd'})).plan])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     mine = rc.source("s", {"k": "string"}).where(col("k").is_in({"d", "c", "b", "a"}))
@@ -496,5 +497,5 @@ def test_it_is_the_same_in_another_process() -> None:
 
 
 def test_differences_are_shown_where_they_are() -> None:
-    one, two = (written(expression(col("k").str.slice(*given))) for given in ((0, 3), (3,)))
+    one, two = (written_structure(expression(col("k").str.slice(*given))) for given in ((0, 3), (3,)))
     assert difference(one, two) == "tree.arguments.offset is 0 there and 3 here"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import recension as rc
 from recension.core.errors import SchemaError
-from recension.plan.type_names import type_name, type_named
+from recension.plan.schemas import type_name, type_named
 
 UNITS = ("s", "ms", "us", "ns")
 PLAIN = [

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from recension.core.batch import from_elements
 from recension.core.classes import classify
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.testing.physical import sync
+from recension.testing.model import StreamModel, payload_key
+from recension.testing.physical import sync_time
 from recension.testing.strategies import SCHEMA, batchings, class_streams, histories, physical_streams
-from recension.testing.walk import Walk, payload_key
 
 
 def data_of(stream: list[Element]) -> list[Insert | Retract]:
@@ -21,7 +21,7 @@ def data_of(stream: list[Element]) -> list[Insert | Retract]:
 
 
 def is_ordered(stream: list[Element]) -> bool:
-    return all(sync(a) <= sync(b) for a, b in pairwise(data_of(stream)))
+    return all(sync_time(a) <= sync_time(b) for a, b in pairwise(data_of(stream)))
 
 
 def is_perfect(stream: list[Element]) -> bool:
@@ -30,7 +30,7 @@ def is_perfect(stream: list[Element]) -> bool:
 
 def is_closed(stream: list[Element]) -> bool:
     """Ruling A5: the last element is a CTI at or after every end."""
-    walk = Walk()
+    walk = StreamModel()
     for element in stream:
         walk.take(element)
     return bool(stream) and isinstance(stream[-1], Cti) and all(e.ve <= walk.cti for e in walk.events())
@@ -38,7 +38,7 @@ def is_closed(stream: list[Element]) -> bool:
 
 def has_key(stream: list[Element]) -> bool:
     """(vs, payload) is a key of the history after every element."""
-    walk = Walk()
+    walk = StreamModel()
     for element in stream:
         walk.take(element)
         keys = Counter((e.vs, payload_key(e.payload)) for e in walk.events())
@@ -105,4 +105,4 @@ def test_ordered_streams_are_ordered_ctis_included(data: st.DataObject) -> None:
     stream = data.draw(
         physical_streams(events, ordered=True, insert_only=insert_only, shrink_only=shrink_only)
     )
-    assert all(sync(a) <= sync(b) for a, b in pairwise(stream))
+    assert all(sync_time(a) <= sync_time(b) for a, b in pairwise(stream))

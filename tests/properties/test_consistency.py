@@ -16,8 +16,8 @@ import recension as rc
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.runners.finite import steps
 from recension.testing.assertions import assert_equivalent, assert_valid
+from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, histories, physical_streams
-from recension.testing.walk import reconstitute
 
 QUERIES: list[Callable[[Any], Any]] = [
     lambda s: s.where(rc.col("v") >= 0),

@@ -29,7 +29,7 @@ def started(plan: Plan, known: Properties) -> Session:
 
 def operators_of(session: Session) -> list[Operator]:
     """Those that run."""
-    engine = session._engine
+    engine = session._run.engine
     return [operator for at in engine.running if (operator := engine._vertices[at].operator) is not None]
 
 
@@ -135,6 +135,7 @@ def _classes(query: rc.Stream) -> tuple[type, ...]:
     return tuple(type(vertex.operator) for vertex in lower({"out": query.plan}).vertices)
 
 
+@pytest.mark.slow
 def test_each_operator_once() -> None:
     """One step for every set of operators that steps run as; the last of them breaks."""
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))

@@ -14,8 +14,8 @@ import recension as rc
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 Build = Callable[[Any], Any]
 
@@ -44,7 +44,7 @@ class Played:
     def __init__(self, build: Build) -> None:
         self._build = build
         self._session = self._fresh()
-        self._shown = Walk()
+        self._shown = StreamModel()
 
     def _fresh(self) -> Any:
         return rc.session(self._build(rc.source("s", SCHEMA)))
@@ -55,7 +55,7 @@ class Played:
             assert (fault := self._shown.fault(element)) is None, f"{element} {fault}"
             self._shown.take(element)
 
-    def revive(self) -> None:
+    def restore_twin(self) -> None:
         chunks = self._session.snapshot()
         self._session = self._fresh()
         self._session.restore(chunks)
@@ -136,7 +136,7 @@ def test_every_group_is_as_if_there_were_no_other(name: str, data: st.DataObject
             assert_equivalent(applied.events(), by_hand.events())
             assert applied.cti == by_hand.cti
         if data.draw(st.booleans()):
-            applied.revive()
+            applied.restore_twin()
     assert applied.dropped() == by_hand.dropped()
 
 

@@ -13,16 +13,16 @@ from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.testing import assert_equivalent, assert_valid
-from recension.testing.disturbances import changed_histories
+from recension.testing.model import StreamModel
 from recension.testing.strategies import (
     SCHEMA,
     batchings,
+    changed_histories,
     consistent_streams,
     histories,
     physical_streams,
     schemas,
 )
-from recension.testing.walk import Walk
 
 
 def history_of(elements: list[Element], schema: pa.Schema = SCHEMA) -> History:
@@ -76,7 +76,7 @@ def test_a_changed_history_is_never_equal(data: st.DataObject) -> None:
 @given(st.data())
 def test_every_prefix_agrees_with_the_plain_walk_under_any_batching(data: st.DataObject) -> None:
     events = data.draw(histories(max_size=4))
-    builder, walk = HistoryBuilder(SCHEMA), Walk()
+    builder, walk = HistoryBuilder(SCHEMA), StreamModel()
     for batch in data.draw(batchings(data.draw(physical_streams(events, schema=SCHEMA)))):
         builder.add(from_elements(batch, SCHEMA))
         for element in batch:
@@ -97,7 +97,7 @@ def test_after_a_cti_the_history_before_it_is_final(data: st.DataObject) -> None
     """What CTIs promise: no extension of a prefix changes anything before its last CTI."""
     stream = data.draw(physical_streams(data.draw(histories(max_size=4)), schema=SCHEMA))
     cut = data.draw(st.integers(0, len(stream)))
-    walk = Walk()
+    walk = StreamModel()
     for element in stream[:cut]:
         walk.take(element)
     early = History.from_events(walk.events(), SCHEMA).before(walk.cti)

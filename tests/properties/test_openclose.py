@@ -7,8 +7,8 @@ from hypothesis.strategies import SearchStrategy
 from recension.core import openclose
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element
-from recension.testing.openclose import Close, Open, OpenClose, Written
-from recension.testing.reconstitution import written_batch
+from recension.testing.local_runners import written_batch
+from recension.testing.model import Close, Open, OpenClose, Written
 from recension.testing.strategies import SCHEMA
 
 

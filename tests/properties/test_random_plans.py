@@ -17,8 +17,8 @@ from recension.core.events import Element, Event
 from recension.plan.properties import Properties
 from recension.runners.local import Session
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 Turns: TypeAlias = list[tuple[str, list[Element]]]
 
@@ -37,8 +37,8 @@ class Play:
     def __init__(self, plan: Plan, known: Properties) -> None:
         self.plan, self._known = plan, known
         self.session, self.query = self._session()
-        self.inputs = {"s": Walk(), "t": Walk()}
-        self.shown, self.output = Walk(), list[Element]()
+        self.inputs = {"s": StreamModel(), "t": StreamModel()}
+        self.shown, self.output = StreamModel(), list[Element]()
 
     def _session(self) -> tuple[Session, rc.Stream]:
         s, t = (rc.source(name, SCHEMA, properties=self._known) for name in ("s", "t"))
@@ -58,7 +58,7 @@ class Play:
     def meaning(self) -> list[Event]:
         return self.plan.meaning(self.inputs["s"].events(), self.inputs["t"].events())
 
-    def revive(self) -> None:
+    def restore_twin(self) -> None:
         """Go on in a fresh session restored from a snapshot."""
         chunks = self.session.snapshot()
         self.session, self.query = self._session()
@@ -85,7 +85,7 @@ def _check(plan: Plan, known: Properties, turns: Turns, revive_at: int) -> None:
     play = Play(plan, known)
     for number, (source, elements) in enumerate(turns):
         if number == revive_at:
-            play.revive()
+            play.restore_twin()
         play.feed(source, elements)
         if plan.is_immediate:
             assert_equivalent(play.shown.events(), play.meaning())

@@ -13,10 +13,9 @@ from recension.core.events import Cti, Element, Event, ExternalCti
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, Checker, Policy
 from recension.testing import assert_valid
-from recension.testing.disturbances import unruly_streams
+from recension.testing.model import StreamModel, payload_key, reconstitute
 from recension.testing.physical import HORIZON
-from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk, payload_key, reconstitute
+from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams, unruly_streams
 
 
 def uniform(elements: list[Element]) -> list[Element]:
@@ -32,7 +31,7 @@ def checked(checker: Checker, batches: list[list[Element]]) -> Iterator[Element]
 
 
 def first_fault(elements: list[Element], orphans: bool) -> int | None:
-    walk = Walk(orphans=orphans)
+    walk = StreamModel(orphans=orphans)
     for row, element in enumerate(elements, start=1):
         if walk.fault(element):
             return row
@@ -44,7 +43,7 @@ def sifted(elements: list[Element], policy: Policy, orphans: bool) -> tuple[list
     """What a policy keeps (perhaps altered) and what it rejects."""
     if policy == "adjust":
         return moved(elements, orphans)
-    walk, kept, dropped = Walk(orphans=orphans), list[Element](), list[Element]()
+    walk, kept, dropped = StreamModel(orphans=orphans), list[Element](), list[Element]()
     for element in elements:
         if walk.fault(element):
             dropped.append(element)
@@ -60,7 +59,12 @@ def moved(elements: list[Element], orphans: bool) -> tuple[list[Element], list[E
 
     Of an event that ended before the CTI nobody asks whether it was there: its changes are late.
     """
-    told, late, cti, dropped = Walk(orphans=orphans), LateByElement(adjusts=True), BEGINNING, list[Element]()
+    told, late, cti, dropped = (
+        StreamModel(orphans=orphans),
+        LateByElement(adjusts=True),
+        BEGINNING,
+        list[Element](),
+    )
     for element in elements:
         if isinstance(element, Cti):
             if element.t > cti:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.constants import Constants, save_constants
-from recension.operators.schemes.sample import readings
 from recension.testing import assert_equivalent
 
 SOURCE = rc.source("s", {"room": "int64", "heat": "int64"})
@@ -49,6 +49,7 @@ def test_costs_and_choice_are_explained_before_it_runs() -> None:
     assert chosen(known) == "lazy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_what_is_learned_changes_the_scheme_and_no_answer(window: Any) -> None:
     auto, lazy = asked(window, weights=(0, 1, 2)), asked(window, scheme="lazy")

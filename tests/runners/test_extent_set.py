@@ -9,10 +9,10 @@ import pytest
 
 import recension as rc
 from recension.core.events import Element, Event
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.constants import Constants, save_constants
-from recension.operators.schemes.sample import readings
 from recension.testing import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 SCHEMA = {"room": "int64", "heat": "int64", "damp": "int64"}
 WINDOW = rc.range(400, slide=100)
@@ -37,6 +37,7 @@ def told(start: int, size: int, cp: float, oop: float = 0.2) -> pa.Table:
     return pa.table({**columns, "room": rooms, "heat": heat, "damp": heat // 4})
 
 
+@pytest.mark.slow
 def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
     source = rc.source("s", SCHEMA)
     shared: Any = rc.ExtentSet(source, WINDOW, weights=(1, 1, 2), **ASKED)
@@ -68,7 +69,7 @@ def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
 
 
 def history_of(elements: list[Element]) -> list[Event]:
-    walk = Walk()
+    walk = StreamModel()
     for element in elements:
         assert walk.fault(element) is None
         walk.take(element)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.runners.seal import opened, sealed
+from recension.runners.snapshot import open_snapshot, seal_snapshot
 from recension.testing import assert_equivalent, assert_valid
 
 floats = rc.source("s", {"k": "string", "x": "float64"})
@@ -53,12 +53,12 @@ def test_a_snapshot_of_a_query_that_looks_alike_is_refused() -> None:
 
 
 def test_a_snapshot_of_another_format_is_refused() -> None:
-    chunks = opened(rc.session(ints).snapshot())
+    chunks = open_snapshot(rc.session(ints).snapshot())
     plan = chunks["operators/plan"]
     place = plan.column_names.index("format")
     chunks["operators/plan"] = plan.set_column(place, "format", [[99] * plan.num_rows])
     with pytest.raises(rc.RecensionError, match="the snapshot has format 99, this version reads 2"):
-        rc.session(ints).restore(sealed(chunks))
+        rc.session(ints).restore(seal_snapshot(chunks))
 
 
 def test_errors_in_data_and_functions_name_the_step() -> None:

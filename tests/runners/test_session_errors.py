@@ -116,6 +116,53 @@ def test_a_close_that_is_refused_changes_nothing(windowed: Query, end: str) -> N
     assert session.history().to_events()[-1].payload["n"] == 1
 
 
+BELOW: dict[str, Query] = {
+    "distinct": lambda g: g.distinct(),
+    "join": lambda g: g.join(g.select("k"), on="k"),
+    "left join": lambda g: g.join(g.where(rc.col("v") > 5), on="k", how="left"),
+    "semi join": lambda g: g.join(g, on="k", how="semi"),
+    "clip": lambda g: g.clip(by=g.where(rc.col("v") > 5), on="k"),
+    "as of": lambda g: g.as_of(g.select("k", w="v"), on="k"),
+    "coalesce": lambda g: g.coalesce(on="v", group_by="k"),
+    "finalize": lambda g: g.finalize(5),
+    "advance time": lambda g: g.advance_time(1, every=1, late="adjust"),
+    "shift": lambda g: g.shift(2).distinct(),
+    "perfect": lambda g: g.agg(n=rc.count()),
+    "ordered": lambda g: g.group_by("k").agg(n=rc.max("v"), speculate="ordered"),
+    "eager": lambda g: g.agg(n=rc.count(), speculate="eager"),
+    "cleanse": lambda g: g.cleanse(),
+    "in groups": lambda g: g.group_by("k").apply(
+        lambda one: one.agg(n=rc.count()).tumbling(5).agg(m=rc.count())
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("below", BELOW.values(), ids=BELOW)
+def test_a_close_that_is_refused_above_steps_with_state_changes_nothing(below: Query, end: str) -> None:
+    session = rc.session(below(s).tumbling(5).agg(n=rc.count()))
+    session.push("s", [rc.Insert(P, 1), rc.Insert(Q, 2, 9), rc.Cti(3)])
+    before = told(session)
+    with pytest.raises(rc.RecensionError, match="until="):
+        ENDS[end](session)
+    assert told(session) == before
+    session.push("s", [rc.Retract(P, 1, rc.FOREVER, 12)])
+    ENDS[end](session)
+    assert session.read().elements()[-1] == rc.Cti(rc.FOREVER)
+
+
+@pytest.mark.parametrize("below", list(BELOW.values())[:-1], ids=list(BELOW)[:-1])
+def test_a_close_that_can_be_is_not_refused(below: Query) -> None:
+    """Windows with an end, and those over shorter lives, take events that never end."""
+    for query in (
+        below(s).tumbling(5, until=20).agg(n=rc.count()),
+        below(s).set_duration(3).tumbling(5).agg(n=rc.count()),
+    ):
+        session = rc.session(query)
+        session.push("s", [rc.Insert(P, 1), rc.Insert(Q, 2, 9), rc.Cti(3)])
+        session.close()
+
+
 def test_an_end_that_is_held_back_does_not_count_as_missing() -> None:
     session = rc.session(s.align(10).tumbling(5).agg(n=rc.count()))
     session.push("s", [rc.Insert(P, 1), rc.Cti(12), rc.Retract(P, 1, rc.FOREVER, 20)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from importlib.util import find_spec
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recension as rc
-from recension.core import frames
 from recension.core.checksum import checksum
 from recension.runners import answers
 from recension.runners.local import Session
@@ -240,39 +238,3 @@ def test_a_frame_that_is_no_history_is_refused() -> None:
         rc.History.from_arrow(pa.table({"_vs": [1], "_ve": pa.array([2], pa.timestamp("us"))}))
     with pytest.raises(rc.RecensionError, match="a result needs a column _kind"):
         rc.Result.from_arrow(pa.table({"_vs": [1], "_ve": [2]}))
-
-
-class Polars:
-    """What polars has of what is used here, with its own layout of texts."""
-
-    @staticmethod
-    def from_arrow(table: pa.Table) -> Any:
-        kinds = {pa.string(): pa.string_view()}
-        return Spoken(
-            table.cast(pa.schema([pa.field(f.name, kinds.get(f.type, f.type)) for f in table.schema]))
-        )
-
-
-class Spoken:
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.table.__arrow_c_stream__(requested_schema)
-
-
-def test_frames_of_polars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With polars itself where it is installed, else with its contract."""
-    if find_spec("polars") is None:
-        history = rc.History.from_arrow(of_type(pa.int64()).select(["_vs", "_ve", "i", "t"]))
-        with pytest.raises(rc.RecensionError, match="polars is not installed"):
-            history.to_polars()
-        monkeypatch.setattr(frames, "import_module", lambda name: Polars)
-    history = rc.History.from_arrow(of_type(pa.timestamp("us", "UTC")).select(["_vs", "_ve", "i", "t"]))
-    source = rc.source("c", {"i": "int64", "t": "string"})
-    frame = history.to_polars()
-    assert_equivalent(rc.History.from_polars(frame), history)
-    out = rc.run(source, {"c": frame})
-    assert_equivalent(out, history)
-    assert out.time_type == pa.timestamp("us", "UTC")
-    assert_equivalent(rc.Result.from_polars(out.to_polars()), history)

@@ -16,7 +16,7 @@ import recension as rc
 from recension.core.checksum import checksum
 from recension.core.events import Element
 from recension.runners.local import Session
-from recension.runners.seal import SEAL, opened, sealed
+from recension.runners.snapshot import SEAL, open_snapshot, seal_snapshot
 
 SCHEMA = {"k": "string", "v": "int64", "f": "float64"}
 s, t = (rc.source(name, SCHEMA) for name in "st")
@@ -170,6 +170,7 @@ def fuzz(rounds: int, seed: int) -> None:
     assert rest(other) == rest(session)
 
 
+@pytest.mark.slow
 def test_damaged_snapshots_are_refused() -> None:
     fuzz(30, 1)
 
@@ -192,7 +193,7 @@ def test_damage_to_an_unfinished_session_leaves_it_as_it_is() -> None:
 def test_snapshots_without_a_seal_or_of_another_format_are_refused() -> None:
     chunks = fed().snapshot()
     with pytest.raises(rc.RecensionError, match="the snapshot has no seal"):
-        started().restore(opened(chunks))
+        started().restore(open_snapshot(chunks))
     seal = chunks[SEAL]
     newer = seal.set_column(0, "format", pa.array([99] * seal.num_rows))
     with pytest.raises(rc.RecensionError, match="the snapshot has format 99, this version reads 1"):
@@ -220,10 +221,10 @@ def test_a_snapshot_of_another_session_is_refused(other: Callable[[], Session], 
 def test_a_restore_that_goes_wrong_half_way_leaves_no_session_to_go_on_with() -> None:
     """A sealed snapshot that this code cannot read: nobody knows how far it came."""
     session = fed()
-    chunks = opened(session.snapshot())
+    chunks = open_snapshot(session.snapshot())
     chunks["sources/s/progress"] = pa.table({"x": [1]})
     with pytest.raises(rc.RecensionError, match="the snapshot could not be restored: KeyError"):
-        session.restore(sealed(chunks))
+        session.restore(seal_snapshot(chunks))
     with pytest.raises(rc.RecensionError, match="the session failed in restore"):
         session.read("sums")
     session.restore(fed().snapshot())

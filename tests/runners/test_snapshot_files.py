@@ -18,7 +18,7 @@ from tests.runners.test_session_snapshots import WAYS
 import recension as rc
 from recension.core.events import Element
 from recension.runners.local import Session
-from recension.runners.portable_tables import TYPES
+from recension.runners.snapshot import TYPES
 from recension.testing.strategies import SCHEMA
 
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 30, 1)
@@ -103,6 +103,7 @@ def test_rows_of_nothing_but_keys(query: rc.Stream) -> None:
     follow(lambda: rc.session(out=query, t=T), [(name, [_keys(e) for e in some]) for name, some in TURNS])
 
 
+@pytest.mark.slow
 def test_every_operator() -> None:
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
     kinds = {_classes(Plan((step,)).build(s, t)): step for step in STEPS}
@@ -118,7 +119,7 @@ def follow(start: Callable[[], Session], turns: list[tuple[str, list[Element]]])
         moved.push(source, elements)
         if number == 2:
             moved = through(_one_row_group, moved, start())
-    for name in session._answers:
+    for name in session._queries:
         assert moved.history(name).to_arrow().equals(session.history(name).to_arrow()), name
 
 

@@ -11,8 +11,8 @@ import pytest
 import recension as rc
 from recension.core.batch import EventBatch, inserts
 from recension.core.ticks import Ticks
-from recension.operators import key_skew
-from recension.runners import silence
+from recension.operators import matching
+from recension.runners import metrics
 from recension.runners.local import Session
 
 SCHEMA = {"k": "string", "x": "int64"}
@@ -21,8 +21,8 @@ s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(silence, "ROWS", 1_000)
-    monkeypatch.setattr(key_skew, "ROWS", 1_000)
+    monkeypatch.setattr(metrics, "ROWS_WITHOUT_CTI", 1_000)
+    monkeypatch.setattr(matching, "ROWS", 1_000)
     caplog.set_level(logging.WARNING, "recension")
 
 

@@ -86,7 +86,7 @@ def surface(weights: Weights) -> tuple[Numbers, Numbers]:
     constants, usual_oop = WITH_CHARGE
     model = CostModel(constants, Load.of_rows(20_000, 1_000), 40, usual_oop, weights)
     q = Queries.of(cp, oop, 24)
-    return model.eager(q).reshape(11, 11), (model.lazy(q) + model.shared()).reshape(11, 11)
+    return model.eager_cost(q).reshape(11, 11), (model.lazy_cost(q) + model.shared_cost()).reshape(11, 11)
 
 
 def test_relations_of_figures_3_and_4() -> None:
@@ -113,7 +113,7 @@ def test_weights_pull_where_they_should() -> None:
 
         def gain(weights: Weights, q: Queries = q) -> float:
             model = CostModel(WITH_CHARGE[0], Load.of_rows(20_000, 1_000), 40, 0.3, weights)
-            return float(model.lazy(q)[0] - model.eager(q)[0])
+            return float(model.lazy_cost(q)[0] - model.eager_cost(q)[0])
 
         assert gain(Weights(1, 2, 1)) < gain(Weights(1, 1, 1)) < gain(Weights(1, 1, 2))
         assert gain(Weights(2, 1, 1)) < gain(Weights(1, 1, 1))
@@ -123,4 +123,4 @@ def test_scans_differ_by_cp() -> None:
     """Ruling 32: what a read and a comparison cost cancels out, if timestamps are for nothing."""
     model = CostModel(replace(CONSTANTS, stamp=0.0), Load.of_rows(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
     q = Queries.of([0.0, 0.3, 1.0], [0.0] * 3, 24)
-    assert model.lazy(q) - model.eager(q) == pytest.approx([0.0, 0.3, 1.0], abs=1e-6)
+    assert model.lazy_cost(q) - model.eager_cost(q) == pytest.approx([0.0, 0.3, 1.0], abs=1e-6)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recension.core.errors import RecensionError
+from recension.operators.extents.calibration import Timing, error, fit, least_squares
 from recension.operators.schemes.constants import (
     USUAL,
     Constants,
@@ -19,7 +20,6 @@ from recension.operators.schemes.constants import (
     save_constants,
 )
 from recension.operators.schemes.costs import CostModel, Load, Queries
-from recension.operators.schemes.fitting import Timing, error, fit, least_squares
 
 GRID = [(cp, oop) for cp in (0.05, 0.35, 0.65, 0.95) for oop in (0.0, 0.3, 0.6, 0.9)]
 times = st.floats(0.1, 10)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recension.operators.schemes.drift import Drift
+from recension.operators.extents.calibration import readings
 from recension.operators.schemes.learning import Estimate, Probabilities
-from recension.operators.schemes.sample import readings
+from recension.operators.schemes.plan import Drift
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -24,7 +24,7 @@ def learner(half_life: float = float("inf")) -> Probabilities:
 
 def shown(to: Probabilities, batch: list[Row]) -> None:
     group, time, value = np.array(batch, np.int64).reshape(-1, 3).T
-    to.see(group.astype(np.uint64), time, pa.record_batch([pa.array(value)], schema=SCHEMA))
+    to.observe(group.astype(np.uint64), time, pa.record_batch([pa.array(value)], schema=SCHEMA))
 
 
 @given(rows)
@@ -79,7 +79,7 @@ def test_probabilities_are_found_and_followed() -> None:
         for start in range(0, size, 1_000):
             rows = slice(start, start + 1_000)
             batch = pa.record_batch([pa.array(values[rows])], schema=SCHEMA)
-            learned.see(groups[rows].astype(np.uint64), times[rows] + part * size, batch)
+            learned.observe(groups[rows].astype(np.uint64), times[rows] + part * size, batch)
         assert learned.estimate().cp == pytest.approx(cp, abs=0.04)
         assert learned.estimate().oop == pytest.approx(oop, abs=0.04)
     assert len(learned) == 3

@@ -60,7 +60,7 @@ def test_nothing_is_planned_before_anything_is_held() -> None:
 def test_costs_and_choice_in_words() -> None:
     plan = planned(None, known(0.9, 0.05, 0.2, oop=0.1))
     assert plan is not None
-    assert plan.lines() == [
+    assert plan.describe() == [
         "weights ⟨1, 1, 2⟩: this choice costs 4.54, all eager 4.77, all lazy 5.20; 2 extents",
         "h by region: eager; cp 0.90, oop 0.10; eager 1.24 (memory 0.24, update 0.90, scan 0.05), lazy 1.90",
         "l by mote: lazy; cp 0.05, oop 0.10; eager 1.82 (memory 0.77, update 0.10, scan 0.48), lazy 1.05",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import CostModel, Load, Queries
-from recension.operators.schemes.selection import Selection, cost_of, select
+from recension.operators.schemes.plan import Selection, cost_of, select
 
 costs = st.floats(0, 10) | st.sampled_from([0.0, 1.0, 2.0])
 
@@ -48,7 +48,7 @@ def test_a_lone_lazy_query_must_save_more_than_the_shared_extent_costs() -> None
 def _selected(scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool) -> Selection:
     model = CostModel(constants, Load.of_rows(20_000, 1_000), 40, usual_oop, scenario.weights)
     q = Queries.of(scenario.cp, scenario.oop, ROW_BYTES)
-    return select(model.eager(q), model.lazy(q), model.shared() if is_charged else 0.0)
+    return select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost() if is_charged else 0.0)
 
 
 @pytest.mark.parametrize("is_charged", [False, True], ids=["as printed", "with the charge"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from benchmarks.coalescing_runs import QUICK, measured
 from benchmarks.coalescing_scenarios import SCENARIOS
 from benchmarks.coalescing_study import ours, study, surfaces
@@ -31,6 +32,7 @@ def test_surfaces_are_of_all_points() -> None:
     assert found.relations().startswith("eager cheaper at 9 of 9 points")
 
 
+@pytest.mark.slow
 def test_selections_stand_beside_the_papers() -> None:
     lines = list(study(FEW))
     cases = [line for line in lines if line.startswith(("  5.", "  6."))]

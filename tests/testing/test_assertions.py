@@ -163,6 +163,7 @@ def test_sources_may_repeat_ctis_and_orphans_may_be_left_to_others() -> None:
     assert_valid([Retract(A, 1, 4, 8)], orphans=False)
 
 
+@pytest.mark.slow
 def test_the_assertions_need_neither_hypothesis_nor_yaml() -> None:
     block = "import sys; sys.modules.update(hypothesis=None, yaml=None)"
     subprocess.run([sys.executable, "-c", f"{block}; import recension.testing"], check=True)

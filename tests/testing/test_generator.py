@@ -159,6 +159,7 @@ def test_the_same_seed_gives_the_same_stream() -> None:
     assert not np.array_equal(first.vs, other.vs)
 
 
+@pytest.mark.slow
 def test_duplicates_share_start_and_payload_and_half_of_them_the_end() -> None:
     stream = whole(generate(StreamSettings.of("R4", size=100_000, duplicates=0.3, stable_freq=0.001)))
     events = [e for e in stream.to_elements() if isinstance(e, Insert)]

@@ -67,6 +67,7 @@ def test_replicas_are_valid_and_equivalent(knobs: StreamSettings) -> None:
         assert_equivalent(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_replicas_of_each_case_over_many_batches(case: Case) -> None:
     streams = [list(stream) for stream in replicas(of_case(case, size=70_000), 3)]
@@ -80,6 +81,7 @@ def test_replicas_of_each_case_over_many_batches(case: Case) -> None:
         assert equivalent(first, other)
 
 
+@pytest.mark.slow
 def test_the_history_is_that_of_the_plain_stream() -> None:
     knobs: dict[str, Any] = {"size": 3_000, "disorder": 0.0}
     plain = whole(generate(StreamSettings.of("R4", **knobs)))
@@ -87,6 +89,7 @@ def test_the_history_is_that_of_the_plain_stream() -> None:
         assert_equivalent(plain, whole(revised))
 
 
+@pytest.mark.slow
 def test_fully_revised_replicas_share_no_row_but_the_closing_cti() -> None:
     streams = [
         {str(e) for e in whole(stream).to_elements()}

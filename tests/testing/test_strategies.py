@@ -14,19 +14,20 @@ from hypothesis.strategies import SearchStrategy
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.testing import assert_equivalent, assert_valid
-from recension.testing.disturbances import changed_histories, unruly_streams
-from recension.testing.physical import Dice, Shape, sync, tell
+from recension.testing.model import StreamModel, payload_key
+from recension.testing.physical import Dice, Shape, build_stream, sync_time
 from recension.testing.strategies import (
     SCHEMA,
     ConsistentStreams,
     batchings,
+    changed_histories,
     consistent_streams,
     histories,
     payloads,
     physical_streams,
     schemas,
+    unruly_streams,
 )
-from recension.testing.walk import Walk, payload_key
 
 T = TypeVar("T")
 Sample = list[tuple[list[Event], list[Element]]]
@@ -60,7 +61,7 @@ def meets_cti(stream: Sequence[Element]) -> bool:
     for element in stream:
         if isinstance(element, Cti):
             last = element.t
-        elif sync(element) == last:
+        elif sync_time(element) == last:
             return True
     return False
 
@@ -78,7 +79,7 @@ def shortens(stream: Sequence[Element]) -> bool:
 
 
 def is_disordered(stream: Sequence[Element]) -> bool:
-    data = [sync(e) for e in stream if not isinstance(e, Cti)]
+    data = [sync_time(e) for e in stream if not isinstance(e, Cti)]
     return any(a > b for a, b in pairwise(data))
 
 
@@ -93,6 +94,7 @@ def inserts_again(stream: Sequence[Element]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("holds", "share"),
     [
@@ -114,7 +116,9 @@ def test_with_fair_dice_the_rulings_numbers_are_reached(sample: Sample) -> None:
     """Hypothesis also tries very plain streams; without them it is 95 % and 94 %, as in section I."""
     throws = random.Random(1)
     streams = [
-        tell(events, Dice(throws.randbytes(128)), Shape(), [e.payload for e in events] or [{"k": "a"}])
+        build_stream(
+            events, Dice(throws.randbytes(128)), Shape(), [e.payload for e in events] or [{"k": "a"}]
+        )
         for events, _ in sample
     ]
     assert sum(map(meets_cti, streams)) >= 0.95 * len(streams)
@@ -158,17 +162,18 @@ def test_every_shape_keeps_its_word(
     retractions = [e for e in stream if isinstance(e, Retract)]
     assert not (insert_only and retractions)
     assert not (shrink_only and lengthens(stream))
-    assert not ordered or all(sync(a) <= sync(b) for a, b in pairwise(stream))
+    assert not ordered or all(sync_time(a) <= sync_time(b) for a, b in pairwise(stream))
     assert not keyed or all(len(set(keys)) == len(keys) for keys in keys_over_time(stream))
 
 
 def keys_over_time(stream: Sequence[Element]) -> Iterator[list[object]]:
-    walk = Walk()
+    walk = StreamModel()
     for element in stream:
         walk.take(element)
         yield [(e.vs, payload_key(e.payload)) for e in walk.events()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revises", [shortens, lengthens, removes])
 def test_ordered_streams_still_revise(revises: Callable[[Sequence[Element]], bool]) -> None:
     streams = collected(histories().flatmap(lambda events: physical_streams(events, ordered=True)), 100)
@@ -178,7 +183,7 @@ def test_ordered_streams_still_revise(revises: Callable[[Sequence[Element]], boo
 def test_zeros_make_the_plainest_stream() -> None:
     """So that a failure shrinks to the fewest second thoughts."""
     events = [Event({"p": "A"}, 1, 5), Event({"p": "B"}, 3)]
-    assert [str(e) for e in tell(events, Dice(bytes(1)), Shape(), [{"p": "C"}])] == [
+    assert [str(e) for e in build_stream(events, Dice(bytes(1)), Shape(), [{"p": "C"}])] == [
         "insert [1, 5) {'p': 'A'}",
         "insert [3, ∞) {'p': 'B'}",
         "cti ∞",
@@ -218,6 +223,7 @@ def test_changed_histories_differ(data: st.DataObject) -> None:
         assert_equivalent(data.draw(changed_histories(events)), events)
 
 
+@pytest.mark.slow
 def test_unruly_streams_break_every_rule() -> None:
     faults = [first_fault(stream) or "valid" for stream in collected(unruly_streams(), 200)]
     for reason in ("valid", "earlier cti", "not there", "has begun", "changes nothing", "before the start"):
@@ -225,7 +231,7 @@ def test_unruly_streams_break_every_rule() -> None:
 
 
 def first_fault(stream: Sequence[Element]) -> str | None:
-    walk = Walk()
+    walk = StreamModel()
     for element in stream:
         if fault := walk.fault(element):
             return fault

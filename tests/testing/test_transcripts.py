@@ -10,12 +10,11 @@ import pytest
 
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.local_runners import PlainReconstitution
+from recension.testing.model import Close, Open, Written, reconstitute
 from recension.testing.notation import NotationError, parse_elements, parse_history, parse_time, render
-from recension.testing.openclose import Close, Open, Written
-from recension.testing.reconstitution import PlainReconstitution
 from recension.testing.runners import Case, Outcome, cases
 from recension.testing.transcripts import Transcript, TranscriptError, load_transcripts
-from recension.testing.walk import reconstitute
 
 P = pa.schema([("p", pa.string())])
 WIDE = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("b", pa.bool_())])

@@ -13,7 +13,7 @@ from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
 from recension.testing.difference import difference
-from recension.testing.final import check_final, has_valid_inputs, inputs
+from recension.testing.runners import check_final, has_valid_inputs, input_models
 from recension.testing.transcripts import Transcript, load_transcripts
 
 REFUSED = {
@@ -34,7 +34,7 @@ QUERIES = [t for t in load_transcripts([Path(__file__).parent]) if t.query is no
 
 def _stand_for_one(transcript: Transcript) -> bool:
     """Do the inputs of a merge have one history in the end? Those that are still apart are refused."""
-    first, *others = (walk.events() for walk in inputs(transcript).values())
+    first, *others = (walk.events() for walk in input_models(transcript).values())
     return "merge" not in str(transcript.query) or not any(difference(first, other) for other in others)
 
 
@@ -54,7 +54,7 @@ def _built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
 def _batch(spark: Any, transcript: Transcript) -> Any:
     query, _ = _built(transcript)
     schemas = transcript.inputs
-    histories = {name: walk.events() for name, walk in inputs(transcript).items()}
+    histories = {name: walk.events() for name, walk in input_models(transcript).items()}
     return batch(spark, query, {n: frame(spark, events, schemas[n]) for n, events in histories.items()})
 
 

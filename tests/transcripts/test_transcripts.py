@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recension.testing.local import LocalRunner
-from recension.testing.reconstitution import CoreReconstitution, PlainReconstitution
+from recension.testing.local_runners import CoreReconstitution, LocalRunner, PlainReconstitution
 from recension.testing.runners import Case, Runner, cases
 from recension.testing.transcripts import load_transcripts
 

@@ -11,11 +11,11 @@ from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
 from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.aggregates import Aggregate
-from recension.plan.count_window import CountWindows, Moment
 from recension.plan.expressions import IntoExpression
 from recension.plan.group_apply import group_apply
 from recension.plan.node import Outputs, Speculate
-from recension.plan.span import in_words, projected_schema
+from recension.plan.span import describe_outputs, projected_schema
+from recension.plan.windows import CountWindows, Moment
 
 S = TypeVar("S", bound=StreamBase)
 
@@ -232,4 +232,4 @@ class GroupedStream(Generic[S]):
         )
 
     def __repr__(self) -> str:
-        return f"<GroupedStream of {self._stream.plan.label} by {in_words(self._keys)}>"
+        return f"<GroupedStream of {self._stream.plan.label} by {describe_outputs(self._keys)}>"

@@ -11,7 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.lifetime import AlterLifetime, Clip
-from recension.plan.moments import Constant, Moments, moments
+from recension.plan.lifetimes import Constant, Moments, moments
 
 
 class LifetimeMethods(StreamBase):
@@ -35,7 +35,7 @@ class LifetimeMethods(StreamBase):
         >>> ends.properties.constant_duration
         10000000
         """
-        lasting = None if duration is None else _lasting(duration)
+        lasting = None if duration is None else _duration_rule(duration)
         if start is not None:
             return self._alter(lifetimes.Custom(moments(start, "start"), lasting))
         if lasting is None:
@@ -122,5 +122,5 @@ class LifetimeMethods(StreamBase):
         return self._then(AlterLifetime(self.plan, lifetime))
 
 
-def _lasting(duration: Callable[[Any, Any], Any] | DurationLike) -> Moments | Constant:
+def _duration_rule(duration: Callable[[Any, Any], Any] | DurationLike) -> Moments | Constant:
     return moments(duration, "duration") if callable(duration) else Constant(ticks.duration(duration))

@@ -18,10 +18,9 @@ from recension.plan.schemas import IntoSchema, schema_of
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
-from recension.runners.spark.pyspark_types import DataFrame, SparkSession, StreamingQuery
-from recension.runners.spark.session import session
+from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
-from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.sinks.files import local_path
 from recension.runners.spark.stream.merging import merge_frames, merge_root
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.pipeline import stream as stream_plan
@@ -44,7 +43,7 @@ __all__ = [
     "write_history",
 ]
 
-Place: TypeAlias = str | PathLike[str]
+FolderLike: TypeAlias = str | PathLike[str]
 
 
 def batch(
@@ -80,7 +79,7 @@ def stream(
     order_by: Mapping[str, Sequence[str]] | None = None,
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
-    feedback: Place | None = None,
+    feedback: FolderLike | None = None,
     verify_modules: bool = False,
 ) -> DataFrame:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
@@ -130,13 +129,13 @@ def merge(
     spark: SparkSession,
     inputs: Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
     *,
-    root: Place | None = None,
+    root: FolderLike | None = None,
     schema: IntoSchema | None = None,
     timestamps: bool = False,
     case: MergeCase = "auto",
     policy: MergePolicy = "first",
     lag: DurationLike = 0,
-    feedback: bool | Place = False,
+    feedback: bool | FolderLike = False,
     on_mismatch: OnMismatch = "raise",
     leader: Leader = "stable",
     quorum: float = 0.5,
@@ -178,7 +177,7 @@ def merge(
     if (inputs is None) == (root is None):
         raise RecensionError("merge: give either streaming DataFrames or root=FOLDER")
     if root is None:
-        frames = inputs if isinstance(inputs, Mapping) else _named(inputs)
+        frames = inputs if isinstance(inputs, Mapping) else _name_frames(inputs)
         return merge_frames(spark, frames, how, source, shards=shards, feedback=feedback)
     return merge_root(
         spark,
@@ -193,7 +192,7 @@ def merge(
     )
 
 
-def _named(frames: Sequence[DataFrame] | None) -> dict[str, DataFrame]:
+def _name_frames(frames: Sequence[DataFrame] | None) -> dict[str, DataFrame]:
     return {f"input {number}": frame for number, frame in enumerate(frames or (), 1)}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from recension.api.aggregation import AggregateMethods
 from recension.api.coalescing import CoalescingMethods
 from recension.api.consistency import ConsistencyMethods
+from recension.api.inspection import InspectionMethods
 from recension.api.joining import JoinMethods
 from recension.api.lifetime import LifetimeMethods
-from recension.api.see import SeeMethods
 from recension.api.span import SpanMethods
 from recension.core.ticks import TimeLike, instant
 from recension.core.validity import Policy
@@ -23,7 +23,7 @@ class Stream(
     AggregateMethods,
     CoalescingMethods,
     ConsistencyMethods,
-    SeeMethods,
+    InspectionMethods,
 ):
     """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
 

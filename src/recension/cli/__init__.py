@@ -1,19 +1,6 @@
-"""The command ``recension``: one file per command, each of which adds itself to the root."""
+"""The command ``recension``. Each module with commands adds them to the root when it is imported."""
 
-from recension.cli import bench, calibrate, check, demo, diff, explain, generate, history, modules, run
+from recension.cli import bench, calibrate, demo, generate, modules, query_file, run, streams
 from recension.cli.root import app, main
 
-__all__ = [
-    "app",
-    "bench",
-    "calibrate",
-    "check",
-    "demo",
-    "diff",
-    "explain",
-    "generate",
-    "history",
-    "main",
-    "modules",
-    "run",
-]
+__all__ = ["app", "bench", "calibrate", "demo", "generate", "main", "modules", "query_file", "run", "streams"]

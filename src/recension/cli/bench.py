@@ -1,4 +1,4 @@
-"""``recension bench compare``: what two runs of the benchmarks say of each other."""
+"""``recension bench compare``: two runs of the benchmarks side by side."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Key: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run of the benchmarks, as it was saved."""
+class BenchmarkRun:
+    """One run of the benchmarks, as `make bench` saves it."""
 
     when: str
     machine: dict[str, Any]
@@ -35,36 +35,36 @@ def compare(
     b: Annotated[Path, typer.Argument(metavar="B", help="That of a later run.")],
 ) -> None:
     """Each measurement of B beside that of A: elements a second and peak memory."""
-    before, after = saved(a), saved(b)
+    before, after = load_run(a), load_run(b)
     console = Console(width=None if Console().is_terminal else 120)
-    for line in _machines_apart(before, after):
+    for line in _machine_differences(before, after):
         console.print(line, style="yellow", highlight=False)
     console.print(_table(before, after))
     for path, run, other in ((a, before, after), (b, after, before)):
         if only := [key for key in run.results if key not in other.results]:
-            console.print(f"only in {path}: {', '.join(map(_called, only))}", highlight=False)
+            console.print(f"only in {path}: {', '.join(map(_name_of, only))}", highlight=False)
 
 
-def saved(path: Path) -> Found:
-    """What a run saved; a file that is not of this kind is refused."""
+def load_run(path: Path) -> BenchmarkRun:
+    """The run in a file; a file of another kind is refused."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         results = {(r["suite"], r["name"], int(r["size"])): r for r in document["results"]}
         for result in results.values():
             float(result["rate"]), float(result["peak_mb"])
-        return Found(str(document["when"]), dict(document["machine"]), results)
+        return BenchmarkRun(str(document["when"]), dict(document["machine"]), results)
     except (ValueError, KeyError, TypeError):
         raise RecensionError(f"{path}: not a file that `make bench` has saved") from None
 
 
-def _machines_apart(before: Found, after: Found) -> list[str]:
+def _machine_differences(before: BenchmarkRun, after: BenchmarkRun) -> list[str]:
     """Figures of different machines say little of each other."""
     names = dict.fromkeys([*before.machine, *after.machine])
     pairs = {name: (before.machine.get(name, "none"), after.machine.get(name, "none")) for name in names}
     return [f"the machines differ: {name} {a} / {b}" for name, (a, b) in pairs.items() if a != b]
 
 
-def _table(before: Found, after: Found) -> Table:
+def _table(before: BenchmarkRun, after: BenchmarkRun) -> Table:
     table = Table("measurement", title=f"{before.when} / {after.when}", title_justify="left")
     for title in ("elements", "A, a second", "B, a second", "B / A", "peak memory, B / A"):
         table.add_column(title, justify="right")
@@ -85,5 +85,5 @@ def _ratio(b: float, a: float) -> str:
     return f"{b / a:.2f}" if a else ""
 
 
-def _called(key: Key) -> str:
+def _name_of(key: Key) -> str:
     return f"{key[0]}: {key[1]} ({key[2]:,})"

@@ -11,7 +11,7 @@ import typer
 from recension.cli.outputs import check_made_file
 from recension.cli.progress import metered
 from recension.cli.root import app
-from recension.core.formats.place import reading
+from recension.core.formats.files import format_errors
 from recension.operators.extents import calibration
 from recension.operators.schemes.constants import constants_file, save_constants
 
@@ -38,6 +38,6 @@ def calibrate(
     for name, nanoseconds in asdict(found.constants).items():
         print(f"{name:12} {nanoseconds:10.1f} ns")
     print(f"timings are {found.error:.0%} away from what these explain, on average")
-    with reading(str(file)):
+    with format_errors(str(file)):
         save_constants(found.constants, file)
     print(f"saved as {file}")

@@ -1,4 +1,4 @@
-"""``recension demo``: the main job as a story, ending with its numbers and a page of figures."""
+"""``recension demo``: the main job as a demonstration, with its numbers and a page of figures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.console import Console
 
 from recension.cli.outputs import check_made_file
 from recension.cli.root import FAILED, app
+from recension.cli.run_spark import missing_for_spark
 from recension.demo.leases import SITES
-from recension.demo.performance import lacks_for_spark, perform
+from recension.demo.performance import perform
 from recension.demo.script import World
 
 
@@ -30,14 +31,14 @@ def demo(
     began = time.perf_counter()
     console = Console(width=min(100, Console().width))
     console.print(
-        f"\n{size:,} leases of a day at {len(SITES)} sites, told by three servers that disagree: how many "
-        "devices are online at each site?\nThree replicas of one query answer all the time; a merge makes "
-        "one stream of what they say.\n",
+        f"\n{size:,} leases of a day at {len(SITES)} sites, reported by three servers that disagree: how "
+        "many devices are online at each site?\nThree replicas of one query answer all the time; a merge "
+        "makes one stream of their outputs.\n",
         highlight=False,
     )
-    if spark and (lacking := lacks_for_spark()):
-        told = f"The replicas run in this process: Spark needs {lacking}, which is not here.\n"
-        console.print(told, markup=False)
+    if spark and (missing := missing_for_spark()):
+        reason = f"The replicas run in this process: Spark needs {missing}, which is not here.\n"
+        console.print(reason, markup=False)
         spark = False
     verdict = perform(World(size, seed), console, report, on_spark=spark)
     console.print(f"\nFigures: {report}   [dim]{time.perf_counter() - began:.0f} s[/]", highlight=False)

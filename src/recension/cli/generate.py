@@ -16,8 +16,8 @@ from recension.cli.outputs import STANDARD, Output, TextFormat, check_folder
 from recension.cli.progress import metered
 from recension.cli.root import app
 from recension.core.batch import EventBatch
-from recension.core.formats.place import reading
-from recension.core.formats.writer import replacing
+from recension.core.formats.files import format_errors
+from recension.core.formats.writer import replacement_of
 from recension.core.ticks import DurationLike, duration
 from recension.testing.generator import (
     Burst,
@@ -149,12 +149,12 @@ def generate(
         seed=seed,
         string_size=string_size,
         stable_freq=stable_freq,
-        max_gap=_length(max_gap),
-        event_duration=_length(event_duration) if event_duration else None,
+        max_gap=_parse_length(max_gap),
+        event_duration=_parse_length(event_duration) if event_duration else None,
         duration_spread=duration_spread,
         close=close,
         disorder=disorder,
-        reach=_length(reach) if reach else None,
+        reach=_parse_length(reach) if reach else None,
         ties=ties,
         duplicates=duplicates,
         revisions=revisions,
@@ -165,11 +165,17 @@ def generate(
         raise SettingsError("--arrival must be another folder than that of the streams")
     count = replicas or 1
     profiles = [
-        Profile(rate, duration(_length(delay)), Burst(burst) if burst else None, _period(period), failure)
+        Profile(
+            rate,
+            duration(_parse_length(delay)),
+            Burst(burst) if burst else None,
+            _parse_congestion(period),
+            failure,
+        )
         for delay, period, failure in zip(
-            _each(lag, count, "0", "--lag"),
-            _each(congestion, count, "0", "--congestion"),
-            _failures(_each(fail_after, count, 0, "--fail-after"), restart_after, repeat),
+            _one_each(lag, count, "0", "--lag"),
+            _one_each(congestion, count, "0", "--congestion"),
+            _failures(_one_each(fail_after, count, 0, "--fail-after"), restart_after, repeat),
             strict=True,
         )
     ]
@@ -226,33 +232,37 @@ def _write_one(job: _Job, output: Output, stream: Iterable[TimedBatch]) -> int:
     arrival = job.arrival / f"{name}.parquet" if job.arrival else None
     with metered(name, expected) as meter:
 
-        def counted() -> Iterator[EventBatch]:
-            for batch in _noted(stream, arrival):
+        def count_elements() -> Iterator[EventBatch]:
+            for batch in _write_arrivals(stream, arrival):
                 meter.advance(len(batch))
                 yield batch
 
-        output.write_stream(counted(), SCHEMA, job.time_type)
+        output.write_stream(count_elements(), SCHEMA, job.time_type)
     return meter.elements
 
 
-def _noted(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBatch]:
+def _write_arrivals(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBatch]:
     """The batches as they are; their arrival times go to a file, one row an element."""
     if path is None:
         yield from (batch for batch, _ in stream)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with reading(str(path)), replacing(path) as partial, pq.ParquetWriter(partial, _ARRIVAL) as writer:
+    with (
+        format_errors(str(path)),
+        replacement_of(path) as partial,
+        pq.ParquetWriter(partial, _ARRIVAL) as writer,
+    ):
         for batch, arrival in stream:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(arrival)], schema=_ARRIVAL))
             yield batch
 
 
-def _length(text: str) -> DurationLike:
+def _parse_length(text: str) -> DurationLike:
     """A length of time as typed: digits are ticks."""
     return int(text) if re.fullmatch(r"-?\d+", text.strip()) else text
 
 
-def _each(given: Sequence[_T] | None, count: int, absent: _T, name: str) -> Sequence[_T]:
+def _one_each(given: Sequence[_T] | None, count: int, absent: _T, name: str) -> Sequence[_T]:
     """One value for each stream: given once for all of them, once for each, or not at all."""
     if not given or len(given) == 1:
         return [given[0] if given else absent] * count
@@ -261,15 +271,15 @@ def _each(given: Sequence[_T] | None, count: int, absent: _T, name: str) -> Sequ
     return given
 
 
-def _period(text: str) -> Congestion | None:
+def _parse_congestion(text: str) -> Congestion | None:
     if text == "0":
         return None
     start, plus, length = text.partition("+")
     if not plus:
         raise SettingsError(f"--congestion {text}: write START+LENGTH, for example 10s+5s")
-    return Congestion(duration(_length(start)), duration(_length(length)))
+    return Congestion(duration(_parse_length(start)), duration(_parse_length(length)))
 
 
 def _failures(after: Sequence[int], restart: str | None, repeat: int) -> list[Failure | None]:
-    down = duration(_length(restart)) if restart else None
+    down = duration(_parse_length(restart)) if restart else None
     return [Failure(elements, down, repeat) if elements else None for elements in after]

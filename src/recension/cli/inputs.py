@@ -1,24 +1,49 @@
-"""The inputs of ``recension run``: a reader for every source of the query."""
+"""What the commands read: their options, a reader for every source of a query, and what was dropped."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from functools import reduce
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import pyarrow as pa
+import typer
 
 from recension.core.errors import RecensionError, nearest
 from recension.core.formats import StreamReader, open_stream
-from recension.core.time_kind import TICKS, merged
-from recension.core.validity import Policy
+from recension.core.time_kind import TICKS, merge_kinds
+from recension.core.validity import STALE_CTI, Policy
+from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, walk
-from recension.plan.rewrites.sharing import rebuild
-from recension.plan.times import require_one_kind
+from recension.plan.source import require_one_kind
 
 
-def paths_of(given: Sequence[str]) -> dict[str, Path]:
+class OnViolation(StrEnum):
+    """What to do with elements that no valid stream may hold."""
+
+    RAISE = "raise"
+    DROP = "drop"
+    ADJUST = "adjust"
+
+
+StartOption: TypeAlias = Annotated[
+    str | None, typer.Option("--start", metavar="COLUMN", help="A plain table's own column of starts.")
+]
+EndOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--end", metavar="COLUMN", help="Its column of ends. Without it, a row lasts one tick."),
+]
+OnViolationOption: TypeAlias = Annotated[
+    OnViolation,
+    typer.Option(help="Elements that may not be there: stop, drop them, or move them to the last cti."),
+]
+
+
+def parse_inputs(given: Sequence[str]) -> dict[str, Path]:
     """The paths given as ``NAME=PATH``, by name."""
     paths: dict[str, Path] = {}
     for text in given:
@@ -41,7 +66,7 @@ def with_policy(plan: Node, policy: Policy) -> Node:
     return new
 
 
-def readers_of(
+def open_inputs(
     paths: Mapping[str, Path], plan: Node, unchecked: set[str], batch_size: int
 ) -> dict[str, StreamReader]:
     """The streams at the paths, each read as its source says. Their files are opened, and not yet read."""
@@ -55,14 +80,14 @@ def readers_of(
     if missing := [name for name in known if name not in paths]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {
-        name: _reader(path, known[name], batch_size, check_orphans=name not in unchecked)
+        name: _open_input(path, known[name], batch_size, check_orphans=name not in unchecked)
         for name, path in paths.items()
     }
     require_one_kind(plan, {name: reader.kind for name, reader in readers.items()})
     return readers
 
 
-def _reader(path: Path, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
+def _open_input(path: Path, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
     return open_stream(
         path,
         schema=source.columns,
@@ -74,7 +99,16 @@ def _reader(path: Path, source: Source, batch_size: int, *, check_orphans: bool)
     )
 
 
-def time_type_of(readers: Mapping[str, StreamReader]) -> pa.DataType:
+def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:
     """The type of the times of all inputs, which are of one kind."""
-    found = reduce(merged, (reader.kind for reader in readers.values()), None)
+    found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found
+
+
+def report_dropped(counts_by_source: Mapping[str, Mapping[str, int]]) -> None:
+    """Nothing is dropped or moved in silence: a line on standard error for each source, by reason."""
+    for source, counts in counts_by_source.items():
+        reasons = [f"{n} × {reason}" for reason, n in sorted(counts.items()) if n and reason != STALE_CTI]
+        if reasons:
+            prefix = f"{source}: " if source else ""
+            print(f"recension: {prefix}dropped or moved: {', '.join(reasons)}", file=sys.stderr)

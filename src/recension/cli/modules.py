@@ -10,32 +10,31 @@ import typer
 from recension.cli.root import app
 from recension.core.errors import RecensionError
 from recension.modules.module import Module
-from recension.modules.registry import installed, loaded, module_named
-from recension.plan.schemas import schema_of, type_of
-from recension.plan.type_names import type_name
+from recension.modules.registry import installed_modules, load_module, module_named
+from recension.plan.schemas import schema_of, type_name, type_of
 
 
 @app.command()
 def modules(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One of them, with all of its documentation.")
+        str | None, typer.Argument(metavar="NAME", help="One of them, with all of its documentation.")
     ] = None,
 ) -> None:
     """The modules that installed packages offer: names, signatures, and what they say of themselves."""
     if name is not None:
-        print(_described(name, module_named(name), whole=True))
+        print(_describe(name, module_named(name), whole=True))
         return
-    found = installed()
+    found = installed_modules()
     if not found:
         print("no modules are installed; packages offer them under the entry points recension.modules")
     for offered, point in found.items():
         try:
-            print(_described(offered, loaded(point), whole=False))
+            print(_describe(offered, load_module(point), whole=False))
         except RecensionError as why:
             print(f"{offered}\n    {why}")
 
 
-def _described(name: str, module: type[Module], *, whole: bool) -> str:
+def _describe(name: str, module: type[Module], *, whole: bool) -> str:
     documented = inspect.getdoc(module) or "no documentation"
     text = documented if whole else documented.splitlines()[0]
     kind = "operator" if module.yields_rows else "aggregate"
@@ -45,14 +44,14 @@ def _described(name: str, module: type[Module], *, whole: bool) -> str:
         kind,
     ]
     lines = [
-        f"{name}{module.signature()} -> {_gives(name, module)}",
+        f"{name}{module.signature()} -> {_result_types(name, module)}",
         f"{' '.join(words)} ({module.__module__})",
         *text.splitlines(),
     ]
     return "\n    ".join(lines)
 
 
-def _gives(name: str, module: type[Module]) -> str:
+def _result_types(name: str, module: type[Module]) -> str:
     if not hasattr(module, "result"):
         return "?"
     if not module.yields_rows:

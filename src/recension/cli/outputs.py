@@ -1,24 +1,25 @@
-"""Where results go: a file, whose name says the format, or standard output; and what can be known before.
+"""Where results go: a file, whose name says the format, or standard output.
 
-Everything that would stop the writing and does not depend on the result is looked at before any work is done:
-nobody should wait for an answer that then has no place to go.
+All that could stop the writing, whatever the result, is checked before any work is done: nobody should wait
+for an answer that cannot be written.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import pyarrow as pa
 import typer
 
-from recension.cli.show import show_history
-from recension.cli.standard_output import StandardOutput
+from recension.cli.show import csv_history, show_history
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats import write_history, write_stream
@@ -47,7 +48,7 @@ FormatOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A place for a stream or a history: a file, or standard output and what is written there."""
+    """Where a stream or a history goes: to a file, or to standard output in a format."""
 
     path: Path
     form: TextFormat = TextFormat.JSONL
@@ -60,7 +61,7 @@ class Output:
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse what cannot be written, or would overwrite what is read."""
         if self.is_standard:
-            # The root has put something in its place, for what else is printed.
+            # The root command has put another file in place of a closed one.
             if sys.__stdout__ is None:
                 raise RecensionError("-: standard output is closed")
             return
@@ -96,35 +97,35 @@ class Results:
 
     @staticmethod
     def of(output: Path | None, history: Path | None, form: TextFormat | None) -> Results:
-        """The places that the options name."""
+        """The outputs that the options name."""
         written = form or TextFormat.JSONL
         results = Results(
             None if output is None else Output(output, written),
             None if history is None else Output(history, written),
         )
-        if form is not None and not any(place.is_standard for place in results.places):
+        if form is not None and not any(output.is_standard for output in results.outputs):
             raise RecensionError(
                 f"--format {form} is for standard output (--output -): a file's name says its format"
             )
         return results
 
     @property
-    def places(self) -> list[Output]:
+    def outputs(self) -> list[Output]:
         """Those that were given."""
-        return [place for place in (self.output, self.history) if place is not None]
+        return [output for output in (self.output, self.history) if output is not None]
 
     def check(self, inputs: Iterable[Path]) -> None:
-        """Refuse places that cannot be written, and two that are one."""
+        """Refuse outputs that cannot be written, and two that are one."""
         inputs = list(inputs)
-        for place in self.places:
-            place.check(inputs)
-        if len({_real(place.path) for place in self.places}) < len(self.places):
-            raise RecensionError(f"--output and --history are both {self.places[0].path}")
+        for output in self.outputs:
+            output.check(inputs)
+        if len({_real(output.path) for output in self.outputs}) < len(self.outputs):
+            raise RecensionError(f"--output and --history are both {self.outputs[0].path}")
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Refuse columns that a format has no form for."""
-        for place in self.places:
-            place.check_columns(schema)
+        for output in self.outputs:
+            output.check_columns(schema)
 
     @property
     def needs_history(self) -> bool:
@@ -132,11 +133,13 @@ class Results:
         return self.history is not None or self.output is None
 
     def put_history(self, history: History, time_type: pa.DataType) -> None:
-        """Write the history, or show it."""
-        if self.history is None:
+        """Write the history, or show it: its first rows on a terminal, elsewhere all of it."""
+        if self.history is not None:
+            self.history.write_history(history, time_type)
+        elif sys.stdout.isatty():
             show_history(history, time_type)
         else:
-            self.history.write_history(history, time_type)
+            print_history(StandardOutput(), "csv", csv_history(history), time_type)
 
 
 def check_file(path: Path) -> None:
@@ -165,7 +168,7 @@ def check_folder(path: Path) -> None:
     """Refuse a folder that cannot be made or written in."""
     if path.exists() and not path.is_dir():
         raise RecensionError(f"{path}: is a file; name a folder")
-    nearest = next(place for place in (_real(path), *_real(path).parents) if place.exists())
+    nearest = next(folder for folder in (_real(path), *_real(path).parents) if folder.exists())
     if not nearest.is_dir():
         raise RecensionError(f"{path}: {nearest} is not a directory")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -188,3 +191,38 @@ def is_within(path: Path, folder: Path) -> bool:
 def _real(path: Path) -> Path:
     # Path.resolve would raise where links go round in a circle.
     return Path(os.path.realpath(path))
+
+
+class StandardOutput(io.BufferedIOBase):
+    """Standard output as a file for results: always UTF-8, written at once, and named in errors.
+
+    Closing it leaves standard output open.
+    """
+
+    name = "standard output"
+
+    def __init__(self) -> None:
+        with _name_in_errors():
+            # What was printed before comes first.
+            sys.stdout.flush()
+        self._file = sys.stdout.buffer
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        # At once: a reader such as `head` waits for the first lines, not for the last.
+        with _name_in_errors():
+            written = self._file.write(data)
+            self._file.flush()
+        return written
+
+
+@contextmanager
+def _name_in_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as why:
+        raise OSError(why.errno, why.strerror, StandardOutput.name) from None

@@ -22,7 +22,7 @@ _PATIENCE: Final = 0.5
 
 
 class Meter:
-    """Counts elements, and shows the count or whatever else it is told to say."""
+    """Counts elements, and shows the count or another text."""
 
     def __init__(self, progress: Progress, what: str, total: float | None) -> None:
         self._progress, self._what = progress, what

@@ -1,4 +1,4 @@
-"""Query files: Python that the user chose to run, which defines a stream."""
+"""Query files: Python that the user chose to run, which defines a stream; and ``recension explain``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ import traceback
 from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from recension.api.stream import Stream
+from recension.cli.root import app
 from recension.core.errors import RecensionError
 
 _NAME: Final = "query"
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY.py[:name]", help="A file that defines a stream.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """The plan of a query as it will run: columns, known properties, chosen variants, fragments on Spark."""
+    stream = load_query(query)
+    if as_json:
+        print(stream.explain("json"), end="")
+        return
+    print(stream.explain(), "On Spark, as a stream:", stream.fragments(), sep="\n", end="")
 
 
 def load_query(given: str) -> Stream:
@@ -25,7 +41,7 @@ def load_query(given: str) -> Stream:
     file, name = _split(given)
     if not file.is_file():
         raise RecensionError(f"{file}: is a directory" if file.is_dir() else f"{file}: no such query file")
-    defined = _executed(file)
+    defined = _execute(file)
     if name not in defined:
         raise RecensionError(f"{file}: {name} is not defined{_hint(file, name, defined)}")
     found = defined[name]
@@ -35,20 +51,20 @@ def load_query(given: str) -> Stream:
     return found
 
 
-def _executed(file: Path) -> dict[str, Any]:
+def _execute(file: Path) -> dict[str, Any]:
     try:
         with redirect_stdout(sys.stderr):
             return runpy.run_path(str(file))
     except KeyboardInterrupt:
         raise
     except RecensionError as why:
-        raise RecensionError(f"{_place(file, why)}: {why}") from None
+        raise RecensionError(f"{_line_of(file, why)}: {why}") from None
     except SystemExit as why:
         raise RecensionError(
-            f"{_place(file, why)}: the query file ended the program (exit {why.code})"
+            f"{_line_of(file, why)}: the query file ended the program (exit {why.code})"
         ) from None
     except BaseException as why:
-        raise RecensionError(f"{_place(file, why)}: {type(why).__name__}: {why}") from None
+        raise RecensionError(f"{_line_of(file, why)}: {type(why).__name__}: {why}") from None
 
 
 def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
@@ -70,7 +86,7 @@ def _split(given: str) -> tuple[Path, str]:
     return (Path(file), name) if name.isidentifier() else (Path(given), _NAME)
 
 
-def _place(file: Path, why: BaseException) -> str:
+def _line_of(file: Path, why: BaseException) -> str:
     """The line of the query file that led to the error."""
     if isinstance(why, SyntaxError) and why.filename == str(file):
         return f"{file}, line {why.lineno}"

@@ -1,13 +1,14 @@
 """The root of the command: its name, its help, and how it ends.
 
-Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. What goes wrong is said in one line on
-standard error, without a traceback.
+Exit codes: 0 fine, 1 the check failed, 2 usage or bad input. Errors are one line on standard error,
+without a traceback.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -18,9 +19,9 @@ import pyarrow as pa
 import typer
 import typer.main
 
-from recension.cli.standard_output import StandardOutput
+from recension.cli.outputs import StandardOutput
 from recension.core.errors import RecensionError
-from recension.core.formats.place import one_line
+from recension.core.formats.files import describe_error
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
@@ -43,32 +44,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     _open_standard_files()
     try:
+        _refuse_empty(sys.argv[1:] if arguments is None else arguments)
         code = _command()(args=arguments, prog_name="recension", standalone_mode=False)
         StandardOutput()  # flushes what was printed
     except _UsageError as why:
-        return _refused(why.format_message())  # type: ignore[attr-defined]
+        return _refuse(why.format_message())  # type: ignore[attr-defined]
     except RecensionError as why:
-        return _refused(str(why))
+        return _refuse(str(why))
     except (KeyboardInterrupt, pa.ArrowCancelled):
         return _INTERRUPTED
     except SystemExit as why:
         # typer ends this way when the reader of our output has gone, and when it has shown a completion.
         if isinstance(why.__context__, BrokenPipeError):
-            return _unread()
+            return _end_unread()
         return why.code if isinstance(why.code, int) else 0
     except BrokenPipeError:
-        return _unread()
+        return _end_unread()
     except OSError as why:
-        return _not_done(why)
+        return _report_os_error(why)
     except MemoryError:
-        return _refused("out of memory: give the machine more, or the command smaller pieces (--batch-size)")
+        return _refuse("out of memory: give the machine more, or the command smaller pieces (--batch-size)")
     return code if isinstance(code, int) else 0
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty path would be the current folder: mostly a variable of the shell that is not set."""
+    for at, argument in enumerate(arguments):
+        if not argument or re.fullmatch(r"--[\w-]+=", argument):
+            name = argument or (f"argument {at + 1}" if at else "the command")
+            raise RecensionError(f"{name} is empty: give a value")
 
 
 @cache
 def _command() -> Any:
-    """All commands; typer would show ``<bool>`` behind every flag, which takes no value."""
+    """All commands by name; typer would show ``<bool>`` behind every flag, which takes no value."""
     command: Any = typer.main.get_command(app)
+    command.commands = dict(sorted(command.commands.items()))
     waiting = [command]
     for one in waiting:
         for parameter in one.get_params(typer.Context(one)):
@@ -91,34 +102,34 @@ def _open_standard_files() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _unread() -> int:
-    """The reader of our output has gone: nothing is left to be said."""
-    _let_go_of_output()
+def _end_unread() -> int:
+    """The reader of our output has gone."""
+    _discard_output()
     return _PIPE_CLOSED
 
 
-def _not_done(why: OSError) -> int:
+def _report_os_error(why: OSError) -> int:
     """What the operating system refused, a full disk for one."""
     try:
         sys.stdout.flush()
     except OSError:
-        _let_go_of_output()
-    reason = one_line(why)
-    return _refused(f"{why.filename}: {reason}" if why.filename else reason)
+        _discard_output()
+    reason = describe_error(why)
+    return _refuse(f"{why.filename}: {reason}" if why.filename else reason)
 
 
-def _let_go_of_output() -> None:
+def _discard_output() -> None:
     # The interpreter must not try to flush what nobody takes.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refused(reason: str) -> int:
+def _refuse(reason: str) -> int:
     print("recension:", " ".join(reason.split()), file=sys.stderr)
     return BAD_INPUT
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         try:
             print(version("recension"))
         except PackageNotFoundError:

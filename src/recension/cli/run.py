@@ -8,25 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from recension.cli.inputs import paths_of, readers_of, time_type_of, with_policy
+from recension.cli.inputs import (
+    OnViolation,
+    common_time_type,
+    open_inputs,
+    parse_inputs,
+    report_dropped,
+    with_policy,
+)
 from recension.cli.outputs import FormatOption, Results
-from recension.cli.profile import show_profile
-from recension.cli.progress import metered
+from recension.cli.progress import metered, watched
 from recension.cli.query_file import load_query
 from recension.cli.root import app
-from recension.cli.run_batch import run_batch
-from recension.cli.run_spark import run_spark
-from recension.cli.show import in_order
-from recension.cli.sources import OnViolation, tell_counts
-from recension.core.batch import EventBatch
+from recension.cli.run_spark import missing_for_spark, run_spark
+from recension.cli.show import show_profile, sort_by_lifetime
+from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader
-from recension.core.reconstitution import HistoryBuilder
-from recension.demo.performance import lacks_for_spark
+from recension.core.formats import StreamReader, write_history
+from recension.core.history import History
+from recension.core.reconstitution import HistoryBuilder, reconstitute
+from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node
 from recension.runners.finite import steps
 from recension.runners.local import BATCH_SIZE, Session
@@ -65,7 +71,7 @@ def run(
     on_violation: Annotated[
         OnViolation | None,
         typer.Option(
-            help="Elements that may not be there: stop, leave them out, or move them to the last cti. "
+            help="Elements that may not be there: stop, drop them, or move them to the last cti. "
             "By default each source does what the query says."
         ),
     ] = None,
@@ -90,7 +96,7 @@ def run(
     Without --output and --history the history is shown: on a terminal its first rows, elsewhere all of it
     as CSV.
     """
-    paths = paths_of(inputs)
+    paths = parse_inputs(inputs)
     results = Results.of(output, history, form)
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
@@ -104,7 +110,7 @@ def run(
                 plan, paths, results, close=close, shards=shards, checkpoint=checkpoint, profile=profile
             )
         case EngineName.BATCH:
-            run_batch(plan, paths, results, batch_size)
+            _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
             _run_local(plan, paths, results, batch_size, close=close, profile=profile)
 
@@ -115,32 +121,33 @@ def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | Non
         raise RecensionError("--shards and --checkpoint are for --engine spark")
     if engine is EngineName.BATCH and profile:
         raise RecensionError("--profile shows the operators of other engines; a batch job has Spark's own UI")
-    if engine is not EngineName.LOCAL and (lacking := lacks_for_spark()):
-        raise RecensionError(f"--engine {engine} needs {lacking}, which is not here")
+    if engine is not EngineName.LOCAL and (missing := missing_for_spark()):
+        raise RecensionError(f"--engine {engine} needs {missing}, which is not here")
 
 
 def _run_local(
     plan: Node, paths: Mapping[str, Path], results: Results, size: int, *, close: bool, profile: bool
 ) -> None:
     session = Session({"query": plan}, size, history_limit=0)
-    readers = readers_of(paths, plan, session.unchecked, size)
-    time_type = time_type_of(readers)
+    readers = open_inputs(paths, plan, session.unchecked, size)
+    time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
-    elements = _elements(session, readers, size, close=close)
-    kept = _kept(elements, builder) if results.needs_history else elements
+    elements = _run_session(session, readers, size, close=close)
+    if results.needs_history:
+        elements = _add_to(builder, elements)
     if results.output is not None:
-        results.output.write_stream(kept, plan.schema, time_type)
+        results.output.write_stream(elements, plan.schema, time_type)
     else:
-        for _ in kept:
+        for _ in elements:
             pass
     if results.needs_history:
-        results.put_history(in_order(builder.build()), time_type)
-    tell_counts(session.counts())
+        results.put_history(sort_by_lifetime(builder.build()), time_type)
+    report_dropped(session.counts())
     if profile:
         show_profile(session.metrics())
 
 
-def _elements(
+def _run_session(
     session: Session, readers: Mapping[str, StreamReader], size: int, *, close: bool
 ) -> Iterator[EventBatch]:
     """The output as it comes; on a terminal, with a sign of life."""
@@ -153,8 +160,49 @@ def _elements(
             meter.say(f"running: {taken:,} batches read, {given:,} elements given")
 
 
-def _kept(batches: Iterator[EventBatch], builder: HistoryBuilder) -> Iterator[EventBatch]:
+def _add_to(builder: HistoryBuilder, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
     """The batches as they are; their history grows."""
     for batch in batches:
         builder.add(batch)
         yield batch
+
+
+def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_size: int) -> None:
+    """The query as one Spark job over the inputs' histories; its output is inserts and a closing CTI.
+
+    Inputs are read, checked and reconstituted here, so that an error names file and row. Spark gets them as
+    Parquet files.
+    """
+    # pyspark takes a second to load, and whoever runs on another engine need not have it.
+    from recension.runners.spark.batch.files import history_of_files
+    from recension.runners.spark.batch.lower import require_runnable
+
+    readers = open_inputs(paths, plan, set(), batch_size)
+    require_runnable(plan)
+    with TemporaryDirectory() as folder:
+        staged = {
+            name: _stage_history(Path(folder) / f"{i}.parquet", name, reader)
+            for i, (name, reader) in enumerate(readers.items())
+        }
+        with metered("batch") as meter:
+            meter.say("running on Spark")
+            history = sort_by_lifetime(history_of_files(plan, staged, Path(folder) / "spark.log"))
+    time_type = common_time_type(readers)
+    if results.output is not None:
+        results.output.write_stream(_closed_stream(history, batch_size), plan.schema, time_type)
+    if results.needs_history:
+        results.put_history(history, time_type)
+    report_dropped({name: reader.counts for name, reader in readers.items()})
+
+
+def _stage_history(path: Path, name: str, reader: StreamReader) -> str:
+    """A file for Spark with the history of a stream."""
+    write_history(path, reconstitute(watched(reader, f"reading {name}"), reader.schema))
+    return str(path)
+
+
+def _closed_stream(history: History, size: int) -> Iterator[EventBatch]:
+    for start in range(0, len(history), size):
+        payload = history.payload.slice(start, size).combine_chunks().to_batches()[0]
+        yield inserts(history.vs[start : start + size], history.ve[start : start + size], payload)
+    yield cti(FOREVER, history.schema)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree, which
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from recension.cli.inputs import readers_of, time_type_of
+from recension.cli.inputs import common_time_type, open_inputs, report_dropped
 from recension.cli.outputs import Results, check_folder, is_within
-from recension.cli.profile import show_profile
 from recension.cli.progress import Meter, metered, watched
-from recension.cli.show import in_order
-from recension.cli.sources import tell_counts
+from recension.cli.show import show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, open_stream
@@ -27,7 +27,16 @@ from recension.core.reconstitution import reconstitute
 from recension.plan.nodes import Node
 
 if TYPE_CHECKING:
-    from recension.runners.spark.stream.job import Job
+    from recension.runners.spark.job import Job
+
+
+def missing_for_spark() -> str | None:
+    """What Spark needs and is not installed here."""
+    if find_spec("pyspark") is None:
+        return "PySpark (pip install 'recension[spark]')"
+    if which("java") is None and "JAVA_HOME" not in os.environ:
+        return "Java 17 or later"
+    return None
 
 
 def run_spark(
@@ -41,35 +50,35 @@ def run_spark(
     profile: bool,
 ) -> None:
     """Run a query as a pipeline until all files are taken; with a checkpoint it can be run on later."""
-    # Read here only to see that the files fit; the tasks read them for themselves.
-    readers = readers_of(folders, plan, set(), 1)
+    # Only the schemas are checked here; the tasks read the files for themselves.
+    readers = open_inputs(folders, plan, set(), 1)
     if checkpoint is not None:
         _check_checkpoint(checkpoint, folders, results)
     _require_runnable(plan, folders, checkpoint, shards)
-    place = checkpoint or Path(mkdtemp(prefix="recension-"))
+    folder = checkpoint or Path(mkdtemp(prefix="recension-"))
     try:
         with metered("spark") as meter:
             meter.say("starting Spark")
-            job = _job(plan, folders, place.absolute(), shards)
-            with _watching(meter) as watch:
-                is_done = _run(job, readers, watch, close=close)
+            job = _make_job(plan, folders, folder.absolute(), shards)
+            with _stop_on_interrupt(meter) as monitor:
+                is_done = _run(job, readers, monitor, close=close)
         if not is_done:
-            _tell_stopped(checkpoint)
+            _report_stopped(checkpoint)
             raise KeyboardInterrupt
-        _write(job, plan, results, time_type_of(readers))
+        _write_output(job, plan, results, common_time_type(readers))
         metrics = job.metrics()
-        tell_counts(metrics.counts)
+        report_dropped(metrics.counts)
         if profile:
             show_profile(metrics.operators)
     finally:
         if checkpoint is None:
-            shutil.rmtree(place, ignore_errors=True)
+            rmtree(folder, ignore_errors=True)
 
 
 def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:
     """Refuse a folder that cannot be kept, that is something else, or that is read or written as well."""
     check_folder(checkpoint)
-    for path in (*folders.values(), *(place.path for place in results.places if not place.is_standard)):
+    for path in (*folders.values(), *(output.path for output in results.outputs if not output.is_standard)):
         if is_within(path, checkpoint) or is_within(checkpoint, path):
             raise RecensionError(
                 f"--checkpoint {checkpoint}: {path} is in it, or it in {path}: use another folder"
@@ -80,23 +89,22 @@ def _require_runnable(
     plan: Node, folders: Mapping[str, Path], checkpoint: Path | None, shards: int | None
 ) -> None:
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.stream.job import require_runnable
+    from recension.runners.spark.job import require_runnable
 
     require_runnable(plan, folders.values(), checkpoint, shards)
 
 
-def _job(plan: Node, folders: Mapping[str, Path], place: Path, shards: int | None) -> Job:
-    from recension.runners.spark.interrupts import interrupted_after
-    from recension.runners.spark.session import quiet_session
-    from recension.runners.spark.stream.job import Job
+def _make_job(plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None) -> Job:
+    from recension.runners.spark.job import Job
+    from recension.runners.spark.session import delay_interrupts, quiet_session
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
-    with interrupted_after():
-        spark = quiet_session(place / "spark.log")
-    return Job(spark, plan, absolute, place, shards, keeps_history=False)
+    with delay_interrupts():
+        spark = quiet_session(checkpoint / "spark.log")
+    return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False)
 
 
-class _Watch:
+class _RunMonitor:
     """What is shown of a run, and whether the user wants to stop it."""
 
     def __init__(self, meter: Meter) -> None:
@@ -104,7 +112,7 @@ class _Watch:
         self._events = self._batches = 0
         self.is_stopping = False
 
-    def see(self, report: dict[str, Any]) -> None:
+    def show_batch(self, report: dict[str, Any]) -> None:
         """Show a micro-batch."""
         from recension.runners.spark.stream.metrics import events_of
 
@@ -120,38 +128,38 @@ class _Watch:
 
 
 @contextmanager
-def _watching(meter: Meter) -> Iterator[_Watch]:
-    watch = _Watch(meter)
-    before = signal.signal(signal.SIGINT, watch.stop)
+def _stop_on_interrupt(meter: Meter) -> Iterator[_RunMonitor]:
+    monitor = _RunMonitor(meter)
+    before = signal.signal(signal.SIGINT, monitor.stop)
     try:
-        yield watch
+        yield monitor
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _run(job: Job, readers: Mapping[str, StreamReader], watch: _Watch, *, close: bool) -> bool:
+def _run(job: Job, readers: Mapping[str, StreamReader], monitor: _RunMonitor, *, close: bool) -> bool:
     """Once for all files; once more to close the inputs that end here. False if the user stopped it."""
-    is_done = job.run(watch.see, lambda: watch.is_stopping)
+    is_done = job.run(monitor.show_batch, lambda: monitor.is_stopping)
     ending = [name for name, reader in readers.items() if close or reader.is_table]
     fresh = [name for name in ending if not job.is_closed(name)]
     if is_done and fresh:
         for name in fresh:
             job.close(name)
-        is_done = job.run(watch.see, lambda: watch.is_stopping)
+        is_done = job.run(monitor.show_batch, lambda: monitor.is_stopping)
     return is_done
 
 
-def _tell_stopped(checkpoint: Path | None) -> None:
-    goes_on = f"run it again with --checkpoint {checkpoint} to go on" if checkpoint else "nothing is kept"
-    print(f"recension: stopped before the end, no output is written: {goes_on}", file=sys.stderr)
+def _report_stopped(checkpoint: Path | None) -> None:
+    advice = f"run it again with --checkpoint {checkpoint} to go on" if checkpoint else "nothing is kept"
+    print(f"recension: stopped before the end, no output is written: {advice}", file=sys.stderr)
 
 
-def _write(job: Job, plan: Node, results: Results, time_type: pa.DataType) -> None:
+def _write_output(job: Job, plan: Node, results: Results, time_type: pa.DataType) -> None:
     """The whole output so far, from the changelog in the checkpoint."""
     has_any = any(job.changelog.glob("*.parquet"))
     changelog: Iterable[EventBatch] = open_stream(job.changelog, schema=plan.schema) if has_any else ()
     if results.output is not None:
         results.output.write_stream(watched(changelog, "writing"), plan.schema, time_type)
     if results.needs_history:
-        found = in_order(reconstitute(watched(changelog, "reading the answer"), plan.schema))
+        found = sort_by_lifetime(reconstitute(watched(changelog, "reading the answer"), plan.schema))
         results.put_history(found, time_type)

@@ -1,9 +1,8 @@
-"""Histories on the screen: a table for people, CSV for what comes next in the pipe."""
+"""What is shown to people: histories, and what each operator of a run did."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,18 +11,17 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from recension.cli.standard_output import StandardOutput
-from recension.core.formats.text import is_scalar, ticks_to_text, to_text
-from recension.core.formats.writer import print_history
+from recension.core.formats.text import is_scalar, to_text
 from recension.core.history import History
-from recension.core.ticks import to_arrow
-from recension.core.time_kind import shown
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.time_kind import describe_time
 from recension.core.values import values_of
+from recension.runners.metrics import Metrics
 
-_SHOWN: Final = 40
+_MOST_ROWS: Final = 40
 
 
-def in_order(history: History) -> History:
+def sort_by_lifetime(history: History) -> History:
     """The same history by start, then end."""
     order = np.lexsort((history.ve, history.vs))
     payload = history.payload.take(pa.array(order)) if history.payload.num_columns else history.payload
@@ -31,21 +29,46 @@ def in_order(history: History) -> History:
 
 
 def show_history(history: History, time_type: pa.DataType) -> None:
-    """Print a history: its first rows on a terminal, else all of it."""
-    if sys.stdout.isatty():
-        _show_table(history, time_type)
-        return
-    columns = {n: _with_text(c) for n, c in zip(history.schema.names, history.payload.columns, strict=True)}
-    payload = pa.table(columns) if columns else history.payload
-    print_history(StandardOutput(), "csv", replace(history, payload=payload), time_type)
+    """Print the first rows of a history as a table."""
+    table = Table("_vs", "_ve", *history.schema.names)
+    times = (
+        [describe_time(t, time_type) for t in ticks[:_MOST_ROWS].tolist()]
+        for ticks in (history.vs, history.ve)
+    )
+    columns = (
+        [_cell(v) for v in values_of(column.slice(0, _MOST_ROWS))] for column in history.payload.columns
+    )
+    for row in zip(*times, *columns, strict=True):
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    if len(history) > _MOST_ROWS:
+        rest = f"… and {len(history) - _MOST_ROWS:,} more events; --output writes them all"
+        console.print(rest, highlight=False)
 
 
-def _with_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column itself, or as texts what CSV has no form for: it is for people to read as well."""
+def _cell(value: Any) -> str:
+    return "null" if value is None else _text(value)
+
+
+def _text(value: Any) -> str:
+    """Lists and structs as JSON, bytes in hexadecimal; everything else prints well as it is."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def csv_history(history: History) -> History:
+    """The history with texts in place of all values that CSV has no form for: people read it as well."""
+    columns = {n: _csv_column(c) for n, c in zip(history.schema.names, history.payload.columns, strict=True)}
+    return replace(history, payload=pa.table(columns)) if columns else history
+
+
+def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_scalar(column.type) and not _has_odd_time(column):
         return column
-    cells = (_plain(value) for value in values_of(column))
-    return pa.chunked_array([pa.array([None if v is None else str(v) for v in cells], pa.string())])
+    texts = [None if value is None else _text(value) for value in values_of(column)]
+    return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def _has_odd_time(column: pa.ChunkedArray) -> bool:
@@ -58,38 +81,16 @@ def _has_odd_time(column: pa.ChunkedArray) -> bool:
     return False
 
 
-def _show_table(history: History, time_type: pa.DataType) -> None:
-    table = Table("_vs", "_ve", *history.schema.names)
-    for i, row in enumerate(_rows(history, time_type, 0, _SHOWN)):
-        lifetime = [shown(int(times[i]), time_type) for times in (history.vs, history.ve)]
-        table.add_row(*lifetime, *(_cell(cell) for cell in row[2:]))
-    console = Console()
+def show_profile(metrics: list[Metrics]) -> None:
+    """A line for each operator, on standard error."""
+    console = Console(stderr=True)
+    console.width = console.width if console.is_terminal else 160
+    table = Table("operator")
+    for column in ("in", "retracted", "out", "retracted", "cti", "state rows", "state", "dropped", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for m in metrics:
+        cti = "∞" if m.cti == FOREVER else "" if m.cti == BEGINNING else str(m.cti)
+        counts = [f"{x:,}" for x in (m.events_in, m.retractions_in, m.events_out, m.retractions_out)]
+        state = [f"{m.state_rows:,}", f"{m.state_bytes / 2**20:.1f} MiB"]
+        table.add_row(m.name, *counts, cti, *state, f"{m.dropped:,}", f"{m.seconds:.3f} s")
     console.print(table)
-    if len(history) > _SHOWN:
-        console.print(
-            f"… and {len(history) - _SHOWN:,} more events; --output writes them all", highlight=False
-        )
-
-
-def _cell(value: Any) -> str:
-    return "null" if value is None else str(value)
-
-
-def _rows(history: History, time_type: pa.DataType, start: int, size: int) -> list[list[Any]]:
-    stop = start + size
-    times = [
-        ticks_to_text(to_arrow(ticks[start:stop], time_type, null_forever=True)).to_pylist()
-        for ticks in (history.vs, history.ve)
-    ]
-    columns = [
-        [_plain(value) for value in values_of(column.slice(start, size))]
-        for column in history.payload.columns
-    ]
-    return [list(row) for row in zip(*times, *columns, strict=True)]
-
-
-def _plain(value: Any) -> Any:
-    """Lists and structs as JSON, bytes in hexadecimal; everything else prints well as it is."""
-    if isinstance(value, list | dict):
-        return json.dumps(value, default=str, ensure_ascii=False)
-    return value.hex() if isinstance(value, bytes) else value

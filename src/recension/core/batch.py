@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
-from recension.core.exact import exact_array
 from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import TimeKind, of_kind
-from recension.core.values import rows_of
+from recension.core.values import exact_array, rows_of
 
 Kinds: TypeAlias = npt.NDArray[np.uint8]
 Index: TypeAlias = npt.NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 
@@ -39,3 +39,26 @@ def nearest(name: str, there: Sequence[str]) -> str:
     """In brackets, the name that was meant, if one is near."""
     near = get_close_matches(name, there, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def first_line(why: BaseException) -> str:
+    """The first line of an error's text."""
+    return (str(why).splitlines() or [""])[0]
+
+
+def describe_error(why: BaseException) -> str:
+    """An error of any class in one line: the class and the first line of its text."""
+    return f"{type(why).__name__}: {first_line(why)}"
+
+
+def first_failure(size: int, fails: Callable[[int], bool]) -> int:
+    """The first of ``size`` rows with which something fails: ``fails(n)`` says whether the first n rows do.
+
+    >>> first_failure(10, lambda n: n > 7)
+    7
+    """
+    good, bad = 0, size
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if fails(middle) else (middle, bad)
+    return good

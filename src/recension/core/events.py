@@ -17,7 +17,14 @@ import numpy as np
 
 from recension.core.errors import StreamError, TimeError
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
-from recension.core.time_kind import Instant, TimeKind, kind_of, merged, shown, shown_here
+from recension.core.time_kind import (
+    Instant,
+    TimeKind,
+    describe_time,
+    describe_time_in_message,
+    kind_of,
+    merge_kinds,
+)
 
 Payload: TypeAlias = Mapping[str, Any]
 
@@ -29,7 +36,7 @@ def _interval(vs: int, ve: int) -> str:
 
 
 def _end(t: int) -> str:
-    return shown(t, t.kind) if isinstance(t, Instant) else shown_here(t)
+    return describe_time(t, t.kind) if isinstance(t, Instant) else describe_time_in_message(t)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -125,7 +132,7 @@ def kind_of_element(element: Element | Event) -> TimeKind:
 
 
 def _kind(times: Iterable[int]) -> TimeKind:
-    return reduce(merged, map(kind_of, times))
+    return reduce(merge_kinds, map(kind_of, times))
 
 
 def _set_payload(frozen: object, payload: Payload) -> None:

@@ -6,14 +6,14 @@ not null. Other libraries are met through Arrow's C interface.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
 import narwhals as nw
 import pyarrow as pa
 
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError, StreamError, first_failure
 
 _MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
@@ -35,9 +35,12 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
         kinds = "an Arrow table, a pandas or polars frame, a History, a Result, or a list of elements"
         raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
     try:
-        return _of_pandas(frame.to_native()) if frame.implementation.is_pandas() else frame.to_arrow()
+        if frame.implementation.is_pandas():
+            return _from_pandas(frame.to_native())
+        table = frame.to_arrow()
+        return _with_usual_types(table) if frame.implementation.is_polars() else table
     except _MIXED as why:
-        raise _located(frame, name, why) from None
+        raise _mixed_values(frame, name, why) from None
 
 
 def arrow_table(data: Any, verb: str) -> pa.Table:
@@ -50,7 +53,7 @@ def arrow_table(data: Any, verb: str) -> pa.Table:
     return data
 
 
-def _of_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any) -> pa.Table:
     """Without the index, which has no meaning here: a filtered or sorted frame has another one."""
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     if len(frame):
@@ -63,23 +66,37 @@ def _of_pandas(frame: Any) -> pa.Table:
     return pa.schema(list(zip(table.column_names, kinds, strict=True))).empty_table()
 
 
-def _located(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
+def _with_usual_types(table: pa.Table) -> pa.Table:
+    """Texts, bytes and lists as they were before: polars has one type of each, with large offsets."""
+    try:
+        return table.cast(pa.schema([field.with_type(_usual_type(field.type)) for field in table.schema]))
+    except pa.ArrowInvalid:
+        return table  # more than 2 GiB of text in one piece
+
+
+def _usual_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_usual_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_usual_type(field.type)) for field in kind])
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+def _mixed_values(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
     """Where a column of pandas' type object first holds what does not go with the values before it."""
     for column in frame.columns:
         values = frame[column].to_list()
         if _is_mixed(values):
-            low, high = 0, len(values)  # the first ``low`` go together, the first ``high`` do not
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if _is_mixed(values[:middle]) else (middle, high)
-            reason = f"column {column}: {values[low]!r} is not of the type of the values before it"
-            return StreamError(reason, file=name, row=high)
+            at = first_failure(len(values), partial(_is_mixed, values))
+            reason = f"column {column}: {values[at]!r} is not of the type of the values before it"
+            return StreamError(reason, file=name, row=at + 1)
     return StreamError(" ".join(str(why).split())[:300], file=name)
 
 
-def _is_mixed(values: list[Any]) -> bool:
+def _is_mixed(values: list[Any], size: int | None = None) -> bool:
+    """Are the first ``size`` values, or all, of several types?"""
     try:
-        pa.array(values, from_pandas=True)
+        pa.array(values[:size], from_pandas=True)
     except _MIXED:
         return True
     return False

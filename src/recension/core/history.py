@@ -1,11 +1,12 @@
 """Histories: what a stream means (CEDR's canonical history table, LMerge's TDB).
 
 A history is a bag of ``(vs, ve, payload)``. Two streams are equivalent when their histories are equal.
+Both can be read by people as a table: `History.show`, `show_changes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -14,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core import frames
-from recension.core.batch import Mask, payload_of
+from recension.core.batch import CTI, KIND_NAMES, RETRACT, EventBatch, Mask, payload_of
 from recension.core.errors import SchemaError, StreamError, TimeError
 from recension.core.events import Event, kind_of_element
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks, from_arrow, is_time, to_arrow
-from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merged, of_kind, shown
-from recension.core.values import rows_of
+from recension.core.time_kind import TICKS, TimeKind, describe_time, kind_of_column, merge_kinds, of_kind
+from recension.core.values import rows_of, values_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,7 @@ class History:
     @staticmethod
     def from_events(events: Sequence[Event], schema: pa.Schema | None = None) -> History:
         """A history written as Python values."""
-        kind: TimeKind = reduce(merged, map(kind_of_element, events), None)
+        kind: TimeKind = reduce(merge_kinds, map(kind_of_element, events), None)
         if schema is None:
             names = list(dict.fromkeys(name for e in events for name in e.payload))
             schema = pa.schema([(n, pa.array([e.payload.get(n) for e in events]).type) for n in names])
@@ -111,10 +112,18 @@ class History:
         return frames.to_polars(self.to_arrow())
 
     def show(self, rows: int = 20) -> None:
-        """Print the first events by lifetime, as a table."""
-        from recension.core.show import show_history  # which knows histories
+        """Print the first events by lifetime, as a table.
 
-        print(show_history(self, rows))
+        >>> History.from_events([Event({"user": "ann"}, 1), Event({"user": "bob"}, 0, 5)]).show()
+        _vs  _ve  user
+        0    5    bob
+        1    ∞    ann
+        """
+        order = np.lexsort((self.ve, self.vs))[:rows]
+        payload = self.payload.take(pa.array(order)) if self.payload.num_columns else self.payload
+        times = {"_vs": self.vs, "_ve": self.ve}
+        cells = {name: _time_cells(column[order], self.time_type) for name, column in times.items()}
+        print(_show_rows(cells, payload, len(self) - len(order)))
 
     def to_events(self) -> list[Event]:
         """The events as Python values, by lifetime and then as they stand; times are of its kind."""
@@ -161,7 +170,7 @@ def _require_lifetimes(vs: Ticks, ve: Ticks, kind: pa.DataType) -> None:
     wrong = ve <= vs
     if bool(wrong.any()):
         at = int(np.argmax(wrong))
-        start, end = shown(int(vs[at]), kind), shown(int(ve[at]), kind)
+        start, end = describe_time(int(vs[at]), kind), describe_time(int(ve[at]), kind)
         raise StreamError(f"the lifetime [{start}, {end}) is empty", file="history", row=at + 1)
 
 
@@ -171,5 +180,45 @@ def _written_type(table: pa.Table) -> pa.DataType:
     for column in columns:
         if not is_time(column.type):
             raise TimeError(f"column {column.name} is {column.type}; a time is an int64 or a timestamp")
-    kind = merged(*(kind_of_column(column.type) for column in columns))
+    kind = merge_kinds(*(kind_of_column(column.type) for column in columns))
     return TICKS if kind is None else kind
+
+
+def show_changes(batch: EventBatch, rows: int = 20, time_type: TimeKind = None) -> str:
+    """The first elements of a stream in their order, in columns; what an element has no use for is empty.
+
+    >>> from recension.core.batch import from_elements
+    >>> from recension.core.events import Cti, Insert, Retract
+    >>> ann = {"user": "ann"}
+    >>> schema = pa.schema([("user", pa.string())])
+    >>> print(show_changes(from_elements([Insert(ann, 1), Retract(ann, 1, 2**63 - 1, 5), Cti(9)], schema)))
+    _kind    _vs  _ve  _new_ve  user
+    insert   1    ∞             ann
+    retract  1    ∞    5        ann
+    cti      9
+    """
+    first = batch.slice(0, min(rows, len(batch)))
+    cells = {
+        "_kind": [KIND_NAMES[kind] for kind in first.kind.tolist()],
+        "_vs": _time_cells(first.vs, time_type),
+        "_ve": _time_cells(first.ve, time_type, used=first.kind != CTI),
+        "_new_ve": _time_cells(first.new_ve, time_type, used=first.kind == RETRACT),
+    }
+    return _show_rows(cells, first.payload, len(batch) - len(first))
+
+
+def _time_cells(times: Ticks, kind: TimeKind, used: Mask | None = None) -> list[str]:
+    """Times as people read them, empty where they are not used."""
+    is_used = [True] * len(times) if used is None else used.tolist()
+    return [describe_time(t, kind) if shows else "" for t, shows in zip(times.tolist(), is_used, strict=True)]
+
+
+def _show_rows(cells: Mapping[str, list[str]], payload: pa.Table | pa.RecordBatch, left: int) -> str:
+    """Lines of aligned columns, under their names; ``left`` rows are not among them."""
+    columns = [[name, *column] for name, column in cells.items()]
+    for name, column in zip(payload.schema.names, payload.columns, strict=True):
+        columns.append([name, *("" if value is None else str(value) for value in values_of(column))])
+    widths = [max(map(len, column)) for column in columns]
+    rows = zip(*columns, strict=True)
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines + ([f"… and {left} more"] if left > 0 else []))

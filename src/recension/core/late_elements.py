@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.altered_events import NOT_SHOWN, Altered, AlteredEvents
 from recension.core.bag import EventBag
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.cut_events import CutEvents
-from recension.core.netting import group_sizes, maybe_in
+from recension.core.netting import expand, group_sizes, maybe_in
 from recension.core.orphans import Steps, steps_in_vain, steps_of
-from recension.core.ranges import expand
 from recension.core.rowhash import Hashes
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.sorted_runs import SortedRuns
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +259,75 @@ def _written(batch: EventBatch, rows: Index, links: _Links, lives: _Lives) -> Se
     is_moved[at] = ((kind != batch.kind) | (vs != batch.vs) | (ve != batch.ve) | (new_ve != batch.new_ve))[at]
     settled = EventBatch(kind, vs, ve, new_ve, batch.count, batch.payload)
     return Settled(settled, is_lost, is_moved, is_altered, corrects)
+
+
+NOT_SHOWN: Final = FOREVER
+"""The start of an event that is not shown at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """Identities by which events are known, and the lifetimes they are shown with, in order of arrival."""
+
+    key: Hashes
+    start: Ticks
+    end: Ticks
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, at: Index | Mask) -> Altered:
+        """Some of them."""
+        return Altered(self.key[at], self.start[at], self.end[at])
+
+
+class AlteredEvents(SortedRuns):
+    """What was altered and can still be corrected: it ends at or after the last CTI."""
+
+    def __init__(self) -> None:
+        super().__init__({"key": np.uint64, "start": np.int64, "end": np.int64}, expiry="end")
+
+    def count(self, keys: Hashes) -> Index:
+        """How many events of each of the given identities can still be corrected."""
+        found = self.matching(np.unique(keys))["key"]
+        return np.searchsorted(found, keys, "right") - np.searchsorted(found, keys)
+
+    def take_out(self, keys: Hashes) -> Altered:
+        """All events of the given (sorted) identities, which are forgotten: what stays is put back."""
+        found = Altered(**self.matching(keys))
+        self.erase(keys)
+        return found
+
+    def put(self, events: Altered) -> None:
+        """Remember events; equal identities stand in order of arrival."""
+        events = events.take(np.argsort(events.key, kind="stable"))
+        self.push(events.key, events.start, events.end, is_run=True)
+
+
+class CutEvents:
+    """The last CTI at which events were cut off, and the least end they were told with."""
+
+    def __init__(self) -> None:
+        self._cti, self._least = BEGINNING, FOREVER
+
+    def note(self, told: Ticks, cti: Ticks) -> None:
+        """Events were told to end at ``told``, and are shown until ``cti``."""
+        if not len(cti):
+            return
+        last = int(cti.max())
+        if last > self._cti:
+            self._cti, self._least = last, FOREVER
+        if last == self._cti:
+            self._least = min(self._least, int(told[cti == last].min()))
+
+    def settled(self, cti: int) -> int:
+        """A time such that no event that was told to end before it can be corrected, when this is the CTI."""
+        return min(cti, self._least) if cti <= self._cti < FOREVER else cti
+
+    def snapshot(self) -> pa.Table:
+        """Both, as a table of one row."""
+        return pa.table({"cti": [self._cti], "least": [self._least]})
+
+    def restore(self, table: pa.Table) -> None:
+        """Become what `snapshot` gave."""
+        self._cti, self._least = table["cti"][0].as_py(), table["least"][0].as_py()

@@ -57,3 +57,15 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
     starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
     first = np.flatnonzero(starts)
     return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))
+
+
+def expand(first: Index, last: Index) -> tuple[Index, Index]:
+    """Every position of every range ``[first, last)``, range by range, with the number of its range.
+
+    >>> [column.tolist() for column in expand(np.array([5, 9, 2]), np.array([7, 9, 4]))]
+    [[0, 0, 2, 2], [5, 6, 2, 3]]
+    """
+    size = np.maximum(last - first, 0)
+    end = np.cumsum(size)
+    owner = np.repeat(np.arange(len(size)), size)
+    return owner, np.arange(len(owner)) + np.repeat(first - end + size, size)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER
 
 Column: TypeAlias = npt.NDArray[Any]

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core import numpy_times
 from recension.core.errors import TimeError
 from recension.core.time_kind import NAIVE, Instant, kind_in_zone, of_kind
 
@@ -49,6 +48,11 @@ _WORDS: Final = {
     "day": "d",
     "week": "w",
 }
+# NumPy's units finer than a tick, and how many of them make one.
+_PER_TICK: Final = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
+_MONTHS: Final = {"Y": 12, "M": 1}
+# Within so many months days fit NumPy's own arithmetic, and beyond them no ticks do.
+_MOST_MONTHS: Final = 12 * 300_000
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")
 
@@ -62,14 +66,16 @@ def duration(value: DurationLike) -> int:
     if hasattr(value, "to_timedelta64"):
         value = value.to_timedelta64()  # pandas' own timedeltas hold fractions of a microsecond
     if isinstance(value, np.timedelta64):
-        return _in_range(numpy_times.ticks_of_timedelta(value), value)
+        return _require_range(_ticks_of_timedelta(value), value)
     if isinstance(value, dt.timedelta):
-        return _in_range(value // _MICROSECOND, value)
+        return _require_range(value // _MICROSECOND, value)
     if isinstance(value, str):
-        return _in_range(_parse_duration(value), value)
+        return _require_range(_parse_duration(value), value)
     if isinstance(value, bool | Instant) or not isinstance(value, int | np.integer):
-        raise TimeError(f"{_named(value)} is not a duration; write ticks, '10s', '1.5 hours' or a timedelta")
-    return _in_range(int(value), value)
+        raise TimeError(
+            f"{_describe(value)} is not a duration; write ticks, '10s', '1.5 hours' or a timedelta"
+        )
+    return _require_range(int(value), value)
 
 
 def _parse_duration(text: str) -> int:
@@ -99,6 +105,18 @@ def _unit(written: str, text: str) -> int:
     return _UNITS[unit]
 
 
+def describe_duration(ticks: int) -> str:
+    """A length of time as people write it, in the largest unit up to days that gives a whole number.
+
+    >>> [describe_duration(ticks) for ticks in (10_000, 5_400_000_000, 86_400_000_000, 7, 0)]
+    ['10ms', '90m', '1d', '7us', '0us']
+    """
+    for unit in ("d", "h", "m", "s", "ms"):
+        if ticks and ticks % _UNITS[unit] == 0:
+            return f"{ticks // _UNITS[unit]}{unit}"
+    return f"{ticks}us"
+
+
 def instant(value: TimeLike) -> int:
     """Ticks of a point in time; those of a timestamp remember its kind (`time_kind`).
 
@@ -115,22 +133,22 @@ def instant(value: TimeLike) -> int:
         # A text has an offset, which is no zone: the next may have another.
         return of_kind(_since_1970(moment), kind_in_zone(dt.UTC if moment.tzinfo else None))
     if isinstance(value, np.datetime64):
-        return of_kind(_in_range(numpy_times.ticks_of_datetime(value), value), NAIVE)
+        return of_kind(_require_range(_ticks_of_datetime(value), value), NAIVE)
     if isinstance(value, dt.date):
-        ticks = _in_range(_since_1970(value), value)
+        ticks = _require_range(_since_1970(value), value)
         return of_kind(ticks, kind_in_zone(_zone_of(value)))
     if isinstance(value, Instant):
         return value
     is_number = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     if not is_number:
-        raise TimeError(f"{_named(value)} is not a time; write ticks, a datetime or an ISO 8601 text")
-    return _in_range(int(value), value)
+        raise TimeError(f"{_describe(value)} is not a time; write ticks, a datetime or an ISO 8601 text")
+    return _require_range(int(value), value)
 
 
 def _since_1970(value: dt.date) -> int:
     if hasattr(value, "to_datetime64"):
         # pandas' own: they hold fractions of a microsecond, and NaT is one of them.
-        return numpy_times.ticks_of_datetime(value.to_datetime64())
+        return _ticks_of_datetime(value.to_datetime64())
     if not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
     aware = value.replace(tzinfo=dt.UTC) if _zone_of(value) is None else value
@@ -154,14 +172,46 @@ def _parse_instant(text: str) -> dt.datetime:
         raise TimeError(f"{text!r} is not an ISO 8601 timestamp, such as '2024-01-31T12:00:00'") from None
 
 
-def _named(value: object) -> str:
-    """Whatever was given, in one line."""
+def _ticks_of_datetime(value: np.datetime64) -> int:
+    if np.isnat(value):
+        raise TimeError(f"{value!r} is not a time; leave the row out, or write FOREVER for no end")
+    unit, count = np.datetime_data(value.dtype)
+    if unit in _MONTHS:
+        months = int(value.astype(np.int64)) * count * _MONTHS[unit]
+        if abs(months) > _MOST_MONTHS:
+            raise TimeError(f"{value!r} does not fit in 64-bit ticks")
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    return _ticks_of_units(int(value.astype(np.int64)) * count, unit, value)
+
+
+def _ticks_of_timedelta(value: np.timedelta64) -> int:
+    if np.isnat(value):
+        raise TimeError(f"{value!r} is not a duration")
+    unit, count = np.datetime_data(value.dtype)
+    if unit in _MONTHS:
+        raise TimeError(f"{value!r}: months and years differ in length; write days, hours or a smaller unit")
+    return _ticks_of_units(int(value.astype(np.int64)) * count, unit, value)
+
+
+def _ticks_of_units(amount: int, unit: str, value: np.generic) -> int:
+    """So many of one of NumPy's units, exact or refused; ``value`` is what an error names."""
+    if unit in _PER_TICK:
+        if amount % _PER_TICK[unit]:
+            raise TimeError(f"{value!r} is not a whole number of microseconds")
+        return amount // _PER_TICK[unit]
+    if unit.lower() not in _UNITS:
+        raise TimeError(f"{value!r} has no unit; name one, such as np.{type(value).__name__}(10, 's')")
+    return amount * _UNITS[unit.lower()]
+
+
+def _describe(value: object) -> str:
+    """What was given, in one line."""
     return " ".join(repr(value).split())[:80]
 
 
-def _in_range(ticks: int, shown: object) -> int:
+def _require_range(ticks: int, given: object) -> int:
     if not BEGINNING <= ticks <= FOREVER:
-        raise TimeError(f"{shown!r} does not fit in 64-bit ticks")
+        raise TimeError(f"{given!r} does not fit in 64-bit ticks")
     return ticks
 
 

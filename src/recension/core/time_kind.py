@@ -1,8 +1,8 @@
 """The kind of a time: ticks, timestamps without a zone (naive), or timestamps in a zone (aware).
 
 Instants are kept as UTC ticks, whatever their kind. The kind says how they came and so how they go out
-again; it is written as the Arrow type of such a column. Kinds do not mix: only the two ends of time go
-with all of them, and so have none.
+again; it is written as the Arrow type of such a column. Kinds do not mix. Only the two ends of time go with
+every kind, and so have none. All times of a session, a run or a stream are of one kind (`OneKind`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ TICKS: Final = pa.int64()
 NAIVE: Final = pa.timestamp("us")
 AWARE: Final = pa.timestamp("us", "UTC")
 _ENDS: Final = {2**63 - 1: "∞", -(2**63): "-∞"}
-_UNITS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -41,7 +40,7 @@ class Instant(int):
         return made
 
     def __str__(self) -> str:
-        return shown(int(self), self.kind)
+        return describe_time(int(self), self.kind)
 
     def __repr__(self) -> str:
         return repr(str(self))
@@ -57,7 +56,7 @@ class Instant(int):
 
 
 def of_kind(ticks: int, kind: TimeKind) -> int:
-    """Ticks that know their kind; plain ticks, and the ends of time, need not be told."""
+    """Ticks that know their kind; plain ticks, and the ends of time, stay plain."""
     return ticks if kind is None or pa.types.is_integer(kind) or ticks in _ENDS else Instant(ticks, kind)
 
 
@@ -89,13 +88,13 @@ def kind_in_zone(zone: dt.tzinfo | None) -> pa.DataType:
     return pa.timestamp("us", name)
 
 
-def merged(one: TimeKind, other: TimeKind) -> TimeKind:
+def merge_kinds(one: TimeKind, other: TimeKind) -> TimeKind:
     """The kind for both, in UTC if their zones differ; an error if they do not mix."""
     if one is None or other is None or one == other:
         return other if one is None else one
     if _is_aware(one) and _is_aware(other):
         return AWARE
-    raise TimeError(f"{in_words(other)} do not mix with {in_words(one)}; {advice(one, other)}")
+    raise TimeError(f"{describe_kind(other)} do not mix with {describe_kind(one)}; {_advice(one, other)}")
 
 
 # Operators know ticks only; who runs them says how people write these.
@@ -103,7 +102,7 @@ _IN_MESSAGES: ContextVar[TimeKind] = ContextVar("kind of the times in messages",
 
 
 @contextmanager
-def in_messages(kind: TimeKind) -> Iterator[None]:
+def times_in_messages(kind: TimeKind) -> Iterator[None]:
     """Errors that are raised in here show times of this kind."""
     before = _IN_MESSAGES.set(kind)
     try:
@@ -117,10 +116,10 @@ def kind_in_messages() -> TimeKind:
     return _IN_MESSAGES.get()
 
 
-def in_words(kind: pa.DataType) -> str:
+def describe_kind(kind: pa.DataType) -> str:
     """A kind, for messages.
 
-    >>> in_words(TICKS), in_words(NAIVE), in_words(pa.timestamp("us", "Europe/Paris"))
+    >>> describe_kind(TICKS), describe_kind(NAIVE), describe_kind(pa.timestamp("us", "Europe/Paris"))
     ('ticks', 'timestamps without a zone', 'timestamps in Europe/Paris')
     """
     if pa.types.is_integer(kind):
@@ -128,15 +127,15 @@ def in_words(kind: pa.DataType) -> str:
     return f"timestamps in {kind.tz}" if kind.tz else "timestamps without a zone"
 
 
-def shown_here(ticks: int) -> str:
-    """A time in an error of an operator."""
-    return shown(ticks, kind_in_messages())
+def describe_time_in_message(ticks: int) -> str:
+    """A time in an error of an operator, in the kind of whoever runs it."""
+    return describe_time(ticks, kind_in_messages())
 
 
-def shown(ticks: int, kind: TimeKind) -> str:
+def describe_time(ticks: int, kind: TimeKind) -> str:
     """A time as people read it: in its own zone, ticks as they are.
 
-    >>> shown(0, pa.timestamp("us", "Europe/Paris")), shown(0, NAIVE), shown(0, TICKS)
+    >>> describe_time(0, pa.timestamp("us", "Europe/Paris")), describe_time(0, NAIVE), describe_time(0, TICKS)
     ('1970-01-01 01:00:00+01:00', '1970-01-01 00:00:00', '0')
     """
     if ticks in _ENDS:
@@ -150,22 +149,10 @@ def shown(ticks: int, kind: TimeKind) -> str:
     return str(moment if kind.tz else moment.replace(tzinfo=None))
 
 
-def are_timestamps_here() -> bool:
-    """Does an error of an operator show times as timestamps, and so durations in words?"""
+def messages_show_timestamps() -> bool:
+    """Does an error of an operator show times as timestamps, and so durations with units?"""
     kind = kind_in_messages()
     return kind is not None and bool(pa.types.is_timestamp(kind))
-
-
-def duration_in_words(ticks: int) -> str:
-    """A length of time as people write it, in the largest unit that gives a whole number.
-
-    >>> [duration_in_words(ticks) for ticks in (10_000, 5_400_000_000, 86_400_000_000, 7, 0)]
-    ['10ms', '90m', '1d', '7us', '0us']
-    """
-    for unit, size in _UNITS.items():
-        if ticks and ticks % size == 0:
-            return f"{ticks // size}{unit}"
-    return f"{ticks}us"
 
 
 @lru_cache(maxsize=64)
@@ -181,8 +168,91 @@ def _is_aware(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz)
 
 
-def advice(one: pa.DataType, other: pa.DataType) -> str:
+def _advice(one: pa.DataType, other: pa.DataType) -> str:
     """What to do about two kinds that do not mix."""
     if TICKS in (one, other):
         return "integers are ticks: write all times as timestamps, or all as ticks"
     return "give all of them a zone, such as '2024-01-01T00:00:00+00:00', or none"
+
+
+class OneKind:
+    """The kind that all times share. It remembers who came first, so that an error can name both sides."""
+
+    def __init__(self) -> None:
+        self.seen: TimeKind = None
+        self._named: TimeKind = None
+        self._first = ""
+
+    @property
+    def kind(self) -> TimeKind:
+        """The kind of all times; its zone is that of the data, whatever zone other times are named in."""
+        return self._named if self.seen is None else self.seen
+
+    def require(self, kind: TimeKind, where: str) -> None:
+        """Refuse times of a kind that does not mix with what there is; ``where`` says whose they are."""
+        known = self.kind
+        if known is None or kind is None:
+            return
+        try:
+            merge_kinds(known, kind)
+        except TimeError:
+            differ = f"are {describe_kind(kind)}, but those of {self._first} are {describe_kind(known)}"
+            raise TimeError(f"{where}: the times {differ}; {_advice(known, kind)}") from None
+
+    def note(self, kind: TimeKind, where: str) -> None:
+        """The same, and remember that the data has this kind."""
+        self._remember(kind, where)
+        self.seen = merge_kinds(self.seen, kind)
+
+    def note_named(self, kind: TimeKind, where: str) -> None:
+        """The same for a time that a user names, such as a window's start; it is no data."""
+        self._remember(kind, where)
+        self._named = merge_kinds(self._named, kind)
+
+    def _remember(self, kind: TimeKind, where: str) -> None:
+        self.require(kind, where)
+        if kind is not None:
+            self._first = self._first or where
+
+    def copy(self) -> OneKind:
+        """The same knowledge, to be added to on trial."""
+        other = OneKind()
+        other.seen, other._named, other._first = self.seen, self._named, self._first
+        return other
+
+    def snapshot(self) -> pa.Table:
+        """The kinds, as the types of columns of nulls, and who came first."""
+        kinds = [pa.null() if kind is None else kind for kind in (self.seen, self._named)]
+        return pa.table(
+            {"first": [self._first], "seen": pa.nulls(1, kinds[0]), "named": pa.nulls(1, kinds[1])}
+        )
+
+    def restore(self, table: pa.Table) -> None:
+        """Become what `snapshot` gave."""
+        kinds = [table.schema.field(name).type for name in ("seen", "named")]
+        self.seen, self._named = (None if pa.types.is_null(kind) else kind for kind in kinds)
+        self._first = table["first"][0].as_py()
+
+
+class KnownKind(OneKind):
+    """The kind of times that were checked elsewhere: plain ticks stand for it."""
+
+    def __init__(self, kind: TimeKind) -> None:
+        super().__init__()
+        self.seen = kind
+
+    def require(self, kind: TimeKind, where: str) -> None:
+        """Everything has been checked."""
+
+    def note(self, kind: TimeKind, where: str) -> None:
+        """Everything is known."""
+
+    def note_named(self, kind: TimeKind, where: str) -> None:
+        """Everything is known."""
+
+    def copy(self) -> OneKind:
+        """Nothing can be added to it."""
+        return self
+
+    def restore(self, table: pa.Table) -> None:
+        """The kind known now stays."""

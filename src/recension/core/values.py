@@ -1,12 +1,194 @@
-"""Columns as Python values, for people: where Python has no such value (a year 10000), as text."""
+"""Python values as a column, none of them changed, and a column as Python values.
+
+By itself Arrow cuts off in silence what does not fit: it makes 1 of 1.9 in a column of integers, drops the
+time of day of a date and the zone of a datetime, and reads null where a struct has no such field. All of
+these are refused here. Where Python has no such value (a year 10000), the way back gives a text.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from recension.core.errors import SchemaError, nearest
+
+MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What is raised of values that are not of the type, by Arrow or here."""
+
+_Loss: TypeAlias = Callable[[Any, pa.DataType], str | None]
+
 _NO_SUCH_VALUE: Final = (ValueError, ArithmeticError, KeyError)
+_NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_IS_LIST: Final = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+def exact_array(values: Sequence[Any], kind: pa.DataType, *, may_lack_fields: bool = False) -> pa.Array:
+    """The values as a column of the type, or an error if one of them would not be the same there.
+
+    With ``may_lack_fields``, a struct may have other fields than its type, as in JSON.
+
+    >>> exact_array([1, 2.0, None], pa.int64()).to_pylist()
+    [1, 2, None]
+    >>> exact_array([1.9], pa.int64())
+    Traceback (most recent call last):
+    recension.core.errors.SchemaError: 1.9 is not a whole number
+    """
+    column = pa.array(values, kind)  # refuses what is of another form altogether
+    _Losses(may_lack_fields).refuse(values, kind)
+    return column
+
+
+def misfit(value: Any, kind: pa.DataType) -> str | None:
+    """Why the value is not of the type, in one line; ``None`` if it is."""
+    try:
+        exact_array([value], kind)
+    except MISFITS as why:
+        return (str(why).splitlines() or [type(why).__name__])[0]
+    return None
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as a Python value. Not a time: its nanoseconds would be a bare number."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return value
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """Refuses values that Arrow took for the type and changed."""
+
+    may_lack_fields: bool
+
+    def refuse(self, values: Iterable[Any], kind: pa.DataType) -> None:
+        """Look at the values, and into lists, maps and structs."""
+        if pa.types.is_dictionary(kind):
+            self.refuse(values, kind.value_type)
+        elif pa.types.is_struct(kind):
+            self._refuse_in_structs([_struct(value, kind) for value in values if value is not None], kind)
+        elif pa.types.is_map(kind):
+            pairs = [pair for value in values if value is not None for pair in _pairs(value)]
+            self.refuse([key for key, _ in pairs], kind.key_type)
+            self.refuse([item for _, item in pairs], kind.item_type)
+        elif any(is_list(kind) for is_list in _IS_LIST):
+            self.refuse([item for value in values if value is not None for item in value], kind.value_type)
+        else:
+            _refuse_in_leaves(values, kind)
+
+    def _refuse_in_structs(self, structs: list[Mapping[Any, Any]], kind: pa.DataType) -> None:
+        names = [field.name for field in kind]
+        wanted = set(names)
+        for struct in structs:
+            if not self.may_lack_fields and struct.keys() != wanted:
+                raise SchemaError(_misnamed(struct, names))
+        for field in kind:
+            self.refuse([struct.get(field.name) for struct in structs], field.type)
+
+
+def _struct(value: Any, kind: pa.DataType) -> Mapping[Any, Any]:
+    """A struct as Arrow reads it: a mapping, a tuple of the values, or a list of names with values."""
+    if isinstance(value, Mapping):
+        return value
+    return dict(zip([f.name for f in kind], value, strict=True) if isinstance(value, tuple) else value)
+
+
+def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if isinstance(value, Mapping) else value
+
+
+def _misnamed(struct: Mapping[Any, Any], names: list[str]) -> str:
+    for name in struct:
+        if name not in names:
+            return f"no field {name!r}{nearest(str(name), names)}; there are {', '.join(names) or 'none'}"
+    missing = next(name for name in names if name not in struct)
+    return f"no value for field {missing!r}: write None if it has none"
+
+
+def _refuse_in_leaves(values: Iterable[Any], kind: pa.DataType) -> None:
+    loss, exact = _loss_of(kind)
+    if loss is None or set(map(type, values)) <= exact:
+        return
+    for value in values:
+        # Arrow takes its own scalars only if they are of the very type.
+        if value is None or isinstance(value, pa.Scalar):
+            continue
+        if (reason := loss(value, kind)) is not None:
+            raise SchemaError(f"{value!r} {reason}")
+
+
+def _loss_of(kind: pa.DataType) -> tuple[_Loss | None, set[type]]:
+    """What a value of the type may lose, and the Python types of which none ever does."""
+    if pa.types.is_integer(kind):
+        return _of_number, {int, type(None)}
+    if pa.types.is_floating(kind):
+        return _of_float, {int, float, np.float64, type(None)}
+    if pa.types.is_timestamp(kind):
+        return _of_moment, {type(None)}
+    if pa.types.is_date(kind):
+        return _of_date, {date, type(None)}
+    if pa.types.is_time(kind):
+        return _of_time, {type(None)}
+    return (_of_duration if pa.types.is_duration(kind) else None), {type(None)}
+
+
+def _of_number(value: Any, _: pa.DataType) -> str | None:
+    value = plain(value)
+    if isinstance(value, bool):
+        return "is not a number"
+    try:
+        # What is a number only by `__index__` is whole by its nature.
+        is_whole = hasattr(value, "__index__") or bool(value == int(value))
+    except (TypeError, ValueError, OverflowError):
+        is_whole = False
+    return None if is_whole else "is not a whole number"
+
+
+def _of_float(value: Any, _: pa.DataType) -> str | None:
+    return "is not a number" if isinstance(value, bool | np.bool_) else None
+
+
+def _of_moment(value: Any, kind: pa.DataType) -> str | None:
+    if isinstance(value, datetime):
+        if (value.utcoffset() is None) != (kind.tz is None):
+            return "has no time zone" if kind.tz else "has a time zone"
+        return _parts_of_unit(1000 * value.microsecond + getattr(value, "nanosecond", 0), kind.unit)
+    return None if isinstance(value, np.datetime64) else _of_number(value, kind)
+
+
+def _of_date(value: Any, kind: pa.DataType) -> str | None:
+    if isinstance(value, datetime):
+        if value.utcoffset() is not None:
+            return "has a time zone"
+        is_midnight = value.time() == time() and not getattr(value, "nanosecond", 0)
+        return None if is_midnight else "has a time of day"
+    return None if isinstance(value, date | np.datetime64) else _of_number(value, kind)
+
+
+def _of_time(value: Any, kind: pa.DataType) -> str | None:
+    if isinstance(value, time):
+        return "has a time zone" if value.tzinfo else _parts_of_unit(1000 * value.microsecond, kind.unit)
+    return _of_number(value, kind)
+
+
+def _of_duration(value: Any, kind: pa.DataType) -> str | None:
+    if isinstance(value, timedelta):
+        return _parts_of_unit(1000 * value.microseconds + getattr(value, "nanoseconds", 0), kind.unit)
+    return None if isinstance(value, np.timedelta64) else _of_number(value, kind)
+
+
+def _parts_of_unit(nanoseconds: int, unit: str) -> str | None:
+    return f"is not whole in {unit}" if nanoseconds % _NANOSECONDS[unit] else None
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:

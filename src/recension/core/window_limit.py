@@ -16,7 +16,7 @@ import numpy as np
 from recension.core.batch import Index
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.ticks import Ticks
-from recension.core.time_kind import are_timestamps_here, shown_here
+from recension.core.time_kind import describe_time_in_message, messages_show_timestamps
 
 MAX_WINDOWS: Final = 1_000_000
 """Of one event: some 150 MB and half a second."""
@@ -54,7 +54,7 @@ class WindowLimit:
 
     @property
     def _place(self) -> str:
-        return self.in_words if self.in_words and are_timestamps_here() else self.step
+        return self.in_words if self.in_words and messages_show_timestamps() else self.step
 
     def message(self, event: str, count: str) -> str:
         """That an event fills too many windows."""
@@ -69,7 +69,7 @@ class WindowLimit:
         sizes = np.maximum(high.astype(np.float64) - low, 0)
         at = int(np.argmax(sizes))
         if sizes[at] > self.most:
-            begins = shown_here(int(start(low[at : at + 1])[0]))
+            begins = describe_time_in_message(int(start(low[at : at + 1])[0]))
             raise TooManyWindowsError(self, f"an event {FROM} {begins}", int(low[at]), int(high[at]))
         if (total := float(sizes.sum())) > EVENTS * self.most:
             raise RecensionError(

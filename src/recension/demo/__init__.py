@@ -1,7 +1,11 @@
-"""The main job, as a story: replicas of one query that disagree, die and come back, and one clean answer.
+"""The main job as a demonstration: replicas of one query disagree, die and come back; one answer comes out.
 
-leases    what really happened in a day                feeds    three servers that tell of it, each its way
-plans     the question, and two plans that answer it   script   who comes, dies and goes, hour by hour
-stage     where it is played                           trace    who said what, and when
-verdict   is the answer right, and what did it take    report/  the page with the figures
+leases       what really happened in a day, and three servers that report it
+plans        the question, and two plans that answer it
+script       which replicas start, die and leave, hour by hour
+local_stage, spark_stage   where it is played
+trace        what every stream put out, and when
+verdict      is the answer right, and what did it take
+performance  all of it, shown while it runs
+drawing, figures, page     the report: one page that needs nothing but itself
 """

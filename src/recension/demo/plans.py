@@ -32,7 +32,7 @@ def other_plan() -> rc.Stream:
     return counted.where(rc.col("site") != _UNWATCHED)
 
 
-def known() -> Properties:
+def common_properties() -> Properties:
     """What holds for the answers of both plans: by this the merge chooses its algorithm."""
     return meet(first_plan().properties, other_plan().properties)
 

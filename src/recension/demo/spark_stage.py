@@ -18,9 +18,9 @@ from recension.core.errors import RecensionError
 from recension.core.formats import open_stream, read_history, write_stream
 from recension.core.history import History
 from recension.core.ticks import BEGINNING
-from recension.demo.plans import LEASES, POLICY, known
+from recension.demo.plans import LEASES, POLICY, common_properties
 from recension.demo.trace import MERGED, Trace
-from recension.runners.spark.interrupts import interrupted_after
+from recension.runners.spark.session import delay_interrupts, quiet_session
 
 # Without a pause Spark looks for files a hundred times a second.
 _OFTEN: Final = {"processingTime": "200 milliseconds"}
@@ -33,15 +33,13 @@ _KILL_WITHIN: Final = 2.0
 
 def start_spark(folder: Path) -> Any:
     """A session that talks to a file; a Ctrl-C while it starts counts afterwards."""
-    from recension.runners.spark.session import quiet_session
-
     log = folder / "spark.log"
     try:
-        with interrupted_after():
+        with delay_interrupts():
             return quiet_session(log, spark__driver__extraJavaOptions=_SHORT_RUN)
     except Exception as why:
-        said = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
-        reason = said.splitlines()[0] if said else str(why)
+        text = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
+        reason = text.splitlines()[0] if text else str(why)
         raise RecensionError(f"Spark does not start here: {reason}; --no-spark leaves it out") from None
 
 
@@ -58,10 +56,10 @@ class SparkStage:
         self._feeds: dict[str, int] = {}
         self._replicas: dict[str, tuple[str, Any]] = {}
         self._merge: Any = None
-        self._heard: set[Path] = set()
+        self._files_read: set[Path] = set()
         self.trace = Trace()
 
-    def tell(self, feed: str, part: EventBatch) -> None:
+    def push(self, feed: str, part: EventBatch) -> None:
         """One more file of the feed, complete when it appears."""
         number = self._feeds.get(feed, 0)
         folder = self._folder / "feeds" / feed
@@ -69,7 +67,7 @@ class SparkStage:
         write_stream(folder / f"{number:04}.parquet", [part], part.schema)
         self._feeds[feed] = number + 1
 
-    @interrupted_after()
+    @delay_interrupts()
     def start(self, name: str, plan: rc.Stream, feed: str, from_time: int) -> None:
         """A query of its own, whose changelog is a sub-folder of the root."""
         if from_time > BEGINNING:
@@ -87,13 +85,13 @@ class SparkStage:
             self._merge = self._start_merge(plan)
 
     def _start_merge(self, plan: rc.Stream) -> Any:
-        what: dict[str, Any] = {"root": self._root, "schema": plan.schema, "properties": known()}
+        what: dict[str, Any] = {"root": self._root, "schema": plan.schema, "properties": common_properties()}
         merged = rc.spark.merge(self._spark, **what, policy=POLICY, shards=1)
         where: dict[str, Any] = {"changelog": self._folder / "answers", "history": self._folder / "table"}
         checkpoint = self._folder / "checkpoint of the merge"
         return rc.spark.write(merged, **where, checkpoint=checkpoint, trigger=_OFTEN, query_name=MERGED)
 
-    @interrupted_after()
+    @delay_interrupts()
     def kill(self, name: str) -> None:
         """Stop its query, if possible while it works on a micro-batch."""
         _, query = self._replicas.pop(name)
@@ -102,39 +100,39 @@ class SparkStage:
             time.sleep(_POLL / 20)
         query.stop()
 
-    def leave(self, name: str) -> None:
-        """A word in the root."""
+    def detach(self, name: str) -> None:
+        """A file in the root folder says so."""
         rc.spark.detach(self._root, name)
 
-    @interrupted_after()
-    def state_of(self, name: str) -> str:
+    @delay_interrupts()
+    def input_state(self, name: str) -> str:
         """As the merge says in its metrics."""
         return rc.spark.metrics(self._merge).inputs.get(name, "unknown")
 
-    def settle(self) -> None:
-        """First the replicas, then the merge: each has taken all files that are there for it."""
+    def wait(self) -> None:
+        """First for the replicas, then for the merge: each takes all files that are there for it."""
         for feed, query in self._replicas.values():
-            self._wait(query, self._feeds[feed])
-        self._wait(self._merge, self._files_in_root())
+            self._wait_for(query, self._feeds[feed])
+        self._wait_for(self._merge, self._files_in_root())
 
-    def _wait(self, query: Any, files: int) -> None:
+    def _wait_for(self, query: Any, files: int) -> None:
         deadline = time.monotonic() + _PATIENCE
         while _files_taken(query) < files:
             if time.monotonic() > deadline:
                 raise RecensionError(f"the query {query.name} has not answered for {_PATIENCE:.0f} s")
             time.sleep(_POLL)
-            self._hear()
-        self._hear()
+            self._read_outputs()
+        self._read_outputs()
 
     def _files_in_root(self) -> int:
-        return sum(1 for file in self._root.glob("**/*") if file.is_file() and _is_seen(file, self._root))
+        return sum(1 for file in self._root.glob("**/*") if file.is_file() and _is_visible(file, self._root))
 
-    def _hear(self) -> None:
+    def _read_outputs(self) -> None:
         """Note the changelog files that have appeared."""
         for stream, folder in self._changelogs().items():
-            for file in sorted(set(folder.glob("part-*.parquet")) - self._heard):
-                self._heard.add(file)
-                self.trace.hear(
+            for file in sorted(set(folder.glob("part-*.parquet")) - self._files_read):
+                self._files_read.add(file)
+                self.trace.add_output(
                     stream, concat(list(open_stream(file, check_orphans=False))), file.stat().st_mtime
                 )
         self._watch()
@@ -147,13 +145,13 @@ class SparkStage:
         """The table that the merge keeps."""
         return read_history(self._folder / "table")
 
-    @interrupted_after()
+    @delay_interrupts()
     def batch_answer(self, question: rc.Stream, leases: History) -> History:
         """A Spark batch job over the table of leases."""
         frame = self._spark.createDataFrame(leases.to_arrow())
         return History.from_arrow(rc.spark.batch(self._spark, question, {LEASES: frame}).toArrow())
 
-    @interrupted_after()
+    @delay_interrupts()
     def close(self) -> None:
         """Stop all that runs."""
         for _, query in self._replicas.values():
@@ -166,7 +164,7 @@ class SparkStage:
         return self._folder / "root"
 
 
-@interrupted_after()
+@delay_interrupts()
 def _files_taken(query: Any) -> int:
     """How many files a query has worked through: they are the rows of its source."""
     if (why := query.exception()) is not None:
@@ -174,6 +172,6 @@ def _files_taken(query: Any) -> int:
     return sum(report["numInputRows"] for report in query.recentProgress)
 
 
-def _is_seen(file: Path, root: Path) -> bool:
+def _is_visible(file: Path, root: Path) -> bool:
     """Spark overlooks what is under a name that begins with _ or a dot."""
     return not any(part[0] in "_." for part in file.relative_to(root).parts)

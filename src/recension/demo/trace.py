@@ -1,4 +1,4 @@
-"""Who said what, and when: all that the story and its figures are made of."""
+"""What every stream put out, and when: all numbers and figures are made of this."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MERGED: Final = "merged"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one stream said in one go."""
+class StreamOutput:
+    """What one stream put out in one go."""
 
     stream: str
     at: float
-    """Seconds since the first feed was heard."""
+    """Seconds since the run began."""
     batch: EventBatch
 
     @property
@@ -33,18 +33,18 @@ class Said:
         return int((self.batch.kind == RETRACT).sum())
 
     @property
-    def promise(self) -> int:
-        """Up to when answers are final, by this alone."""
+    def cti(self) -> int:
+        """Its last CTI: up to when answers are final."""
         return int(self.batch.vs[self.batch.kind == CTI].max(initial=BEGINNING))
 
 
 @dataclass(frozen=True)
-class Mark:
+class Milestone:
     """Something that happened to a stream."""
 
     stream: str
     at: float
-    words: str
+    text: str
     is_end: bool = False
     """Is the stream gone from then on?"""
 
@@ -54,49 +54,49 @@ class Trace:
     """A run as it was seen from outside."""
 
     began: float = 0.0
-    said: list[Said] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    told: dict[str, int] = field(default_factory=dict)
-    """How many elements each feed has told."""
+    outputs: list[StreamOutput] = field(default_factory=list)
+    milestones: list[Milestone] = field(default_factory=list)
+    elements_fed: dict[str, int] = field(default_factory=dict)
+    """How many elements each feed has sent."""
     hours: list[float] = field(default_factory=list)
     """When each hour of the day came."""
 
     def begin(self) -> None:
-        """The first feed is about to be heard."""
+        """The first feed is about to send."""
         self.began = time.time()
 
     def now(self) -> float:
         """Seconds since it began."""
         return time.time() - self.began
 
-    def hear(self, stream: str, batch: EventBatch, at: float | None = None) -> None:
-        """Something was said, just now or at a time that is known."""
-        self.said.append(Said(stream, self.now() if at is None else at - self.began, batch))
+    def add_output(self, stream: str, batch: EventBatch, at: float | None = None) -> None:
+        """A stream has put out something, now or at a time that is known."""
+        self.outputs.append(StreamOutput(stream, self.now() if at is None else at - self.began, batch))
 
-    def mark(self, stream: str, words: str, *, is_end: bool = False) -> None:
+    def add_milestone(self, stream: str, text: str, *, is_end: bool = False) -> None:
         """Something happens now."""
-        self.marks.append(Mark(stream, self.now(), words, is_end))
+        self.milestones.append(Milestone(stream, self.now(), text, is_end))
 
     @property
     def streams(self) -> list[str]:
         """The inputs of the merge, as they came."""
-        return list(dict.fromkeys(mark.stream for mark in self.marks))
+        return list(dict.fromkeys(mark.stream for mark in self.milestones))
 
-    def of(self, stream: str) -> list[Said]:
-        """What one stream said, in its order."""
-        return [said for said in self.said if said.stream == stream]
+    def outputs_of(self, stream: str) -> list[StreamOutput]:
+        """What one stream put out, in its order."""
+        return [output for output in self.outputs if output.stream == stream]
 
-    def life(self, stream: str) -> tuple[float, float]:
+    def lifetime_of(self, stream: str) -> tuple[float, float]:
         """From when to when a stream was there; the merged one always."""
-        marks = [mark for mark in self.marks if mark.stream == stream]
+        marks = [mark for mark in self.milestones if mark.stream == stream]
         begins = marks[0].at if marks else 0.0
         return begins, next((mark.at for mark in marks if mark.is_end), self.end())
 
     def end(self) -> float:
-        """When the last word was spoken."""
-        return max((said.at for said in self.said), default=0.0)
+        """When the last output came."""
+        return max((output.at for output in self.outputs), default=0.0)
 
 
-def final_up_to(said: Iterable[Said]) -> int:
+def last_cti(outputs: Iterable[StreamOutput]) -> int:
     """Up to when the answers of a stream are final."""
-    return max((one.promise for one in said), default=BEGINNING)
+    return max((output.cti for output in outputs), default=BEGINNING)

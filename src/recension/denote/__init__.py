@@ -33,24 +33,21 @@ from recension.denote.alter_lifetime import (
     shift,
     to_points,
 )
-from recension.denote.coalesce import coalesce
-from recension.denote.distinct import distinct
+from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
 from recension.denote.extents import coalesce_range, coalesce_rows
 from recension.denote.grouped import grouped
 from recension.denote.join import join
 from recension.denote.merge import merge
 from recension.denote.order import History, canonical
-from recension.denote.select import drop, map_payload, rename, select, with_columns
-from recension.denote.snapshot import snapshot
-from recension.denote.union import union
-from recension.denote.where import where
+from recension.denote.span import drop, map_payload, rename, select, union, where, with_columns
 from recension.denote.windowed import TimeSensitive, window_aggregate, window_apply, window_measure
 from recension.denote.windows import (
     Window,
     Windows,
     count_window,
     hopping,
+    snapshot,
     snapshot_windows,
     tumbling,
 )

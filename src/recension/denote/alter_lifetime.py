@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from recension.core.events import Event
 from recension.core.ticks import FOREVER
-from recension.denote.intervals import floor, plus, saturated
+from recension.denote.intervals import floor, plus, saturate
 from recension.denote.join import keys_match
 from recension.denote.order import Columns, History
 
@@ -25,7 +25,7 @@ def alter_lifetime(history: History, start: Moment, end: Moment) -> History:
     [5, 15) {'x': 1}
     """
     altered = (
-        Event(event.payload, saturated(start(event.vs, event.ve)), saturated(end(event.vs, event.ve)))
+        Event(event.payload, saturate(start(event.vs, event.ve)), saturate(end(event.vs, event.ve)))
         for event in history
     )
     return [event for event in altered if event.vs < event.ve]

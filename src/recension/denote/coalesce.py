@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from recension.core.events import Event, Payload
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import groups, with_keys
-from recension.denote.intervals import maximal
+from recension.denote.intervals import merge_intervals
 from recension.denote.order import Columns, History, names
 
 Equivalence: TypeAlias = Callable[[Payload, Payload], Any]
@@ -40,16 +40,16 @@ def coalesce(
     result = []
     for group in readings_by_group(history, group_by):
         for run in _runs(group, on, equivalence):
-            payload = with_keys(run[0].payload, chosen(run[0].payload, on), group_by)
+            payload = with_keys(run[0].payload, pick_columns(run[0].payload, on), group_by)
             result.append(Event(payload, run[0].vs, max(event.ve for event in run)))
     return result
 
 
 def _coalesce_equal(history: History, columns: Sequence[str]) -> History:
     return [
-        Event(chosen(equal[0].payload, columns), start, end)
+        Event(pick_columns(equal[0].payload, columns), start, end)
         for equal in groups(history, columns)
-        for start, end in maximal((event.vs, event.ve) for event in equal)
+        for start, end in merge_intervals((event.vs, event.ve) for event in equal)
     ]
 
 
@@ -59,7 +59,7 @@ def _runs(events: History, on: Columns, equivalence: Equivalence) -> list[Histor
         if (
             runs
             and event.vs <= max(member.ve for member in runs[-1])
-            and equivalence(chosen(runs[-1][-1].payload, on), chosen(event.payload, on))
+            and equivalence(pick_columns(runs[-1][-1].payload, on), pick_columns(event.payload, on))
         ):
             runs[-1].append(event)
         else:
@@ -67,6 +67,16 @@ def _runs(events: History, on: Columns, equivalence: Equivalence) -> list[Histor
     return runs
 
 
-def chosen(payload: Payload, columns: Columns) -> Payload:
+def pick_columns(payload: Payload, columns: Columns) -> Payload:
     """These columns only."""
     return {column: payload[column] for column in names(columns)}
+
+
+def distinct(history: History) -> History:
+    """Equal payloads that overlap or meet become one event.
+
+    >>> from recension.core.events import Event
+    >>> print(*distinct([Event({"x": 1}, 0, 5), Event({"x": 1}, 3, 9), Event({"x": 1}, 3, 9)]))
+    [0, 9) {'x': 1}
+    """
+    return coalesce(history, on=list(history[0].payload)) if history else []

@@ -10,10 +10,10 @@ from __future__ import annotations
 from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
 from recension.core.ticks import FOREVER
-from recension.denote.coalesce import Equivalence, chosen
+from recension.denote.coalesce import Equivalence, pick_columns
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import with_keys
-from recension.denote.intervals import saturated
+from recension.denote.intervals import saturate
 from recension.denote.order import Columns, History, key_of
 
 
@@ -43,7 +43,7 @@ def coalesce_range(
     result = []
     for s in sorted(slides):
         extent = [reading for reading in history if s - span <= reading.vs <= s]
-        result += [Event(row, s, saturated(s + slide)) for row in _answer(extent, on, group_by, equivalence)]
+        result += [Event(row, s, saturate(s + slide)) for row in _answer(extent, on, group_by, equivalence)]
     return result
 
 
@@ -88,7 +88,7 @@ def _answer(
         runs = _runs(readings, on, equivalence)
         ends = [run[0].vs for run in runs[1:]] + [runs[-1][-1].vs]
         for run, end in zip(runs, ends, strict=True):
-            first = dict(chosen(run[0].payload, on))
+            first = dict(pick_columns(run[0].payload, on))
             valid = {"valid_start": run[0].vs, "valid_end": end}
             rows.append(with_keys(run[0].payload, first | valid, group_by))
     return rows
@@ -98,7 +98,7 @@ def _runs(readings: History, on: Columns, equivalence: Equivalence | None) -> li
     def same(one: Event, other: Event) -> bool:
         if equivalence is None:
             return key_of(one.payload, on) == key_of(other.payload, on)
-        return bool(equivalence(chosen(one.payload, on), chosen(other.payload, on)))
+        return bool(equivalence(pick_columns(one.payload, on), pick_columns(other.payload, on)))
 
     runs: list[History] = []
     for reading in readings:

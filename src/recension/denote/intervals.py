@@ -1,4 +1,9 @@
-"""Half-open intervals of time: shared and maximal parts, gaps, saturating arithmetic (ruling A7)."""
+"""Half-open intervals of time: shared and maximal parts, gaps, saturating arithmetic (ruling A7).
+
+Allen's thirteen relations by their endpoints, the plainest definitions. Empty intervals ``[t, t)`` are
+allowed; there the starts decide first. Source: Allen, Maintaining knowledge about temporal intervals;
+temporal coalescing §5 (OVERLAPS).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 Interval: TypeAlias = tuple[int, int]
 
 
-def saturated(time: int) -> int:
+def saturate(time: int) -> int:
     """The time, or the end of time that it lies beyond."""
     return max(BEGINNING, min(time, FOREVER))
 
@@ -23,7 +28,7 @@ def plus(time: int, delta: int) -> int:
     """
     if delta == FOREVER:
         return FOREVER
-    return time if time in (BEGINNING, FOREVER) else saturated(time + delta)
+    return time if time in (BEGINNING, FOREVER) else saturate(time + delta)
 
 
 def floor(time: int, step: int) -> int:
@@ -32,7 +37,7 @@ def floor(time: int, step: int) -> int:
     >>> floor(7, 5), floor(-1, 5)
     (5, -5)
     """
-    return time if time in (BEGINNING, FOREVER) else saturated(time - time % step)
+    return time if time in (BEGINNING, FOREVER) else saturate(time - time % step)
 
 
 def common(one: Interval, other: Interval) -> Interval | None:
@@ -45,10 +50,10 @@ def common(one: Interval, other: Interval) -> Interval | None:
     return (start, end) if start < end else None
 
 
-def maximal(intervals: Iterable[Interval]) -> list[Interval]:
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
     """The fewest intervals that hold the same instants: those that overlap or meet become one.
 
-    >>> maximal([(3, 5), (1, 3), (2, 4), (7, 8)])
+    >>> merge_intervals([(3, 5), (1, 3), (2, 4), (7, 8)])
     [(1, 5), (7, 8)]
     """
     merged: list[Interval] = []
@@ -60,16 +65,65 @@ def maximal(intervals: Iterable[Interval]) -> list[Interval]:
     return merged
 
 
-def uncovered(lifetime: Interval, intervals: Iterable[Interval]) -> list[Interval]:
+def uncovered_parts(lifetime: Interval, intervals: Iterable[Interval]) -> list[Interval]:
     """The maximal parts of a lifetime that no interval covers.
 
-    >>> uncovered((0, 10), [(2, 4), (3, 6)])
+    >>> uncovered_parts((0, 10), [(2, 4), (3, 6)])
     [(0, 2), (6, 10)]
     """
-    inside = (shared for interval in intervals if (shared := common(lifetime, interval)))
+    inside = (shared_part for interval in intervals if (shared_part := common(lifetime, interval)))
     gaps, at = [], lifetime[0]
-    for start, end in maximal(inside):
+    for start, end in merge_intervals(inside):
         gaps.append((at, start))
         at = end
     gaps.append((at, lifetime[1]))
     return [(start, end) for start, end in gaps if start < end]
+
+
+_CONVERSES = {
+    "before": "after",
+    "meets": "met_by",
+    "overlaps": "overlapped_by",
+    "contains": "during",
+    "finished_by": "finishes",
+    "started_by": "starts",
+    "equals": "equals",
+}
+
+
+def relation(one: Interval, other: Interval) -> str:
+    """The one relation that is true of two intervals.
+
+    >>> relation((1, 4), (4, 9)), relation((1, FOREVER), (4, 9)), relation((4, 4), (4, 9))
+    ('meets', 'contains', 'starts')
+    """
+    if one[0] > other[0] or (one[0] == other[0] and one[1] < other[1]):
+        flipped = relation(other, one)
+        return _CONVERSES[flipped]
+    if one == other:
+        return "equals"
+    if one[0] == other[0]:
+        return "started_by"
+    if one[1] <= other[0]:
+        return "meets" if one[1] == other[0] else "before"
+    if one[1] == other[1]:
+        return "finished_by"
+    return "overlaps" if one[1] < other[1] else "contains"
+
+
+def shared_part(one: Interval, other: Interval) -> Interval | None:
+    """From the later start to the earlier end, if each starts before the other ends.
+
+    An empty interval inside another shares itself.
+
+    >>> [shared_part(one, (5, 9)) for one in [(1, 6), (1, 5), (6, 6), (5, 5)]]
+    [(5, 6), None, (6, 6), None]
+    """
+    if one[0] < other[1] and other[0] < one[1]:
+        return max(one[0], other[0]), min(one[1], other[1])
+    return None
+
+
+def duration(interval: Interval) -> int:
+    """How long it lasts; ``FOREVER`` if it never ends or the length is beyond int64."""
+    return FOREVER if interval[1] == FOREVER else min(interval[1] - interval[0], FOREVER)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
 from recension.core.events import Event, Payload
-from recension.denote.intervals import Interval, common, maximal, uncovered
+from recension.denote.intervals import Interval, common, merge_intervals, uncovered_parts
 from recension.denote.order import Columns, History, key_of, names
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
@@ -41,11 +41,13 @@ def join(
         if how in ("inner", "left"):
             result += [Event(payload, *lifetime) for payload, lifetime in matches]
         if how == "semi":
-            result += [Event(event.payload, *part) for part in maximal(covered)]
+            result += [Event(event.payload, *part) for part in merge_intervals(covered)]
         if how in ("anti", "left"):
             nulls = dict.fromkeys(right[0].payload if right else right_columns)
-            payload = joined(event.payload, nulls, names(on), suffix) if how == "left" else event.payload
-            result += [Event(payload, *part) for part in uncovered((event.vs, event.ve), covered)]
+            payload = (
+                join_payloads(event.payload, nulls, names(on), suffix) if how == "left" else event.payload
+            )
+            result += [Event(payload, *part) for part in uncovered_parts((event.vs, event.ve), covered)]
     return result
 
 
@@ -61,13 +63,13 @@ def _matches(
     for other in right:
         lifetime = common((event.vs, event.ve), (other.vs, other.ve))
         if lifetime and keys_match(event.payload, other.payload, keys):
-            payload = joined(event.payload, other.payload, keys, suffix)
+            payload = join_payloads(event.payload, other.payload, keys, suffix)
             if where is None or where(payload):
                 matches.append((payload, lifetime))
     return matches
 
 
-def joined(left: Payload, right: Payload, keys: Sequence[str], suffix: str) -> Payload:
+def join_payloads(left: Payload, right: Payload, keys: Sequence[str], suffix: str) -> Payload:
     """The left columns, then the right ones but the keys; right names that clash get the suffix."""
     payload = dict(left)
     for name, value in right.items():

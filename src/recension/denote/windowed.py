@@ -56,9 +56,9 @@ def window_apply(
     """
     result: History = []
     for window, members in windows(history):
-        events = [clipped(event, window, clip) for event in sorted(members, key=_by_start)]
+        events = [clip_event(event, window, clip) for event in sorted(members, key=_by_start)]
         for output in operator(events, window):
-            result += stamped(output, window, stamp)
+            result += stamp_event(output, window, stamp)
     return result
 
 
@@ -77,7 +77,7 @@ def window_measure(
     """
 
     def row(events: History, window: Window) -> list[Payload]:
-        inside = [clipped(event, window, clip) for event in events]
+        inside = [clip_event(event, window, clip) for event in events]
         return [
             {
                 name: one.compute(inside, window) if isinstance(one, TimeSensitive) else one(events)
@@ -92,7 +92,7 @@ def _by_start(event: Event) -> Key:
     return (event.vs, payload_order(event.payload), event.ve)
 
 
-def clipped(event: Event, window: Window, clip: Clipping) -> Event:
+def clip_event(event: Event, window: Window, clip: Clipping) -> Event:
     """The event with its start, its end, both or neither cut to the window.
 
     A count window by end holds events that end where it starts: cut on the left, those are empty.
@@ -102,7 +102,7 @@ def clipped(event: Event, window: Window, clip: Clipping) -> Event:
     return Event(event.payload, vs, ve)
 
 
-def stamped(output: Payload | Event, window: Window, stamp: Stamping) -> History:
+def stamp_event(output: Payload | Event, window: Window, stamp: Stamping) -> History:
     """The output with the lifetime that the policy gives it, or nothing if clipping leaves it empty.
 
     A bare payload gets the window. ``keep`` refuses a start before the window. ``time_bound`` is a
@@ -113,7 +113,7 @@ def stamped(output: Payload | Event, window: Window, stamp: Stamping) -> History
     if stamp == "align":
         return [Event(output.payload, *window)]
     if stamp == "clip":
-        cut = clipped(output, window, "full")
+        cut = clip_event(output, window, "full")
         return [cut] if cut.vs < cut.ve else []
     if output.vs < window.start and stamp != "unrestricted":
         raise RecensionError(f"a module put {output} before its window {tuple(window)}")

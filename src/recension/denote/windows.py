@@ -1,7 +1,9 @@
-"""Windows: a division of time into intervals, each with the events that belong to it.
+"""Windows: a division of time into intervals, each with the events that belong to it; and snapshots.
 
 Source: [SI] III.B; rulings G1, G2. An event belongs to every window it overlaps; to a count window if
 its start (end) lies in it. Windows that hold no event do not exist. Grouped, every group has its own.
+Snapshots: [GH] 3.1; ruling B13. Neighbouring snapshots with equal answers stay two. Grouped, only the
+group's own end points cut: ``grouped(h, keys, snapshot...)``.
 """
 
 from __future__ import annotations
@@ -13,9 +15,30 @@ from typing import Literal, NamedTuple, TypeAlias
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.intervals import saturated
+from recension.denote.aggregates import Rows
+from recension.denote.intervals import saturate
 from recension.denote.order import History
-from recension.denote.snapshot import end_points
+
+
+def snapshot(history: History, rows: Rows) -> History:
+    """The rows of every snapshot's events, alive during the snapshot.
+
+    >>> from recension.denote.aggregates import agg, count
+    >>> h = [Event({"p": "P1"}, 1, 5), Event({"p": "P2"}, 4, 9)]
+    >>> print(*snapshot(h, agg(n=count())), sep="; ")
+    [1, 4) {'n': 1}; [4, 5) {'n': 2}; [5, 9) {'n': 1}
+    """
+    result = []
+    for start, end in pairwise(end_points(history)):
+        alive = [event for event in history if event.vs <= start and end <= event.ve]
+        if alive:
+            result += [Event(row, start, end) for row in rows(alive)]
+    return result
+
+
+def end_points(history: History) -> list[int]:
+    """Every time at which an event starts or ends, in order, each once."""
+    return sorted({event.vs for event in history} | {event.ve for event in history})
 
 
 class Window(NamedTuple):
@@ -45,7 +68,7 @@ def hopping(size: int, hop: int, offset: int = 0, until: int | None = None) -> W
 
     def divide(history: History) -> list[tuple[Window, History]]:
         starts = sorted({start for event in history for start in starts_over(event)})
-        return _overlapping([Window(saturated(start), saturated(start + size)) for start in starts], history)
+        return _with_members([Window(saturate(start), saturate(start + size)) for start in starts], history)
 
     def starts_over(event: Event) -> range:
         end = event.ve if until is None else min(event.ve, until)
@@ -61,7 +84,7 @@ def hopping(size: int, hop: int, offset: int = 0, until: int | None = None) -> W
 
 def snapshot_windows() -> Windows:
     """One window between every two neighbouring end points of events."""
-    return lambda history: _overlapping([Window(*ends) for ends in pairwise(end_points(history))], history)
+    return lambda history: _with_members([Window(*ends) for ends in pairwise(end_points(history))], history)
 
 
 def count_window(n: int, by: Literal["start", "end"] = "start") -> Windows:
@@ -87,7 +110,7 @@ def count_window(n: int, by: Literal["start", "end"] = "start") -> Windows:
     return divide
 
 
-def _overlapping(windows: list[Window], history: History) -> list[tuple[Window, History]]:
+def _with_members(windows: list[Window], history: History) -> list[tuple[Window, History]]:
     """Every window with the events it overlaps, where there are any."""
     pairs = [(w, [event for event in history if event.vs < w.end and w.start < event.ve]) for w in windows]
     return [(window, members) for window, members in pairs if members]

@@ -1,7 +1,7 @@
 """From what a query says to how it is done: the only place where a variant or algorithm is chosen."""
 
+from recension.lowering.explain_choices import describe_choice
 from recension.lowering.operators import operator_of
 from recension.lowering.physical_plan import PhysicalPlan, Vertex, extend, lower
-from recension.lowering.words import chosen
 
-__all__ = ["PhysicalPlan", "Vertex", "chosen", "extend", "lower", "operator_of"]
+__all__ = ["PhysicalPlan", "Vertex", "describe_choice", "extend", "lower", "operator_of"]

@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
-from recension.lowering.aggregates import aggregate_spec
-from recension.lowering.modules import grid_of, limit_of, module_windows
-from recension.lowering.schemes import coalescing
+from recension.lowering.schemes import coalescing_operator
+from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
 from recension.operators import advance_time
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
@@ -19,7 +18,6 @@ from recension.operators.base import Operator
 from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.coalesce import Coalesce
-from recension.operators.deletes import Deletes
 from recension.operators.distinct import Distinct
 from recension.operators.edges import Edges
 from recension.operators.finalize import Finalize
@@ -27,7 +25,8 @@ from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
 from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
-from recension.operators.lmerge import choice as lmerge
+from recension.operators.lmerge.choice import make_merge
+from recension.operators.lmerge.policies import make_policy
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
 from recension.operators.pipeline import Pipeline, Stage
 from recension.operators.semijoin import AntiJoin, SemiJoin
@@ -40,6 +39,7 @@ from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
+from recension.plan.aggregate import AggregateNode
 from recension.plan.evaluation import Predicate
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
@@ -64,10 +64,10 @@ def _union(node: nodes.Union) -> Operator:
 
 @operator_of.register
 def _merge(node: nodes.Merge) -> Operator:
-    policy = lmerge.policy_of(node.policy, node.leader, node.quorum)
+    policy = make_policy(node.policy, node.leader, node.quorum)
     case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
     ports = 0 if node.is_open else len(node.streams)
-    operator = lmerge.merge_of(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
+    operator = make_merge(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
     for port, since in enumerate(node.since):
         operator.inputs.gate(port, since)
     return operator
@@ -93,12 +93,12 @@ def _coalesce(node: nodes.Coalesce) -> Operator:
 
 @operator_of.register
 def _coalesce_extent(node: nodes.CoalesceExtent) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
 def _coalesce_many(node: nodes.CoalesceMany) -> Operator:
-    return coalescing(node)
+    return coalescing_operator(node)
 
 
 @operator_of.register
@@ -133,8 +133,6 @@ def _finalize(node: nodes.Finalize) -> Operator:
 
 @operator_of.register
 def _alter_lifetime(node: nodes.AlterLifetime) -> Operator:
-    if isinstance(node.lifetime, logical.Deletes):
-        return Deletes(node.schema)
     return AlterLifetime(node.schema, _lifetime(node.lifetime))
 
 
@@ -144,6 +142,8 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
             return physical.Shift(delta)
         case logical.SetDuration(duration):
             return physical.SetDuration(duration)
+        case logical.Deletes():
+            return physical.Deletes()
         case logical.Extend(delta):
             return physical.Extend(delta)
         case logical.Hop(size, hop):
@@ -152,10 +152,6 @@ def _lifetime(lifetime: logical.Lifetime) -> physical.Lifetime:
             return physical.ToPoints()
         case logical.Inserts():
             return physical.Inserts()
-        case logical.Custom(None, int(duration)):
-            return physical.SetDuration(duration)
-        case logical.Custom(start, int(duration)):
-            return physical.Custom(start, lambda vs, ve: duration)
         case logical.Custom(start, duration):
             return physical.Custom(start, duration)
     raise RecensionError(f"the local engine cannot alter lifetimes by {lifetime}")
@@ -196,7 +192,7 @@ def _aggregate(node: nodes.SnapshotAggregate) -> Operator:
 
 @operator_of.register
 def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
-    grid, limit = grid_of(node.grid), limit_of(node.grid, node)
+    grid, limit = grid_of(node.windows), limit_of(node.windows, node)
     return aggregate_over(
         aggregate_spec(node), _whole_windows(node), lambda spec: NumberedIndex(spec, grid, limit)
     )
@@ -204,11 +200,11 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 
 @operator_of.register
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
-    n, by = node.counted.n, node.counted.by
+    n, by = node.windows.n, node.windows.by
     return aggregate_over(aggregate_spec(node), _whole_windows(node), lambda spec: CountIndex(spec, n, by))
 
 
-def _whole_windows(node: nodes.SnapshotAggregate) -> View:
+def _whole_windows(node: AggregateNode) -> View:
     """Windows that are shown with their own ends: all of them, or each once it has ended."""
     return "all" if node.speculate == "eager" else "ended"
 

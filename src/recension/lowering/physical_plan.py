@@ -14,7 +14,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, StreamError
 from recension.core.validity import UNKNOWN
 from recension.lowering.operators import operator_of
-from recension.operators.base import Operator, Orphans, worst
+from recension.operators.base import Operator, Orphans, worst_outcome
 from recension.operators.orphan_check import OrphanCheck
 from recension.plan import nodes
 from recension.plan.node import Node, walk
@@ -101,7 +101,9 @@ class PhysicalPlan:
     def _orphans(self, reader: int, number: int) -> Orphans:
         vertex = self.vertices[reader]
         assert vertex.operator is not None, "sources read nothing"
-        return worst([vertex.operator.orphans(port) for port, i in enumerate(vertex.inputs) if i == number])
+        return worst_outcome(
+            [vertex.operator.orphans(port) for port, i in enumerate(vertex.inputs) if i == number]
+        )
 
     def check_other_readers(self) -> None:
         """Put a check between a source that Finalize or a merge mends and its other readers.

@@ -10,17 +10,17 @@ import pyarrow as pa
 from recension.core.window_limit import WindowLimit
 from recension.operators.base import Operator
 from recension.operators.extents import operator as extents
-from recension.operators.extents.many import Asked, CoalesceMany
+from recension.operators.extents.many import CoalesceMany, QuerySpec
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.windows import RangeWindow, RowsWindow, SlidingWindow
 from recension.operators.schemes.constants import load_constants
 from recension.operators.schemes.costs import Load, Weights
 from recension.operators.schemes.learning import Estimate
 from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
-from recension.plan import extent_set
+from recension.plan import extents as plan_extents
 from recension.plan.extents import CoalesceExtent, Range, Rows
 
-Coalescing: TypeAlias = CoalesceExtent | extent_set.CoalesceMany
+Coalescing: TypeAlias = CoalesceExtent | plan_extents.CoalesceMany
 
 _STAMP: Final = 25.0
 """What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
@@ -33,12 +33,12 @@ _GUESS: Final = (0.5, 0.0)
 def window_of(window: Range | Rows) -> SlidingWindow:
     """The physical window."""
     if isinstance(window, Range):
-        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.in_words}")
+        limit = WindowLimit(f"coalesce, {window}", window.max_windows, f"coalesce, {window.with_units}")
         return RangeWindow(window.span, window.slide, limit)
     return RowsWindow(window.size, window.slide)
 
 
-def coalescing(node: Coalescing) -> Operator:
+def coalescing_operator(node: Coalescing) -> Operator:
     """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)
@@ -47,7 +47,7 @@ def coalescing(node: Coalescing) -> Operator:
         )
     readings = pa.schema([node.input.schema.field(name) for name in node.columns])
     asked = [
-        Asked(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
+        QuerySpec(CoalescingQuery(query.group_by, query.on, query.equivalence), node.answers(j))
         for j, query in enumerate(node.queries)
     ]
     plan = expected_plan(node)
@@ -88,11 +88,11 @@ def _width(kind: pa.DataType) -> float:
         return _TEXT
 
 
-def in_words(node: Coalescing) -> str:
+def describe_scheme(node: Coalescing) -> str:
     """What is chosen before it runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)
-        first, *rest = plan.lines()
+        first, *rest = plan.describe()
         words = "as expected" if known else "as if half of the readings coalesced, until it is learned"
         return "\n".join([f"auto, {words}; {first}", *rest])
     return (_SCHEME if isinstance(node, CoalesceExtent) else _SCHEMES)[node.scheme]

@@ -1,19 +1,17 @@
 """Contracts for modules that users write: what a module is given, what it gives back, what it declares."""
 
-from recension.modules.aggregates import (
+from recension.modules.contracts import (
     Aggregate,
     IncrementalAggregate,
+    IncrementalOperator,
     IncrementalTimeSensitiveAggregate,
+    IncrementalTimeSensitiveOperator,
+    Operator,
     TimeSensitiveAggregate,
+    TimeSensitiveOperator,
 )
 from recension.modules.members import Events, Payloads, Window
 from recension.modules.module import Incremental, Module
-from recension.modules.operators import (
-    IncrementalOperator,
-    IncrementalTimeSensitiveOperator,
-    Operator,
-    TimeSensitiveOperator,
-)
 
 __all__ = [
     "Aggregate",

@@ -1,8 +1,10 @@
-"""User-defined functions: a value of each row, for wherever expressions stand."""
+"""User-defined functions: of each row, for wherever expressions stand; of arrays, for aggregates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any, Final, Literal, TypeAlias
 
@@ -10,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError
-from recension.core.exact import MISFITS, exact_array, misfit
-from recension.modules.failures import SHOWN, said
-from recension.modules.repetition import NotDeterministicError
+from recension.core.values import MISFITS, exact_array, misfit
+from recension.modules.calls import ROWS_SHOWN, NotDeterministicError, describe_error
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
 OVER: Final = ("rows", "numpy", "arrow")
@@ -46,9 +47,9 @@ class Function:
             else:
                 answer = self.fn(*(column.to_numpy(zero_copy_only=False) for column in columns))
         except Exception as why:
-            rows = list(zip(*(_values(column.slice(0, SHOWN)) for column in columns), strict=True))
+            rows = list(zip(*(_values(column.slice(0, ROWS_SHOWN)) for column in columns), strict=True))
             raise self._failure(why, rows, len(columns[0])) from why
-        answer = self._typed(answer)
+        answer = self._to_result(answer)
         if len(answer) != len(columns[0]):
             raise ModuleError(f"udf {self.name}: {len(columns[0])} rows went in and {len(answer)} came out")
         return answer
@@ -72,12 +73,12 @@ class Function:
 
     def _failure(self, why: Exception, rows: list[tuple[Any, ...]], size: int) -> ModuleError:
         """An error with the first of the rows it was given."""
-        reason = str(why) if isinstance(why, NotDeterministicError) else said(why)
+        reason = str(why) if isinstance(why, NotDeterministicError) else describe_error(why)
         given = ", ".join(f"({', '.join(map(repr, row))})" for row in rows)
         more = f" and {size - len(rows)} more" if size > len(rows) else ""
         return ModuleError(f"udf {self.name}: {reason}; it was given {given}{more}")
 
-    def _typed(self, answer: Any) -> pa.Array:
+    def _to_result(self, answer: Any) -> pa.Array:
         try:
             if isinstance(answer, pa.ChunkedArray):
                 answer = answer.combine_chunks()
@@ -98,3 +99,34 @@ class Function:
 def _values(column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
     return values
+
+
+@dataclass(frozen=True)
+class OfSeries:
+    """A function that is given an array and takes a Series."""
+
+    fn: Callable[[Any], Any]
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(_inside(self.fn), "__name__", "function"))
+
+    def __call__(self, values: Any) -> Any:
+        """What it gives of the values."""
+        import pandas as pd  # whoever gives a function of pandas has it
+
+        return self.fn(pd.Series(values))
+
+
+def on_arrays(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function as one of arrays.
+
+    >>> on_arrays(len)([1, 2])
+    2
+    """
+    is_of_pandas = (getattr(_inside(fn), "__module__", None) or "").partition(".")[0] == "pandas"
+    return OfSeries(fn) if is_of_pandas else fn
+
+
+def _inside(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn.func if isinstance(fn, partial) else fn

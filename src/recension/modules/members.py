@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.events import Event, Payload
-from recension.core.exact import exact_array
 from recension.core.ticks import Ticks
+from recension.core.values import exact_array
 
 
 class Window(NamedTuple):
@@ -44,7 +44,7 @@ class Table:
             if column.null_count:
                 part: npt.NDArray[Any] = column.slice(start, stop - start).to_numpy(zero_copy_only=False)
                 return part
-            self._plain[name] = _shared(column.to_numpy(zero_copy_only=False))
+            self._plain[name] = _make_readonly(column.to_numpy(zero_copy_only=False))
         return self._plain[name][start:stop]
 
 
@@ -119,7 +119,7 @@ class Events(Payloads):
 
     def __init__(self, table: Table, start: int, stop: int, vs: Ticks, ve: Ticks) -> None:
         super().__init__(table, start, stop)
-        self.vs, self.ve = _shared(vs[:]), _shared(ve[:])
+        self.vs, self.ve = _make_readonly(vs[:]), _make_readonly(ve[:])
 
     @cached_property
     def _rows(self) -> list[Any]:
@@ -127,7 +127,7 @@ class Events(Payloads):
         return [Event(payload, vs, ve) for payload, vs, ve in lifetimes]
 
 
-def _shared(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _make_readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array that other windows see too, and that nobody may change in place."""
     array.flags.writeable = False
     return array

@@ -10,12 +10,13 @@ TopK(v=col("speed"), k=2)
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
-from recension.modules.parameters import checked, name_of, parameters_of, taken_apart
+from recension.modules.members import Events, Payloads, Window
+from recension.modules.parameters import check_parameters, name_of, parameters_of, split_inputs
 
 Clipping: TypeAlias = Literal["none", "left", "right", "full"]
 Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound", "unrestricted"]
@@ -58,8 +59,8 @@ class Module(ABC):
 
     def __init__(self, **given: Any) -> None:
         self._name = name_of(type(self))
-        self.mapping, parameters = taken_apart(type(self), given)
-        self.parameters = checked(type(self), parameters)
+        self.mapping, parameters = split_inputs(type(self), given)
+        self.parameters = check_parameters(type(self), parameters)
         for name, value in self.parameters.items():
             object.__setattr__(self, name, value)
         try:
@@ -82,7 +83,7 @@ class Module(ABC):
         return type(self), *self.parameters.items()
 
     def _identity(self) -> Hashable:
-        return _hashable(self.structure_parts())
+        return _hash_key(self.structure_parts())
 
     def __eq__(self, other: object) -> bool:
         """Equal modules with equal parameters are one; what is mapped to them is the query's affair."""
@@ -129,11 +130,45 @@ class Incremental(Module):
         return stored
 
 
-def _hashable(value: Any) -> Hashable:
+def _hash_key(value: Any) -> Hashable:
     if type(value) is tuple:
-        return tuple(map(_hashable, value))
+        return tuple(map(_hash_key, value))
     try:
         hash(value)
     except TypeError:
         return ("object", id(value))
     return (type(value).__name__, value)
+
+
+class IncrementalOnPayloads(Incremental):
+    """A state that is told which payloads come and go."""
+
+    @abstractmethod
+    def initial(self) -> Any:
+        """The state of no payloads."""
+
+    @abstractmethod
+    def add(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads more."""
+
+    @abstractmethod
+    def remove(self, state: Any, payloads: Payloads) -> Any:
+        """The state with these payloads, which are in it, less."""
+
+
+class IncrementalOnEvents(Incremental):
+    """A state that is told which events come and go; a changed lifetime is one of each."""
+
+    is_time_sensitive: ClassVar[bool] = True
+
+    @abstractmethod
+    def initial(self, window: Window) -> Any:
+        """The state of no events."""
+
+    @abstractmethod
+    def add(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events more."""
+
+    @abstractmethod
+    def remove(self, state: Any, events: Events, window: Window) -> Any:
+        """The state with these events, which are in it, less."""

@@ -16,7 +16,7 @@ from recension.modules.module import Module
 GROUP: Final = "recension.modules"
 
 
-def installed() -> dict[str, EntryPoint]:
+def installed_modules() -> dict[str, EntryPoint]:
     """What is offered, by name. Two packages may not offer one name."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
@@ -30,15 +30,15 @@ def installed() -> dict[str, EntryPoint]:
 
 def module_named(name: str) -> type[Module]:
     """The module class of that name."""
-    known = installed()
+    known = installed_modules()
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else "; `recension modules` lists what is installed"
         raise SchemaError(f"there is no module {name!r}{hint}")
-    return loaded(known[name])
+    return load_module(known[name])
 
 
-def loaded(point: EntryPoint) -> type[Module]:
+def load_module(point: EntryPoint) -> type[Module]:
     """The module class behind an entry point, which then goes by the name of that."""
     try:
         kind = point.load()

@@ -23,20 +23,20 @@ _SCALARS: Final = (bool, int, float, str, type(None))
 
 def to_bytes(state: Any) -> bytes:
     """A state of plain values; what is none is an error that names it."""
-    return json.dumps(_told(state), ensure_ascii=False).encode()
+    return json.dumps(_encode(state), ensure_ascii=False).encode()
 
 
 def from_bytes(stored: bytes) -> Any:
     """The state that `to_bytes` wrote."""
-    return _heard(json.loads(stored))
+    return _decode(json.loads(stored))
 
 
-def _told(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, np.generic) and not isinstance(value, np.void):
-        return ["scalar", *_told(np.asarray(value))[1:]]
+        return ["scalar", *_encode(np.asarray(value))[1:]]
     if kind not in _WORDS:
         raise RecensionError(
             f"a state holds a {kind.__name__}, which cannot be stored: keep numbers, text, times, arrays and "
@@ -46,7 +46,7 @@ def _told(value: Any) -> Any:
     return [word, *tell(value)]
 
 
-def _heard(told: Any) -> Any:
+def _decode(told: Any) -> Any:
     if not isinstance(told, list):
         return told
     word, *rest = told
@@ -55,12 +55,12 @@ def _heard(told: Any) -> Any:
     return _READERS[word](*rest)
 
 
-def _items(values: Any) -> list[Any]:
-    return [[_told(value) for value in values]]
+def _encode_items(values: Any) -> list[Any]:
+    return [[_encode(value) for value in values]]
 
 
-def _pairs(values: Any) -> list[Any]:
-    return [[[_told(key), _told(value)] for key, value in values.items()]]
+def _encode_pairs(values: Any) -> list[Any]:
+    return [[[_encode(key), _encode(value)] for key, value in values.items()]]
 
 
 def _array_bytes(array: Any) -> list[str]:
@@ -75,23 +75,27 @@ def _array(text: str) -> Any:
     return np.load(io.BytesIO(b64decode(text)), allow_pickle=False)
 
 
-def _all(made: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda items: made(_heard(item) for item in items)
+def _decode_items(made: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda items: made(_decode(item) for item in items)
 
 
-def _paired(made: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda pairs: made({_heard(key): _heard(value) for key, value in pairs})
+def _decode_pairs(made: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda pairs: made({_decode(key): _decode(value) for key, value in pairs})
 
 
 _Word = tuple[str, Callable[[Any], list[Any]], Callable[..., Any]]
 _WORDS: Final[dict[type, _Word]] = {
-    list: ("list", _items, _all(list)),
-    tuple: ("tuple", _items, _all(tuple)),
-    set: ("set", _items, _all(set)),
-    frozenset: ("frozenset", _items, _all(frozenset)),
-    deque: ("deque", lambda q: [*_items(q), q.maxlen], lambda items, most: deque(map(_heard, items), most)),
-    dict: ("dict", _pairs, _paired(dict)),
-    Counter: ("counter", _pairs, _paired(Counter)),
+    list: ("list", _encode_items, _decode_items(list)),
+    tuple: ("tuple", _encode_items, _decode_items(tuple)),
+    set: ("set", _encode_items, _decode_items(set)),
+    frozenset: ("frozenset", _encode_items, _decode_items(frozenset)),
+    deque: (
+        "deque",
+        lambda q: [*_encode_items(q), q.maxlen],
+        lambda items, most: deque(map(_decode, items), most),
+    ),
+    dict: ("dict", _encode_pairs, _decode_pairs(dict)),
+    Counter: ("counter", _encode_pairs, _decode_pairs(Counter)),
     bytes: ("bytes", lambda b: [b64encode(b).decode()], b64decode),
     Decimal: ("decimal", lambda d: [str(d)], Decimal),
     dt.datetime: ("datetime", lambda t: [t.isoformat()], dt.datetime.fromisoformat),

@@ -50,12 +50,13 @@ class Pace:
 class AdvanceTime(Operator):
     """Port 0 is the stream; CTIs of port 1, where there is one, hold for it too."""
 
+    changes_on_cti = False
     makes_ctis: ClassVar[bool] = True
 
     def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:
         super().__init__(schema)
         self._pace, self._late = pace, late
-        self._settling = LateElements(adjusts=late == "adjust")
+        self._late_elements = LateElements(adjusts=late == "adjust")
         self._counts: Counter[str] = Counter()
         self._dropped: list[tuple[str, EventBatch]] = []
         self._latest, self._events = BEGINNING, 0
@@ -64,13 +65,13 @@ class AdvanceTime(Operator):
         if port or not len(batch):
             return empty(self.schema)
         if self._pace is not None:
-            batch = self._paced(batch, self._pace)
-        settled = self._settling.settle(batch, frontier_before(batch, self.out_cti))
-        self._note(batch, settled)
-        self._reach(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
+            batch = self._insert_ctis(batch, self._pace)
+        settled = self._late_elements.settle(batch, frontier_before(batch, self.out_cti))
+        self._count_late(batch, settled)
+        self._advance(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
         return settled.batch.filter(~settled.is_lost)
 
-    def _note(self, batch: EventBatch, settled: Settled) -> None:
+    def _count_late(self, batch: EventBatch, settled: Settled) -> None:
         """Count what is not as it came; keep aside what is left out, unless it is not wanted at all."""
         for reason, rows in ((LATE, settled.is_lost), (ADJUSTED, settled.is_moved)):
             if bool(rows.any()):
@@ -78,11 +79,11 @@ class AdvanceTime(Operator):
         if self._late != "drop" and bool(settled.is_lost.any()):
             self._dropped.append((LATE, batch.filter(settled.is_lost)))
 
-    def _reach(self, t: int) -> None:
+    def _advance(self, t: int) -> None:
         self.out_cti = max(self.out_cti, t)
-        self._settling.forget_before(self.out_cti)
+        self._late_elements.forget_before(self.out_cti)
 
-    def _paced(self, batch: EventBatch, pace: Pace) -> EventBatch:
+    def _insert_ctis(self, batch: EventBatch, pace: Pace) -> EventBatch:
         """The batch with CTIs put in where they are due and tell something new."""
         latest = np.maximum.accumulate(np.maximum(batch.vs, self._latest))
         number = self._events + 1 + np.arange(len(batch))
@@ -94,19 +95,19 @@ class AdvanceTime(Operator):
         if not len(t):
             return batch
         order = np.argsort(np.concatenate([np.arange(len(batch)), after]), kind="stable")
-        return concat([batch, _ctis(t, self.schema)]).take(order)
+        return concat([batch, _make_ctis(t, self.schema)]).take(order)
 
     def on_cti(self, port: int, t: int) -> Output:
         answer = self.emit(t)
-        self._reach(t)
+        self._advance(t)
         return answer
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         """Whatever changes before the CTI is late, but an event that was cut off there may yet live longer.
 
         Of port 1 only the CTIs matter, which it has.
         """
-        return BEGINNING if port else self._settling.settled(self.out_cti)
+        return BEGINNING if port else self._late_elements.settled(self.out_cti)
 
     def counts(self) -> Counter[str]:
         return self._counts
@@ -123,22 +124,22 @@ class AdvanceTime(Operator):
         return max(due, self.out_cti), self._events % (self._pace.events or 1)
 
     def state_rows(self) -> int:
-        return len(self._settling)
+        return len(self._late_elements)
 
     def state_bytes(self) -> int:
-        return self._settling.nbytes()
+        return self._late_elements.nbytes()
 
     def snapshot_state(self) -> Chunks:
         seen = pa.table({"latest": [self._latest], "events": [self._events]})
-        return {"seen": seen, **self._settling.snapshot()}
+        return {"seen": seen, **self._late_elements.snapshot()}
 
     def restore_state(self, chunks: Chunks) -> None:
         seen = chunks["seen"].to_pylist()[0]
         self._latest, self._events = seen["latest"], seen["events"]
-        self._settling.restore(chunks, self.out_cti)
+        self._late_elements.restore(chunks, self.out_cti)
 
 
-def _ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
+def _make_ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
     size = len(t)
     forever = np.full(size, FOREVER)
     kind = np.full(size, CTI, np.uint8)

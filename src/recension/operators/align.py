@@ -22,11 +22,10 @@ from recension.core import ticks
 from recension.core.batch import EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.state.latest import Latest, group_hash
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges, identity, net_changes
-from recension.operators.state.passage import Passage
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import NetChanges, changes, identity, net_changes
+from recension.operators.state.event_store import EventStore
+from recension.operators.state.progress import ClockHistory, LatestTimes, group_hash
 
 
 class Align(Operator):
@@ -41,11 +40,11 @@ class Align(Operator):
         super().__init__(schema)
         self._block = block
         self._by = [] if block == FOREVER or by_clock else list(by)
-        self._passage = Passage(block) if by_clock else None
+        self._clock = ClockHistory(block) if by_clock else None
         self.is_clocked = by_clock
         # A change lies in the index from the start of its event to just after its sync time.
-        self._waiting = LiveEvents(schema, ("old", "new", "arrival"))
-        self._latest = Latest()
+        self._waiting = EventStore(schema, ("old", "new", "arrival"))
+        self._latest = LatestTimes()
         self._arrivals = 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -53,21 +52,21 @@ class Align(Operator):
             return batch
         group, sync = group_hash(batch, self._by), batch.sync()
         one = (group[:1], sync.max(keepdims=True))
-        seen, latest = self._latest.see(*((group, sync) if self._by else one))
+        seen, latest = self._latest.note_times(*((group, sync) if self._by else one))
         self._note(int(latest.max()))
         self._buffer(net_changes(batch), group, batch.payload)
-        return self._release(self._starting_until(seen, self._output_times(latest)))
+        return self._release(self._find_starting_until(seen, self._output_times(latest)))
 
     def _output_times(self, latest: Ticks) -> Ticks:
         """Events that start until then wait no longer, where ``latest`` is the latest time of their group."""
-        if self._passage is not None:
-            return np.full(len(latest), self._passage.reached)
+        if self._clock is not None:
+            return np.full(len(latest), self._clock.reached)
         never = np.full(len(latest), BEGINNING)
         return never if self._block == FOREVER else ticks.add(latest, -self._block)
 
     def _note(self, latest: int) -> None:
-        if self._passage is not None:
-            self._passage.note(latest)
+        if self._clock is not None:
+            self._clock.note(latest)
 
     def _buffer(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
         """A change of what another change has made, and waits, becomes one with it (E1)."""
@@ -99,16 +98,16 @@ class Align(Operator):
         extras = {"old": old, "new": new, "arrival": arrival}
         self._waiting.insert(group, vs, until, tag, payload, **extras)
 
-    def _starting_until(self, group: Hashes, t: Ticks) -> Index:
+    def _find_starting_until(self, group: Hashes, t: Ticks) -> Index:
         """Where the changes of events are that start at ``t`` of their group or before."""
         due = np.flatnonzero(t > BEGINNING)
         end = np.minimum(t[due], FOREVER - 1) + 1
-        return self._waiting.overlapping(group[due], np.full(len(due), BEGINNING), end)[1]
+        return self._waiting.find_overlaps(group[due], np.full(len(due), BEGINNING), end)[1]
 
-    def _all_until(self, t: int) -> Index:
+    def _find_all_until(self, t: int) -> Index:
         """The same for one time in all groups; they are looked through where there are several."""
         if not self._by:
-            return self._starting_until(np.zeros(1, np.uint64), np.array([t]))
+            return self._find_starting_until(np.zeros(1, np.uint64), np.array([t]))
         at = self._waiting.positions()
         return at[self._waiting.column("vs", at) <= t]
 
@@ -129,44 +128,44 @@ class Align(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         if not self._block:
             return self.emit(t)
-        self._latest.tell_all(t)
-        self._note(int(self._latest.of(np.zeros(1, np.uint64))[0]))
-        at = self._all_until(t)
-        until = self._output_times(self._latest.of(self._waiting.column("group", at)))
+        self._latest.advance_all(t)
+        self._note(int(self._latest.times_of(np.zeros(1, np.uint64))[0]))
+        at = self._find_all_until(t)
+        until = self._output_times(self._latest.times_of(self._waiting.column("group", at)))
         is_due = self._waiting.column("ve", at) <= t
         is_due |= self._waiting.column("vs", at) <= until
         is_due |= t == FOREVER
         return self.emit(t, self._release(at[is_due]))
 
     def on_clock(self, now: int) -> Output:
-        assert self._passage is not None
-        return self.emit(self.out_cti, self._release(self._all_until(self._passage.tick(now))))
+        assert self._clock is not None
+        return self.emit(self.out_cti, self._release(self._find_all_until(self._clock.tick(now))))
 
     def trace(self) -> tuple[int, ...] | None:
         """An endless block looks at CTIs only."""
         if self._block in (0, FOREVER):
             return ()
-        return (*self._latest.trace(), *(() if self._passage is None else self._passage.trace()))
+        return (*self._latest.trace(), *(() if self._clock is None else self._clock.trace()))
 
     def state_rows(self) -> int:
         groups = len(self._latest) if self._by else 0
-        return self._waiting.live() + groups + (0 if self._passage is None else len(self._passage))
+        return self._waiting.count_live() + groups + (0 if self._clock is None else len(self._clock))
 
     def state_bytes(self) -> int:
-        passage = 0 if self._passage is None else self._passage.nbytes()
+        passage = 0 if self._clock is None else self._clock.nbytes()
         return self._waiting.nbytes() + self._latest.nbytes() + passage
 
     def snapshot_state(self) -> Chunks:
         seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.snapshot()}
-        passage = {} if self._passage is None else {"passage": self._passage.snapshot()}
+        passage = {} if self._clock is None else {"passage": self._clock.snapshot()}
         return {**seen, **passage, **self._waiting.snapshot("waiting")}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._arrivals = chunks["seen"]["arrivals"][0].as_py()
         self._latest.restore(chunks["latest"])
         self._waiting.restore("waiting", chunks)
-        if self._passage is not None:
-            self._passage.restore(chunks["passage"])
+        if self._clock is not None:
+            self._clock.restore(chunks["passage"])
 
 
 def _sync(vs: Ticks, old: Ticks, new: Ticks) -> Ticks:

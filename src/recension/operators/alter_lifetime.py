@@ -17,14 +17,16 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Operator, Orphans, Output, changes, new_end, old_end
+from recension.operators.base import Operator, Orphans, Output
+from recension.operators.changes import changes, new_end, old_end
 from recension.operators.lifetimes import Lifetime
 
 
 class AlterLifetime(Operator):
     """Every element takes an event's end from one time to another; so does what it becomes."""
 
-    promises_alike = True
+    changes_on_cti = False
+    shards_share_ctis = True
 
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
         super().__init__(schema)
@@ -32,19 +34,19 @@ class AlterLifetime(Operator):
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if bool((batch.kind == INSERT).all()):
-            start, end = self._altered(batch.vs, batch.ve)
-            return _changed(start, start, end, batch.payload, end > start)
+            start, end = self._alter(batch.vs, batch.ve)
+            return _make_changes(start, start, end, batch.payload, end > start)
         was, now = old_end(batch), new_end(batch)
         # "Not there" has no lifetime to alter: it starts and ends where the event it turns into starts.
         is_new, is_gone = was == batch.vs, now == batch.vs
-        old_start, old = self._altered(batch.vs, np.where(is_new, now, was))
-        new_start, new = self._altered(batch.vs, np.where(is_gone, was, now))
+        old_start, old = self._alter(batch.vs, np.where(is_new, now, was))
+        new_start, new = self._alter(batch.vs, np.where(is_gone, was, now))
         old, new = np.where(is_new, old_start, old), np.where(is_gone, new_start, new)
         if bool((old_start == new_start).all()):
-            return _changed(new_start, old, new, batch.payload, old != new)
-        return _moved(old_start, old, new_start, new, batch.payload)
+            return _make_changes(new_start, old, new, batch.payload, old != new)
+        return _make_moves(old_start, old, new_start, new, batch.payload)
 
-    def _altered(self, vs: Ticks, ve: Ticks) -> tuple[Ticks, Ticks]:
+    def _alter(self, vs: Ticks, ve: Ticks) -> tuple[Ticks, Ticks]:
         start = self._lifetime.start(vs, ve)
         return start, np.maximum(start, self._lifetime.end(vs, ve))
 
@@ -56,7 +58,7 @@ class AlterLifetime(Operator):
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         return [self._lifetime.feedback(t)]
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         """Not beyond ``t``: a longer life may be one that was empty, which is an insert at the start."""
         since = self._lifetime.feedback(t)
         return BEGINNING if since is None else min(since, t)
@@ -69,7 +71,7 @@ class AlterLifetime(Operator):
         return ()
 
 
-def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:
+def _make_changes(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:
     """The changes that matter."""
     if bool(matters.all()):
         return changes(start, old, new, payload)
@@ -77,7 +79,9 @@ def _changed(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matt
     return changes(start[rows], old[rows], new[rows], take_rows(payload, rows))
 
 
-def _moved(old_start: Ticks, old: Ticks, new_start: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
+def _make_moves(
+    old_start: Ticks, old: Ticks, new_start: Ticks, new: Ticks, payload: pa.RecordBatch
+) -> EventBatch:
     """Where the start moved too, one event goes and another comes, the earlier of them first."""
     stays = old_start == new_start
     row = np.arange(len(old))

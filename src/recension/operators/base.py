@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, empty
+from recension.core.batch import EventBatch, empty
 from recension.core.counting import counts_of, counts_table
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import BEGINNING
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
@@ -27,7 +26,7 @@ Orphans: TypeAlias = Literal["stop", "pass", "take"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What an operator emits in answer to a CTI: changes, then the CTI it can promise, if it advances."""
+    """What an operator emits when it gets a CTI: changes, then a CTI of its own if that advances."""
 
     batch: EventBatch
     cti: int | None
@@ -37,14 +36,16 @@ class Operator(ABC):
     """One physical operator with its state."""
 
     makes_ctis: ClassVar[bool] = False
-    """May what `on_batch` gives hold CTIs? They speak for all that the step gives."""
+    """May the output of `on_batch` hold CTIs? They hold for all that the step emits."""
+    changes_on_cti: bool = True
+    """May `on_cti` emit changes? If not, the end of its inputs leaves its output as it is."""
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "stop"
-    """External CTIs end here, pass beside the events, or are part of the batches taken in."""
+    """Are external CTIs stopped here, passed on unchanged, or taken in as part of the batches?"""
 
-    promises_alike: bool = False
-    """Do its CTIs follow from those it gets, whatever the events? Then all shards promise the same."""
+    shards_share_ctis: bool = False
+    """Do its CTIs depend on input CTIs alone, never on events? Then all shards emit the same CTIs."""
     is_clocked: bool = False
-    """Does it count by the wall clock, so that it must be told the time?"""
+    """Does it depend on the wall clock, so that `on_clock` must be called?"""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -57,49 +58,55 @@ class Operator(ABC):
 
     @abstractmethod
     def on_cti(self, port: int, t: int) -> Output:
-        """Nothing before ``t`` changes any more on this port."""
+        """Take in a CTI: nothing before ``t`` changes any more on this port."""
 
     def check_end(self) -> None:
         """Raise what a CTI at the end of time would raise on the state as it is; nothing changes."""
+
+    def refuse_endless(self) -> None:
+        """Raise what an event that never ends would raise at the end of time."""
+
+    def is_endless(self) -> bool:
+        """Will its output surely hold an event that never ends, if all its inputs end now?"""
+        return False
 
     def check_last(self, batch: EventBatch) -> None:
         """The same when this batch still comes before the end, where that is certain."""
 
     def on_clock(self, now: int) -> Output:
-        """The wall clock shows ``now``, in microseconds; what comes next comes at that time."""
+        """The wall clock shows ``now``, in microseconds: the time of all that comes next."""
         return self.emit(self.out_cti)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
-        """No reader wants events whose final end is before ``t``: what is then not wanted of each input?
+        """No reader needs events whose final end is before ``t``: what is then not needed of each input?
 
-        The answer for an input is such a time for it, None if everything may matter. State that only serves
-        what is not wanted may be dropped; ``shrinks`` says of which inputs no retraction lengthens an event.
-        Operators for which this is not known to be right answer nothing.
+        The answer is one time for each input: events that finally end before it are not needed. None means
+        that all may be needed. State that only serves such events may be dropped. ``shrinks`` says for which
+        inputs no retraction lengthens an event. An empty list is always safe.
         """
         return []
 
-    def settled(self, port: int, t: int) -> int:
-        """A time such that nothing comes of changes, on this port, to events that ended before it.
+    def no_effect_before(self, port: int, t: int) -> int:
+        """The time before which changes on this port have no effect: changes to events that ended before it.
 
-        An insert or a change before ``t`` in what this operator gives comes to nothing. BEGINNING where
-        more is not known. It is said of events as they have ended by now: the answer may go back when one
-        that had ended later is told to have ended before.
+        ``t`` says the same of the output: whatever this operator emits before ``t`` has no effect on its
+        readers. BEGINNING is always safe. The answer uses the ends that are known now. It may go back when a
+        retraction moves an end back.
         """
         return BEGINNING
 
     def orphans(self, port: int) -> Orphans:
-        """What becomes, on this port, of retractions that name an event which is not there (yet).
+        """What happens on this port to orphans: retractions of an event that is not there, or not yet.
 
-        They must not come (``stop``); the output is then right but for such retractions in it (``pass``);
-        or it is a valid stream all the same (``take``).
+        ``stop``: they must not come. ``pass``: they may, and then the output has orphans too but is right
+        otherwise. ``take``: they may, and the output is a valid stream all the same.
         """
         return "stop"
 
     def trace(self) -> tuple[int, ...] | None:
-        """What a past of which no row is held still decides.
+        """What the operator still remembers when it holds no rows; None if that is not known.
 
-        Two operators that hold no rows, have promised the same and have equal traces go on alike. None where
-        this cannot be told.
+        Two operators without rows, with equal traces and the same last CTI, will behave alike.
         """
         return None
 
@@ -118,26 +125,26 @@ class Operator(ABC):
             counts.update(counts_of(chunks["dropped"]))
 
     def snapshot_state(self) -> Chunks:
-        """What `snapshot` holds beyond the promised CTI; operators with state give it here."""
+        """What `snapshot` holds besides the last CTI; operators with state override this."""
         return {}
 
     def restore_state(self, chunks: Chunks) -> None:
-        """Take back what `snapshot_state` gave; operators with state do it here."""
+        """Take back what `snapshot_state` gave; operators with state override this."""
 
     def counts(self) -> Counter[str]:
-        """The elements left out or moved so far, by reason: the operator's own, which `restore` sets."""
+        """How many elements were dropped or adjusted so far, by reason; `restore` writes into it."""
         return Counter()
 
-    def words(self) -> list[str]:
-        """What it has chosen while it ran, and why, in lines; nothing where there is nothing to choose."""
+    def describe_choices(self) -> list[str]:
+        """What it has chosen while it ran, and why, as lines for `explain`; empty if it has no choice."""
         return []
 
     def take_warnings(self) -> list[str]:
-        """What a person should know of the data, said once; forgets it."""
+        """Warnings about the data since the last call; each is given once."""
         return []
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """Elements left out and kept aside since the last time of asking, with the reason; forgets them."""
+        """Elements dropped since the last call, with the reason; each is given once."""
         return []
 
     def state_rows(self) -> int:
@@ -155,38 +162,6 @@ class Operator(ABC):
         return Output(self._nothing if batch is None else batch, t if advances else None)
 
 
-def worst(of_readers: Sequence[Orphans]) -> Orphans:
-    """What becomes of orphans that several readers get; where nothing reads them, nothing is known."""
+def worst_outcome(of_readers: Sequence[Orphans]) -> Orphans:
+    """What happens to orphans that several readers get; `stop` where there is no reader."""
     return min(of_readers, key=("stop", "pass", "take").index, default="stop")
-
-
-def old_end(batch: EventBatch) -> Ticks:
-    """The end an event had before each element: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
-
-
-def new_end(batch: EventBatch) -> Ticks:
-    """The end an event has after each element: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
-
-
-def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:
-    """Elements that take each event's end from ``old`` to ``new``; equal to ``vs`` means "not there".
-
-    The caller leaves out rows that change nothing (ruling A3).
-    """
-    is_insert = old == vs
-    return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
-        vs,
-        np.where(is_insert, new, old),
-        np.where(is_insert, np.int64(FOREVER), new),
-        np.zeros(len(vs), np.int64),
-        payload,
-    )
-
-
-def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
-    """How `changes` are put in order of time, and at one time what goes before what comes."""
-    is_insert = old == vs
-    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))

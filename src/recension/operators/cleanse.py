@@ -20,9 +20,8 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, empty, inserts
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.state.events_by_start import EventsByStart, is_open_at
-from recension.operators.state.front import Front
-from recension.operators.state.net_changes import NetChanges, net_changes
+from recension.operators.changes import NetChanges, net_changes
+from recension.operators.state.events_by_start import EventsByStart, Front, is_open_at
 from recension.operators.value_order import payload_keys
 
 
@@ -41,7 +40,7 @@ class Cleanse(Operator):
         if len(batch):
             changed = net_changes(batch)
             if self._front is not None:
-                changed = self._behind(self._front, changed)
+                changed = self._change_front(self._front, changed)
             self._held.apply(changed, batch.payload)
             self._tidy()
         return empty(self.schema)
@@ -52,7 +51,7 @@ class Cleanse(Operator):
             self._dissolve()
             self._held.tidy()
 
-    def _behind(self, front: Front, changed: NetChanges) -> NetChanges:
+    def _change_front(self, front: Front, changed: NetChanges) -> NetChanges:
         """The changes that are not of the front, which is gone if it cannot take those that are."""
         is_front = changed.vs == front.start
         if bool((changed.vs < front.start).any()) or not front.change(changed.take(is_front)):
@@ -62,7 +61,7 @@ class Cleanse(Operator):
 
     def _dissolve(self) -> None:
         if self._front is not None:
-            self._held.add(self._front.left())
+            self._held.add(self._front.rows())
             self._front = None
 
     def on_cti(self, port: int, t: int) -> Output:
@@ -75,13 +74,13 @@ class Cleanse(Operator):
             parts.append((np.full(len(end), front.start), end, row))
             self._front = front if front.at < len(front.end) else None
         if self._front is None and len(self._held):
-            parts.append(self._released(t))
+            parts.append(self._release(t))
         reached = t if self._front is None else min(t, self._front.start)
-        given = self._given(parts)
+        given = self._make_inserts(parts)
         self._tidy()
         return self.emit(reached, given)
 
-    def _released(self, t: int) -> tuple[Ticks, Ticks, Index]:
+    def _release(self, t: int) -> tuple[Ticks, Ticks, Index]:
         """Take out the longest run of events that are final; those that start with the next are the front."""
         head = self._held.until_open(t)
         columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
@@ -99,7 +98,7 @@ class Cleanse(Operator):
         vs, ve, row, _ = (column[out[:size]] for column in columns)
         return vs, ve, row
 
-    def _given(self, parts: list[tuple[Ticks, Ticks, Index]]) -> EventBatch:
+    def _make_inserts(self, parts: list[tuple[Ticks, Ticks, Index]]) -> EventBatch:
         if not sum(len(row) for _, _, row in parts):
             return empty(self.schema)
         vs, ve, row = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -120,6 +119,10 @@ class Cleanse(Operator):
             order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
         return order
 
+    def is_endless(self) -> bool:
+        front = () if self._front is None else self._front.end[self._front.at :]
+        return self._held.is_endless() or FOREVER in front
+
     def trace(self) -> tuple[int, ...] | None:
         return ()
 
@@ -130,7 +133,7 @@ class Cleanse(Operator):
         return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
     def snapshot_state(self) -> Chunks:
-        front = {} if self._front is None else {"front": pa.table(self._front.left())}
+        front = {} if self._front is None else {"front": pa.table(self._front.rows())}
         return front | self._held.snapshot("held")
 
     def restore_state(self, chunks: Chunks) -> None:

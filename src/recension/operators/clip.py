@@ -21,23 +21,24 @@ from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_ro
 from recension.core.netting import surviving
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.matching import RIGHT, Arriving, Side
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity
-from recension.operators.state.start_index import StartIndex
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, identity
+from recension.operators.matching import RIGHT, Side, SideChanges
+from recension.operators.state.event_store import EventStore
+from recension.operators.state.interval_index import StartIndex
 
 
 class Clip(Operator):
     """Left events until the next start of the right input under the same keys."""
 
-    promises_alike = True
+    changes_on_cti = False
+    shards_share_ctis = True
 
     def __init__(self, left: Side, right: Side) -> None:
         super().__init__(left.schema)
         self._sides = (left, right)
         # Indexed by the lifetime shown; ``end`` is the event's own end.
-        self._left = LiveEvents(left.schema, extras=("end",))
+        self._left = EventStore(left.schema, extras=("end",))
         self._starts = StartIndex()
         self._cti = [BEGINNING, BEGINNING]
 
@@ -45,14 +46,14 @@ class Clip(Operator):
         if not len(batch):
             return empty(self.schema)
         has_keys = self._sides[port].has_keys(batch)
-        arriving = self._sides[port].arriving(batch.filter(has_keys))
+        arriving = self._sides[port].net_changes_of(batch.filter(has_keys))
         if port == RIGHT:
             return self._from_right(arriving)
         # Left events with a null among their keys are never clipped: they pass.
         output = [self._from_left(arriving), batch.filter(~has_keys)]
         return concat([part for part in output if len(part)] or [empty(self.schema)])
 
-    def _from_left(self, arriving: Arriving) -> EventBatch:
+    def _from_left(self, arriving: SideChanges) -> EventBatch:
         change = arriving.change
         shown, live = self._take_out(arriving)
         new = change.new.copy()
@@ -65,7 +66,7 @@ class Clip(Operator):
         differs = np.flatnonzero(live & (shown != new))
         return changes(change.vs[differs], shown[differs], new[differs], take_rows(arriving.payload, differs))
 
-    def _take_out(self, arriving: Arriving) -> tuple[Ticks, Mask]:
+    def _take_out(self, arriving: SideChanges) -> tuple[Ticks, Mask]:
         """The end shown of each event so far, and whether it can still change.
 
         An event that is no longer in state was clipped before both CTIs. It stays as it is shown, whatever
@@ -81,7 +82,7 @@ class Clip(Operator):
         self._left.remove(found)
         return shown, live
 
-    def _from_right(self, arriving: Arriving) -> EventBatch:
+    def _from_right(self, arriving: SideChanges) -> EventBatch:
         """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
         come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
@@ -92,7 +93,7 @@ class Clip(Operator):
         # A new start s clips what is shown on both sides of s; an old one had clipped what is shown up to s.
         rows = np.concatenate([come, gone])
         lo = np.concatenate([vs[come], np.maximum(vs[gone], BEGINNING + 1) - 1])
-        _, at = self._left.overlapping(group[rows], lo, vs[rows])
+        _, at = self._left.find_overlaps(group[rows], lo, vs[rows])
         return self._look_again(np.unique(at))
 
     def _look_again(self, at: Index) -> EventBatch:
@@ -132,7 +133,7 @@ class Clip(Operator):
         return ()
 
     def state_rows(self) -> int:
-        return self._left.live() + self._starts.live()
+        return self._left.count_live() + self._starts.count_live()
 
     def state_bytes(self) -> int:
         return self._left.nbytes() + self._starts.nbytes()

@@ -22,15 +22,15 @@ from recension.core.batch import EventBatch, Index, empty
 from recension.core.rowhash import row_hash
 from recension.core.ticks import FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.state.chains import Chains, Ends, Equivalent
-from recension.operators.state.net_changes import net_changes
-from recension.operators.transition import Shown, transition
+from recension.operators.changes import EventRows, net_changes, transition
+from recension.operators.state.chains import ChainEnds, Chains, Equivalent
 
 
 class Coalesce(Operator):
     """``schema`` has the group's columns and those that the equivalence compares."""
 
-    promises_alike = True
+    changes_on_cti = False
+    shards_share_ctis = True
 
     def __init__(
         self, schema: pa.Schema, group_by: Sequence[str], on: Sequence[str], equivalent: Equivalent
@@ -49,16 +49,16 @@ class Coalesce(Operator):
             return empty(self.schema)
         keys = payload.select(self._group_by)
         group = self._chains.number(keys, len(batch))[change.row]
-        out = self._emitted(*self._chains.apply(change, group, payload))
+        out = self._make_changes(*self._chains.apply(change, group, payload))
         self._chains.tidy()
         return out
 
-    def _emitted(self, old: Ends, new: Ends) -> EventBatch:
+    def _make_changes(self, old: ChainEnds, new: ChainEnds) -> EventBatch:
         heads = np.concatenate([old.head, new.head])
         distinct, place = np.unique(heads, return_inverse=True)
         hashes = row_hash(self._chains.payload(distinct), len(distinct))[place]
-        before = Shown(old.start, old.end, hashes[: len(old.head)])
-        after = Shown(new.start, new.end, hashes[len(old.head) :])
+        before = EventRows(old.start, old.end, hashes[: len(old.head)])
+        after = EventRows(new.start, new.end, hashes[len(old.head) :])
 
         def payload(at: Index) -> pa.RecordBatch:
             return self._chains.payload(heads[at])

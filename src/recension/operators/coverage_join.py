@@ -24,30 +24,31 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, concat, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes
-from recension.operators.key_skew import KeySkew
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import NetChanges, changes, identity
 from recension.operators.matching import (
     LEFT,
     RIGHT,
-    Arriving,
     JoinedColumn,
     JoinedPayload,
+    KeySkew,
     Matching,
     Meeting,
     Predicate,
     Side,
+    SideChanges,
 )
-from recension.operators.parts import Revision, Spans, maximal, revise
+from recension.operators.parts import Revision, Spans, merge_spans, revise
+from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges, identity
 
 
 class CoverageJoin(Operator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
+    changes_on_cti = False
     _shows_pairs = False
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(
         self,
@@ -63,8 +64,8 @@ class CoverageJoin(Operator):
         super().__init__(joined.schema if self._shows_pairs else left.schema)
         self._sides, self._joined, self._covered = (left, right), joined, covered
         kept = joined.sources(LEFT) if self._shows_pairs else left.schema
-        self._left = LiveEvents(kept, extras=("number",))
-        self._right = LiveEvents(joined.sources(RIGHT))
+        self._left = EventStore(kept, extras=("number",))
+        self._right = EventStore(joined.sources(RIGHT))
         self._parts = IntervalIndex()
         self._matching = Matching((self._left, self._right), joined, where, pairs=self._shows_pairs)
         self._cti = [BEGINNING, BEGINNING]
@@ -75,7 +76,7 @@ class CoverageJoin(Operator):
         """The payload of a part, from the left event's."""
         return left
 
-    def _pair_changes(self, change: NetChanges, meeting: Meeting, other: LiveEvents) -> list[EventBatch]:
+    def _pair_changes(self, change: NetChanges, meeting: Meeting, other: EventStore) -> list[EventBatch]:
         """What else is shown about the pairs that meet."""
         return []
 
@@ -83,19 +84,19 @@ class CoverageJoin(Operator):
         if not len(batch):
             return empty(self.schema)
         has_keys = self._sides[port].has_keys(batch)
-        arriving = self._sides[port].arriving(batch.filter(has_keys))
+        arriving = self._sides[port].net_changes_of(batch.filter(has_keys))
         self._skew.note(port, arriving.group, arriving.payload)
         output = self._from_left(arriving) if port == LEFT else self._from_right(arriving)
         if port == LEFT and not self._covered and not bool(has_keys.all()):
-            output.append(self._unmatchable(batch.filter(~has_keys)))
+            output.append(self._pass_unmatchable(batch.filter(~has_keys)))
         return concat([part for part in output if len(part)] or [empty(self.schema)])
 
-    def _unmatchable(self, batch: EventBatch) -> EventBatch:
+    def _pass_unmatchable(self, batch: EventBatch) -> EventBatch:
         """Left events with a null among their keys are never covered: they pass."""
         payload = self._output_payload(batch.payload, len(batch))
         return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
 
-    def _from_left(self, arriving: Arriving) -> list[EventBatch]:
+    def _from_left(self, arriving: SideChanges) -> list[EventBatch]:
         """Every changed left event is an owner; its region is what it gains or loses."""
         change, (lo, hi) = arriving.change, arriving.stretch()
         meeting = self._matching.meet(LEFT, arriving.group, lo, hi, arriving.payload)
@@ -103,15 +104,15 @@ class CoverageJoin(Operator):
         numbers = self._take_over(arriving)
         region = Spans(np.arange(len(change)), lo, hi)
         gains = change.new > change.old
-        cover = self._cover(region, meeting)
-        cover = cover.at(np.flatnonzero(gains[cover.owner]))
+        cover = self._find_cover(region, meeting)
+        cover = cover.take(np.flatnonzero(gains[cover.owner]))
         if not self._covered:
             # What is lost shall hold no part, as if it were covered.
-            cover = cover.and_also(region.at(np.flatnonzero(~gains)))
+            cover = cover.concat_with(region.take(np.flatnonzero(~gains)))
         revision = self._revise(numbers, region, cover)
-        return [*pairs, self._emit(revision, take_rows(arriving.payload, revision.owner))]
+        return [*pairs, self._make_changes(revision, take_rows(arriving.payload, revision.owner))]
 
-    def _take_over(self, arriving: Arriving) -> Hashes:
+    def _take_over(self, arriving: SideChanges) -> Hashes:
         """Remember the left events as they are now; the hashed number of each."""
         change = arriving.change
         number = np.arange(self._numbered, self._numbered + len(change))
@@ -126,25 +127,25 @@ class CoverageJoin(Operator):
         self._left.insert(
             arriving.group[stays], change.vs[stays], change.new[stays], tag, payload, number=number[stays]
         )
-        return _hashed(number)
+        return _hash_numbers(number)
 
-    def _from_right(self, arriving: Arriving) -> list[EventBatch]:
+    def _from_right(self, arriving: SideChanges) -> list[EventBatch]:
         """Every left event that meets a changed right event is an owner."""
         lo, hi = arriving.stretch()
         meeting = self._matching.meet(RIGHT, arriving.group, lo, hi, arriving.payload)
         pairs = self._pair_changes(arriving.change, meeting, self._left)
         owners, owner = np.unique(meeting.x, return_inverse=True)
         vs, ve = self._left.column("vs", meeting.x), self._left.column("ve", meeting.x)
-        region = maximal(Spans(owner, np.maximum(lo[meeting.at], vs), np.minimum(hi[meeting.at], ve)))
+        region = merge_spans(Spans(owner, np.maximum(lo[meeting.at], vs), np.minimum(hi[meeting.at], ve)))
         self._right.apply(arriving.change, arriving.group, arriving.payload)
         asking = owners[region.owner]
         group, payload = self._left.column("group", asking), self._left.payload(asking)
         again = self._matching.meet(LEFT, group, region.start, region.end, payload)
-        numbers = _hashed(self._left.column("number", owners))
-        revision = self._revise(numbers, region, self._cover(region, again))
-        return [*pairs, self._emit(revision, self._left.payload(owners[revision.owner]))]
+        numbers = _hash_numbers(self._left.column("number", owners))
+        revision = self._revise(numbers, region, self._find_cover(region, again))
+        return [*pairs, self._make_changes(revision, self._left.payload(owners[revision.owner]))]
 
-    def _cover(self, region: Spans, meeting: Meeting) -> Spans:
+    def _find_cover(self, region: Spans, meeting: Meeting) -> Spans:
         """What the right events met cover of each region."""
         start = np.maximum(region.start[meeting.at], self._right.column("vs", meeting.x))
         end = np.minimum(region.end[meeting.at], self._right.column("ve", meeting.x))
@@ -155,7 +156,7 @@ class CoverageJoin(Operator):
         # Parts that only touch the region count: they may grow together with what is in it.
         lo = np.where(region.start > BEGINNING, region.start - 1, BEGINNING)
         hi = np.where(region.end < FOREVER, region.end + 1, FOREVER)
-        at, part = self._parts.overlapping(numbers[region.owner], lo, hi)
+        at, part = self._parts.find_overlaps(numbers[region.owner], lo, hi)
         part, first = np.unique(part, return_index=True)
         vs, ve = self._parts.column("vs", part), self._parts.column("ve", part)
         old = Spans(region.owner[at[first]], vs, ve)
@@ -166,7 +167,7 @@ class CoverageJoin(Operator):
         self._parts.add(group, revision.start[stays], revision.new[stays], np.zeros(len(stays), np.uint64))
         return revision
 
-    def _emit(self, revision: Revision, left: pa.RecordBatch) -> EventBatch:
+    def _make_changes(self, revision: Revision, left: pa.RecordBatch) -> EventBatch:
         payload = self._output_payload(left, len(revision.owner))
         return changes(revision.start, revision.old, revision.new, payload)
 
@@ -208,13 +209,13 @@ class CoverageJoin(Operator):
         return ()
 
     def state_rows(self) -> int:
-        return self._left.live() + self._right.live() + self._parts.live()
+        return self._left.count_live() + self._right.count_live() + self._parts.count_live()
 
     def state_bytes(self) -> int:
         return self._left.nbytes() + self._right.nbytes() + self._parts.nbytes()
 
 
-def _hashed(number: Index) -> Hashes:
+def _hash_numbers(number: Index) -> Hashes:
     return combine(np.zeros(len(number), np.uint64), number)
 
 

@@ -18,14 +18,16 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output, changes, order_of_changes
-from recension.operators.state.readings import Axis, Readings
+from recension.operators.base import Chunks, Operator, Output
+from recension.operators.changes import changes, order_of_changes
+from recension.operators.state.readings import ReadingAxis, Readings
 
 
 class Edges(Operator):
     """Readings by group; without ``group_by`` all are of one."""
 
-    promises_alike = True
+    changes_on_cti = False
+    shards_share_ctis = True
 
     def __init__(self, schema: pa.Schema, group_by: Sequence[str] = (), keyed_by: str = "group_by") -> None:
         """``keyed_by`` says, in errors, where the groups were named."""
@@ -37,11 +39,11 @@ class Edges(Operator):
         if not len(batch):
             return empty(self.schema)
         group = self._readings.number(batch.payload.select(self._group_by), len(batch))
-        out = self._emitted(self._readings.apply(batch, group))
+        out = self._make_changes(self._readings.apply(batch, group))
         self._readings.tidy()
         return out
 
-    def _emitted(self, axis: Axis) -> EventBatch:
+    def _make_changes(self, axis: ReadingAxis) -> EventBatch:
         """What each reading was shown as and what it is now, where that differs."""
         was, now = axis.ends(axis.old_row), axis.ends(axis.new_row)
         is_other = (axis.old_row != axis.new_row) & (axis.old_row >= 0) & (axis.new_row >= 0)

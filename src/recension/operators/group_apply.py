@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.flow import Flow
-from recension.operators.pipeline import Pipeline, below
-from recension.operators.state.group_chunks import stacked, unstacked
+from recension.operators.pipeline import Flow, Pipeline, below
+from recension.operators.state.chunks import stack_groups, unstack_groups
 from recension.operators.state.keys import KeyIndex
 
 
@@ -51,21 +50,21 @@ class GroupApply(Operator):
         self._unseen_chunks: Chunks | None = None
         self._counts: Counter[str] = Counter()
         self._dropped: list[tuple[str, EventBatch]] = []
-        self._settled: dict[int, int] = {}
+        self._no_effect: dict[int, int] = {}
         self.is_clocked = self._unseen.is_clocked
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return self._nothing
         if port < len(self._split):
-            out = self._fed(port, self._shares(port, batch))
+            out = self._feed(port, self._split_by_group(port, batch))
         else:
-            out = self._told(lambda pipeline: pipeline.feed(port, Flow([batch])))
-        before, t = self.out_cti, self._least()
+            out = self._tell_all(lambda pipeline: pipeline.feed(port, Flow([batch])))
+        before, t = self.out_cti, self._least_cti()
         self.out_cti = max(before, t)
         return concat([out, cti(t, self.schema)]) if t > before else out
 
-    def _shares(self, port: int, batch: EventBatch) -> Iterable[tuple[int, EventBatch]]:
+    def _split_by_group(self, port: int, batch: EventBatch) -> Iterable[tuple[int, EventBatch]]:
         """The elements of each group, in the order in which they came."""
         number = self._keys.number(batch.payload.select(self._key_names))
         opened = [self._open() for _ in range(len(self._keys) - len(self._groups))]
@@ -86,21 +85,23 @@ class GroupApply(Operator):
         self._groups.append(pipeline)
         return pipeline.out_cti
 
-    def _fed(self, port: int, shares: Iterable[tuple[int, EventBatch]]) -> EventBatch:
+    def _feed(self, port: int, shares: Iterable[tuple[int, EventBatch]]) -> EventBatch:
         given = [(number, self._groups[number].feed(port, Flow([share]))) for number, share in shares]
-        for known, t in self._settled.items():
-            self._settled[known] = min(t, *(self._groups[number].settled(known) for number, _ in given))
-        return self._gathered(given)
+        for known, t in self._no_effect.items():
+            self._no_effect[known] = min(
+                t, *(self._groups[number].no_effect_before(known) for number, _ in given)
+            )
+        return self._gather(given)
 
-    def _told(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
+    def _tell_all(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
         """Every group is told something, and the one that stands for those to come."""
         tell(self._unseen)
         self._unseen.take_counts()
-        self._settled = {}
+        self._no_effect = {}
         self._unseen_chunks = None
-        return self._gathered([(number, tell(group)) for number, group in enumerate(self._groups)])
+        return self._gather([(number, tell(group)) for number, group in enumerate(self._groups)])
 
-    def _gathered(self, given: Sequence[tuple[int, Flow]]) -> EventBatch:
+    def _gather(self, given: Sequence[tuple[int, Flow]]) -> EventBatch:
         """What groups gave, each with its keys; what they left out is taken note of."""
         for number, _ in given:
             group = self._groups[number]
@@ -117,36 +118,36 @@ class GroupApply(Operator):
         columns = [*self._keys.rows(owner).columns, *batch.payload.columns]
         return replace(batch, payload=pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _least(self) -> int:
+    def _least_cti(self) -> int:
         return int(self._ctis.min(initial=self._unseen.out_cti))
 
     def on_cti(self, port: int, t: int) -> Output:
-        out = self._told(lambda pipeline: pipeline.feed(port, Flow(cti=t)))
-        return self._after(out)
+        out = self._tell_all(lambda pipeline: pipeline.feed(port, Flow(cti=t)))
+        return self._forget_idle_groups(out)
 
     def check_end(self) -> None:
         for group in self._groups:
             group.check_end()
 
     def on_clock(self, now: int) -> Output:
-        return self._after(self._told(lambda pipeline: pipeline.tick(now)))
+        return self._forget_idle_groups(self._tell_all(lambda pipeline: pipeline.tick(now)))
 
-    def _after(self, shown: EventBatch) -> Output:
+    def _forget_idle_groups(self, shown: EventBatch) -> Output:
         """All groups have been told something: some may have become like one that was never seen."""
-        t = self._least()
-        in_use = np.array([not group.goes_on_like(self._unseen) for group in self._groups], np.bool_)
+        t = self._least_cti()
+        in_use = np.array([not group.is_like(self._unseen) for group in self._groups], np.bool_)
         if not in_use.all():
             self._keys.retire(in_use)
             self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
             self._ctis = self._ctis[in_use]
         return self.emit(t, shown)
 
-    def settled(self, port: int, t: int) -> int:
-        """The least of all groups since the last time they were all told something."""
-        if port not in self._settled:
+    def no_effect_before(self, port: int, t: int) -> int:
+        """The least of all groups. It is kept until all groups get something again."""
+        if port not in self._no_effect:
             everyone = [self._unseen, *self._groups]
-            self._settled[port] = min(pipeline.settled(port) for pipeline in everyone)
-        return self._settled[port]
+            self._no_effect[port] = min(pipeline.no_effect_before(port) for pipeline in everyone)
+        return self._no_effect[port]
 
     def orphans(self, port: int) -> Orphans:
         """A group gets its elements in the order in which they came."""
@@ -170,23 +171,23 @@ class GroupApply(Operator):
 
     def snapshot_state(self) -> Chunks:
         unseen = {f"unseen/{name}": table for name, table in self._unseen.snapshot().items()}
-        groups = stacked(group.snapshot() for group in self._groups)
+        groups = stack_groups(group.snapshot() for group in self._groups)
         stack = {f"groups/{name}": table for name, table in groups.items()}
         return {"keys": self._keys.snapshot(), **unseen, **stack}
 
     def restore_state(self, chunks: Chunks) -> None:
-        self._keys.restore(_whole(chunks["keys"]))
+        self._keys.restore(_as_batch(chunks["keys"]))
         self._unseen, self._unseen_chunks = self._make(), None
         self._unseen.restore(below("unseen/", chunks))
         self._groups = []
-        for own in unstacked(below("groups/", chunks)):
+        for own in unstack_groups(below("groups/", chunks)):
             group = self._make()
             group.restore(own)
             self._groups.append(group)
         self._ctis = np.array([group.out_cti for group in self._groups], np.int64)
-        self._settled = {}
+        self._no_effect = {}
 
 
-def _whole(table: pa.Table) -> pa.RecordBatch:
+def _as_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, empty, inserts
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.state.latest import group_hash
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import net_changes
+from recension.operators.changes import net_changes
+from recension.operators.state.event_store import EventStore
+from recension.operators.state.progress import group_hash
 from recension.operators.value_order import payload_keys
 
 
@@ -34,7 +34,7 @@ class GroupedCleanse(Operator):
     def __init__(self, schema: pa.Schema, by: Sequence[str]) -> None:
         super().__init__(schema)
         self._by = by
-        self._held = LiveEvents(schema)
+        self._held = EventStore(schema)
         # The first start of any group's first event held back, and the first end of these: nothing comes out
         # before a CTI passes that.
         self._first_start, self._first_end = FOREVER, BEGINNING
@@ -100,7 +100,7 @@ class GroupedCleanse(Operator):
         return self._first_start, self._first_end
 
     def state_rows(self) -> int:
-        return self._held.live()
+        return self._held.count_live()
 
     def state_bytes(self) -> int:
         return self._held.nbytes()

@@ -17,24 +17,25 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.key_skew import KeySkew
 from recension.operators.matching import (
     LEFT,
     RIGHT,
     JoinedColumn,
     JoinedPayload,
+    KeySkew,
     Matching,
     Predicate,
     Side,
     pair_changes,
 )
-from recension.operators.state.live_events import LiveEvents
+from recension.operators.state.event_store import EventStore
 
 
 class Join(Operator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
-    promises_alike = True
+    changes_on_cti = False
+    shards_share_ctis = True
 
     def __init__(
         self, left: Side, right: Side, columns: Sequence[JoinedColumn], where: Predicate | None = None
@@ -42,7 +43,7 @@ class Join(Operator):
         joined = JoinedPayload(left.schema, right.schema, columns)
         super().__init__(joined.schema)
         self._sides = (left, right)
-        self._live = [LiveEvents(joined.sources(side)) for side in (LEFT, RIGHT)]
+        self._live = [EventStore(joined.sources(side)) for side in (LEFT, RIGHT)]
         self._matching = Matching(self._live, joined, where, pairs=True)
         self._cti = [BEGINNING, BEGINNING]
         self._skew = KeySkew(left.keys, right.keys)
@@ -51,7 +52,7 @@ class Join(Operator):
         if not len(batch):
             return empty(self.schema)
         side, own, other = self._sides[port], self._live[port], self._live[1 - port]
-        arriving = side.arriving(batch.filter(side.has_keys(batch)))
+        arriving = side.net_changes_of(batch.filter(side.has_keys(batch)))
         self._skew.note(port, arriving.group, arriving.payload)
         meeting = self._matching.meet(port, arriving.group, *arriving.stretch(), arriving.payload)
         output = pair_changes(arriving.change, meeting, other)
@@ -87,7 +88,7 @@ class Join(Operator):
         return ()
 
     def state_rows(self) -> int:
-        return sum(live.live() for live in self._live)
+        return sum(live.count_live() for live in self._live)
 
     def state_bytes(self) -> int:
         return sum(live.nbytes() for live in self._live)

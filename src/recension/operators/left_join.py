@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
+from recension.operators.changes import NetChanges
 from recension.operators.coverage_join import CoverageJoin
 from recension.operators.matching import JoinedColumn, Meeting, Predicate, Side, pair_changes
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges
+from recension.operators.state.event_store import EventStore
 
 
 class LeftJoin(CoverageJoin):
@@ -32,5 +32,5 @@ class LeftJoin(CoverageJoin):
     def _output_payload(self, left: pa.RecordBatch, size: int) -> pa.RecordBatch:
         return self._joined.without_right(left, size)
 
-    def _pair_changes(self, change: NetChanges, meeting: Meeting, other: LiveEvents) -> list[EventBatch]:
+    def _pair_changes(self, change: NetChanges, meeting: Meeting, other: EventStore) -> list[EventBatch]:
         return [pair_changes(change, meeting, other)]

@@ -104,6 +104,20 @@ class Inserts(SetDuration):
 
 
 @dataclass(frozen=True)
+class Deletes(Lifetime):
+    """From the end for ever; what never ends gives nothing (ruling D7).
+
+    D4: an end that moves from ``x`` to ``y`` removes an event starting at ``x`` and adds one at ``y``.
+    """
+
+    def start(self, vs: Ticks, ve: Ticks) -> Ticks:
+        return ve
+
+    def end(self, vs: Ticks, ve: Ticks) -> Ticks:
+        return np.full(len(ve), FOREVER)
+
+
+@dataclass(frozen=True)
 class Extend(Lifetime):
     """The end moved by ``delta``. D4: ``x + delta`` is at or above ``x``, unless ends move back.
 

@@ -1,8 +1,11 @@
-"""What all joins share: which events of the two sides meet, and the payload of a pair.
+"""What all joins share: which events of the two sides meet, the payload of a pair, and a check for skew.
 
 Two events meet when their keys are equal, none of them null, when their lifetimes overlap, and when the
 predicate holds for the joined payload. Keys are compared by their 64-bit hashes, which tell all values of
 one integer or timestamp column apart, and any others but for a chance of 2**-64 a pair.
+
+Where nearly all rows of a side have one key, pairs grow with the square of the rows: the join warns of it.
+That check looks at a few dozen rows of a batch, and compares all of them only where those are alike.
 """
 
 from __future__ import annotations
@@ -17,14 +20,16 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
 from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import Ticks
-from recension.operators.base import changes
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import NetChanges, net_changes
+from recension.operators.changes import NetChanges, changes, net_changes
+from recension.operators.state.event_store import EventStore
 
 Predicate: TypeAlias = Callable[[pa.RecordBatch], Mask]
 
 LEFT: Final = 0
 RIGHT: Final = 1
+ROWS: Final = 100_000
+SHARE: Final = 0.9
+_LOOKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +49,18 @@ class Side:
                 present &= column.is_valid().to_numpy(zero_copy_only=False)
         return present
 
-    def arriving(self, batch: EventBatch) -> Arriving:
+    def net_changes_of(self, batch: EventBatch) -> SideChanges:
         """The net effect of a batch in which every element has its keys."""
         change = net_changes(batch)
         group = row_hash(batch.payload.select(list(self.keys)), len(batch))
         if change.is_insert_only:
-            return Arriving(change, group, batch.payload)
+            return SideChanges(change, group, batch.payload)
         payload = take_rows(batch.payload, change.row)
-        return Arriving(replace(change, row=np.arange(len(change))), group[change.row], payload)
+        return SideChanges(replace(change, row=np.arange(len(change))), group[change.row], payload)
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class SideChanges:
     """Net changes; the i-th has the i-th key hash and the i-th payload."""
 
     change: NetChanges
@@ -90,7 +95,7 @@ class JoinedPayload:
         names = dict.fromkeys(c.source for c in self._columns if c.side == side)
         return pa.schema([self._inputs[side].field(name) for name in names])
 
-    def of(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    def join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
         """Joined payloads from equally many rows of both sides."""
         rows = (left, right)
         arrays = [rows[c.side].column(c.source) for c in self._columns]
@@ -98,7 +103,7 @@ class JoinedPayload:
 
     def without_right(self, left: pa.RecordBatch, size: int) -> pa.RecordBatch:
         """Joined payloads of left rows that no right row matches."""
-        return self.of(left, null_payload(size, self._inputs[RIGHT]))
+        return self.join(left, null_payload(size, self._inputs[RIGHT]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ class Matching:
     """The events of both sides that are remembered, and the question which of them meet."""
 
     def __init__(
-        self, live: Sequence[LiveEvents], joined: JoinedPayload, where: Predicate | None, *, pairs: bool
+        self, live: Sequence[EventStore], joined: JoinedPayload, where: Predicate | None, *, pairs: bool
     ) -> None:
         """``pairs``: are joined payloads wanted even where no predicate asks for them?"""
         self._live, self._joined, self._where, self._pairs = live, joined, where, pairs
@@ -122,18 +127,18 @@ class Matching:
     def meet(self, side: int, group: Hashes, lo: Ticks, hi: Ticks, payload: pa.RecordBatch) -> Meeting:
         """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question."""
         other = self._live[1 - side]
-        at, x = other.overlapping(group, lo, hi)
+        at, x = other.find_overlaps(group, lo, hi)
         if not self._pairs and self._where is None:
             return Meeting(at, x, null_payload(0, self._joined.schema))
         asking, met = take_rows(payload, at), other.payload(x)
-        joined = self._joined.of(asking, met) if side == LEFT else self._joined.of(met, asking)
+        joined = self._joined.join(asking, met) if side == LEFT else self._joined.join(met, asking)
         if self._where is None:
             return Meeting(at, x, joined)
         keep = np.flatnonzero(self._where(joined))
         return Meeting(at[keep], x[keep], take_rows(joined, keep))
 
 
-def pair_changes(change: NetChanges, meeting: Meeting, other: LiveEvents) -> EventBatch:
+def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> EventBatch:
     """How the common lifetimes change when the ends on one side do.
 
     #   old        vs |=======|                   S, the start of the pair, is the later of both starts;
@@ -148,3 +153,54 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: LiveEvents) -> Eve
         return inserts(start, new, meeting.joined)
     old = np.maximum(start, np.minimum(change.old.take(meeting.at), ve))
     return changes(start, old, new, meeting.joined)
+
+
+class KeySkew:
+    """Watches the keys of both sides of a join; speaks once of each."""
+
+    def __init__(self, *keys: Sequence[str]) -> None:
+        self._sides = [_KeyCount(list(own)) for own in keys]
+        self._warnings: list[str] = []
+
+    def note(self, port: int, group: Hashes, payload: pa.RecordBatch) -> None:
+        """Rows with these key hashes have come."""
+        side = self._sides[port]
+        if side.is_watched and len(group):
+            side.count(group)
+            if side.is_skewed() and len(alike := np.flatnonzero(group == side.common)):
+                side.is_watched = False
+                self._warnings.append(side.describe(payload, int(alike[0])))
+
+    def take_warnings(self) -> list[str]:
+        """What there is to say, if it has not been said."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
+
+
+class _KeyCount:
+    """How many rows there are, and how many have the most common key: one that most have is not missed."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self._keys, self.is_watched = keys, bool(keys)
+        self._rows = self._alike = 0
+        self.common: np.uint64 | None = None
+
+    def count(self, group: Hashes) -> None:
+        looked, counts = np.unique(group[:: 1 + len(group) // _LOOKS], return_counts=True)
+        at = int(np.argmax(counts))
+        if looked[at] != self.common and 2 * counts[at] > counts.sum() and 2 * self._alike <= self._rows:
+            self.common, self._alike = looked[at], 0
+        self._rows += len(group)
+        if self.common is not None:
+            self._alike += int(np.count_nonzero(group == self.common))
+
+    def is_skewed(self) -> bool:
+        return self._rows >= ROWS and self._alike >= SHARE * self._rows
+
+    def describe(self, payload: pa.RecordBatch, row: int) -> str:
+        key = ", ".join(f"{name} = {payload.column(name)[row].as_py()!r}" for name in self._keys)
+        return (
+            f"{100 * self._alike // self._rows} % of the {self._rows:,} rows that one side has taken in have "
+            f"{key}: their pairs are made in one place and grow with the square of the rows; join on more "
+            "columns, or filter that key out"
+        )

@@ -22,6 +22,7 @@ from recension.operators.base import Chunks, Operator, Orphans, Output
 class OrphanCheck(Operator):
     """Stands on a source that Finalize or a merge reads as it comes, below its other readers."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -35,7 +36,7 @@ class OrphanCheck(Operator):
         self._checker.check(cti(t, self.schema))
         return self.emit(t)
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         """What comes to nothing above need not be checked either."""
         self._checker.forget_before(t)
         return t

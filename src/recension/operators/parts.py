@@ -25,11 +25,11 @@ class Spans:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def at(self, rows: Index) -> Spans:
+    def take(self, rows: Index) -> Spans:
         """Some of the intervals."""
         return Spans(self.owner[rows], self.start[rows], self.end[rows])
 
-    def and_also(self, other: Spans) -> Spans:
+    def concat_with(self, other: Spans) -> Spans:
         """These and the others."""
         pairs = ((self.owner, other.owner), (self.start, other.start), (self.end, other.end))
         return Spans(*(np.concatenate(pair) for pair in pairs))
@@ -49,7 +49,7 @@ class Revision:
     part: Index
 
 
-def maximal(spans: Spans) -> Spans:
+def merge_spans(spans: Spans) -> Spans:
     """The fewest intervals that hold the same instants of each owner.
 
     Where the k-th start lies after the k-1 ends before it, all that began has ended, and a new part begins.
@@ -74,10 +74,10 @@ def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revis
     #   new         |===|  |==|   |=======|       what is covered
     #   new         |======|  |===========|       what is not
     """
-    sweep = _Sweep([parts, region, maximal(cover)])
+    sweep = _Sweep([parts, region, merge_spans(cover)])
     was, inside, is_covered = (depth > 0 for depth in sweep.depth)
     shall = np.where(inside, is_covered == covered, was)
-    old, new = _ends(was, sweep.time), _ends(shall, sweep.time)
+    old, new = _find_ends(was, sweep.time), _find_ends(shall, sweep.time)
     rows = np.flatnonzero(old != new)
     part = np.full(len(old), -1)
     part[old != sweep.time] = sweep.order[sweep.order < len(parts)]
@@ -149,15 +149,15 @@ class _Packing:
         return owner, np.where(code > self.high - self.low, FOREVER, code + self.low)
 
 
-def _edges(holds: Mask) -> tuple[Index, Index]:
+def _find_edges(holds: Mask) -> tuple[Index, Index]:
     """Where each stretch on which something holds begins, and where it ends."""
     before = np.append(False, holds[:-1])[: len(holds)]
     return np.flatnonzero(holds & ~before), np.flatnonzero(before & ~holds)
 
 
-def _ends(holds: Mask, time: Ticks) -> Ticks:
+def _find_ends(holds: Mask, time: Ticks) -> Ticks:
     """At the first row of each stretch the time when it ends; at all other rows their own time."""
-    first, last = _edges(holds)
+    first, last = _find_edges(holds)
     end = time.copy()
     end[first] = time[last]
     return end

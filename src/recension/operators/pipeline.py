@@ -1,20 +1,107 @@
-"""A few operators that read each other and end in one: what runs for each group by itself.
+"""Driving operators: one step of one operator, and pipelines of a few operators that end in one.
 
-Its ports are numbered from 0, as those of an operator; a step feeds one port, or tells the time.
+In a step an operator gets all its batches, then all its CTIs, and gives one batch and at most one CTI. A
+pipeline runs for each group by itself. Its ports are numbered from 0, like those of an operator.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, concat, null_payload
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Orphans, worst
-from recension.operators.flow import Flow, drive
+from recension.operators.base import Chunks, Operator, Orphans, Output, worst_outcome
+
+
+@dataclass(slots=True)
+class Flow:
+    """What a vertex gives in one step."""
+
+    batches: list[EventBatch] = field(default_factory=list)
+    cti: int | None = None
+    has_external: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.batches) or self.cti is not None
+
+    def add(self, answer: Output) -> None:
+        """What an operator emits in answer to a CTI or to the clock."""
+        self.batches.append(answer.batch)
+        self.cti = self.cti if answer.cti is None else answer.cti
+
+
+def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None = None) -> Flow:
+    """Tell an operator the time, if it is to know it, then all batches of a step, then all its CTIs."""
+    out = Flow()
+    if now is not None:
+        out.add(operator.on_clock(now))
+    for port, flow in fed:
+        for batch in flow.batches:
+            is_parted = flow.has_external and operator.external_ctis != "take"
+            taken, *passing = _part_external(operator, batch) if is_parted else (batch,)
+            out.batches += [operator.on_batch(port, taken), *passing]
+    for port, flow in fed:
+        if flow.cti is not None:
+            out.add(operator.on_cti(port, flow.cti))
+    # One batch a step: readers must not see what holds only until the other half has come.
+    given = [batch for batch in out.batches if len(batch)]
+    out.batches = [concat(given)] if given else []
+    if given and operator.makes_ctis:
+        out = _without_ctis(out)
+    out.has_external = operator.external_ctis == "pass" and any(flow.has_external for _, flow in fed)
+    return out
+
+
+def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Collection[int]) -> None:
+    """Raise what an operator would raise if these inputs ended, where that is certain; nothing changes.
+
+    ``steps`` are numbered, each with the numbers that it reads. What an operator that may emit changes on a
+    CTI does at the end is not known while it holds rows.
+    """
+    known, endless = set(ended), set[int]()
+    for number, operator, inputs in steps:
+        if known.issuperset(inputs):
+            operator.check_end()
+            if not (operator.changes_on_cti and operator.state_rows()):
+                known.add(number)
+            elif operator.is_endless():
+                endless.add(number)
+        elif endless.intersection(inputs):
+            operator.refuse_endless()
+
+
+def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
+    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
+    is_cti = batch.kind == CTI
+    if not bool(is_cti.any()):
+        return batch, None
+    return batch.filter(~is_cti), int(batch.vs[is_cti].max())
+
+
+def flow_of(batch: EventBatch) -> Flow:
+    """The elements of a source as what it gives in one step."""
+    changes, t = split_ctis(batch)
+    return Flow([changes] if len(changes) else [], t, bool((changes.kind == EXTERNAL_CTI).any()))
+
+
+def _without_ctis(flow: Flow) -> Flow:
+    """CTIs that an operator made are one with the CTI of the step."""
+    batch, t = split_ctis(flow.batches[0])
+    made = [time for time in (t, flow.cti) if time is not None]
+    return Flow([batch] if len(batch) else [], max(made, default=None))
+
+
+def _part_external(operator: Operator, batch: EventBatch) -> list[EventBatch]:
+    """The batch without external CTIs; then these, if the operator lets them pass."""
+    is_external = batch.kind == EXTERNAL_CTI
+    taken, passing = batch.filter(~is_external), batch.filter(is_external)
+    if operator.external_ctis != "pass":
+        return [taken]
+    return [taken, replace(passing, payload=null_payload(len(passing), operator.schema))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +150,15 @@ class Pipeline:
 
     def check_end(self) -> None:
         """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
-        ended = set(range(self._ports))
-        for number, stage in enumerate(self._stages, self._ports):
-            if ended.issuperset(stage.inputs):
-                stage.operator.check_end()
-                if not stage.operator.state_rows():
-                    ended.add(number)
+        stages = enumerate(self._stages, self._ports)
+        check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
 
-    def settled(self, port: int) -> int:
-        """A time such that nothing comes of changes, on this port, to events that ended before it."""
+    def no_effect_before(self, port: int) -> int:
+        """The time before which changes on a port have no effect, as `Operator.no_effect_before`."""
         times = {self._last: BEGINNING}
         for number, stage in reversed(list(enumerate(self._stages, self._ports))):
             for own_port, i in enumerate(stage.inputs):
-                since = stage.operator.settled(own_port, times.get(number, BEGINNING))
+                since = stage.operator.no_effect_before(own_port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times.get(port, BEGINNING)
 
@@ -88,15 +171,15 @@ class Pipeline:
             if i == port
         ]
         becomes = [self._orphans_above(number, own_port) for number, own_port in readers]
-        return worst([*becomes, "pass"] if port == self._last else becomes)
+        return worst_outcome([*becomes, "pass"] if port == self._last else becomes)
 
     def _orphans_above(self, number: int, port: int) -> Orphans:
         becomes = self.operators[number - self._ports].orphans(port)
         return self.orphans(number) if becomes == "pass" else becomes
 
-    def goes_on_like(self, fresh: Pipeline) -> bool:
+    def is_like(self, fresh: Pipeline) -> bool:
         """Will this do from now on what one does that was told the same CTIs and times, and nothing else?"""
-        return all(_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
+        return all(_are_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
 
     def take_counts(self) -> Counter[str]:
         """The elements left out or moved since the last time of asking, by reason."""
@@ -137,7 +220,7 @@ class Pipeline:
             operator.restore(tables)
 
 
-def _alike(operator: Operator, fresh: Operator) -> bool:
+def _are_alike(operator: Operator, fresh: Operator) -> bool:
     if operator.out_cti != fresh.out_cti or operator.state_rows() or fresh.state_rows():
         return False
     trace = operator.trace()

@@ -25,8 +25,9 @@ Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBa
 class Span(Operator):
     """One pass over a batch: ``transform`` gives which rows to keep (None: all) and their new payload."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)
@@ -48,7 +49,7 @@ class Span(Operator):
         """Lifetimes stay: what ends before ``t`` does so on both sides."""
         return [t]
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         return t
 
     def orphans(self, port: int) -> Orphans:

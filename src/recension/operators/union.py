@@ -25,8 +25,9 @@ from recension.operators.base import Chunks, Operator, Orphans, Output
 class Union(Operator):
     """Elements pass as they come; external CTIs too, each about the input it comes from."""
 
+    changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)
@@ -45,7 +46,7 @@ class Union(Operator):
         """Lifetimes stay: what ends before ``t`` does so on both sides."""
         return [t] * len(self._ctis)
 
-    def settled(self, port: int, t: int) -> int:
+    def no_effect_before(self, port: int, t: int) -> int:
         return t
 
     def orphans(self, port: int) -> Orphans:

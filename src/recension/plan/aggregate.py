@@ -1,4 +1,4 @@
-"""Snapshot aggregates: one answer for every maximal interval in which no event starts or ends."""
+"""Aggregates over time, and those per snapshot: every maximal interval in which no event starts or ends."""
 
 from __future__ import annotations
 
@@ -13,31 +13,27 @@ from recension.plan.aggregates import Aggregate, TopK
 from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import in_words, projected_schema
+from recension.plan.span import describe_outputs, projected_schema
 
 
 @dataclass(frozen=True, eq=False)
-class SnapshotAggregate(TimedNode):
-    """Aggregates per snapshot, for every group by itself: the keys' columns first, then the answers.
+class AggregateNode(TimedNode):
+    """Aggregates for every group by itself: the keys' columns first, then the answers.
 
-    An aggregate that yields rows stands alone; its rows' columns take the place of its name.
+    An aggregate that yields rows stands alone; its rows' columns take the place of its name. Subclasses say
+    over which parts of time they are.
     """
 
     input: Node
     keys: Outputs
     aggregates: tuple[tuple[str, Aggregate], ...]
-    speculate: Speculate = "perfect"
+    speculate: Speculate
 
     ignores_ctis = False
 
     @property
-    def named_times(self) -> tuple[tuple[str, int], ...]:
-        """None: snapshots lie where events start and end."""
-        return ()
-
-    @property
     def label(self) -> str:
-        by = f" by {in_words(self.keys)}" if self.keys else ""
+        by = f" by {describe_outputs(self.keys)}" if self.keys else ""
         return f"aggregate {', '.join(self._answers)}{by}, speculate {self.speculate}"
 
     @property
@@ -49,6 +45,11 @@ class SnapshotAggregate(TimedNode):
         """The aggregate that yields rows, if that is what this is."""
         (_, first), *_ = self.aggregates
         return first if isinstance(first, TopK) else None
+
+    @property
+    def gives_one_row(self) -> bool:
+        """Is there at most one row for each group and part of time?"""
+        return self.rows is None or self.rows.k == 1
 
     @property
     def breaks_ties(self) -> bool:
@@ -77,21 +78,6 @@ class SnapshotAggregate(TimedNode):
             raise SchemaError(f"agg: {rows[0]} yields rows, so it cannot stand beside other aggregates")
         return [field for field in rows[0].row_schema(self.input.schema) if field.name not in keys]
 
-    def derive_properties(self) -> Properties:
-        """Per variant; in all of them a group has one row a start (or one a rank), so the start is a key."""
-        of, is_grouped = self.input.properties, bool(self.keys)
-        if self.speculate == "perfect":
-            return _perfect(of, is_grouped, is_single=self.rows is None or self.rows.k == 1)
-        # Only end points that vanish make these variants lengthen, and only retractions make them vanish.
-        return Properties(
-            has_key=True,
-            is_ordered=self.speculate == "ordered"
-            and of.is_ordered
-            and not is_grouped
-            and not self.breaks_ties,
-            is_shrink_only=of.is_insert_only,
-        )
-
     def needs(self) -> Needs | None:
         return (self.keys,)
 
@@ -99,17 +85,17 @@ class SnapshotAggregate(TimedNode):
         return {name: key.column for name, key in self.keys if key.column}
 
     def columns_read(self, needed: Names) -> list[Names]:
-        kept = [aggregate for _, aggregate in self._kept(needed)]
+        kept = [aggregate for _, aggregate in self._kept_aggregates(needed)]
         if any(aggregate.is_order_sensitive for aggregate in kept):
             return self.all_columns()
         read = [*(key.references for _, key in self.keys), *(aggregate.references for aggregate in kept)]
         return [frozenset().union(*read)]
 
     def without_unread(self, needed: Names) -> Node:
-        kept = self._kept(needed)
+        kept = self._kept_aggregates(needed)
         return self if len(kept) == len(self.aggregates) else replace(self, aggregates=kept)
 
-    def _kept(self, needed: Names) -> tuple[tuple[str, Aggregate], ...]:
+    def _kept_aggregates(self, needed: Names) -> tuple[tuple[str, Aggregate], ...]:
         return (
             tuple(pair for pair in self.aggregates if self.rows or pair[0] in needed) or self.aggregates[:1]
         )
@@ -125,6 +111,28 @@ class SnapshotAggregate(TimedNode):
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotAggregate(AggregateNode):
+    """One answer per snapshot."""
+
+    named_times = ()
+
+    def derive_properties(self) -> Properties:
+        """Per variant; in all of them a group has one row a start (or one a rank), so the start is a key."""
+        of, is_grouped = self.input.properties, bool(self.keys)
+        if self.speculate == "perfect":
+            return _perfect(of, is_grouped, is_single=self.gives_one_row)
+        # Only end points that vanish make these variants lengthen, and only retractions make them vanish.
+        return Properties(
+            has_key=True,
+            is_ordered=self.speculate == "ordered"
+            and of.is_ordered
+            and not is_grouped
+            and not self.breaks_ties,
+            is_shrink_only=of.is_insert_only,
+        )
 
 
 def _perfect(of: Properties, is_grouped: bool, is_single: bool) -> Properties:

@@ -10,13 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from recension.core.batch import Index
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, result_type
-from recension.plan.type_names import type_name
+from recension.plan.schemas import type_name
+
+Numbers: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Sum(Aggregate):
     name = "sum"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        kind = _numeric(self, schema)
+        kind = _numeric_type(self, schema)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
@@ -80,23 +85,43 @@ class Mean(Aggregate):
     name = "mean"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
 
 
 @dataclass(frozen=True)
-class StdDev(Aggregate):
+class ValueAggregate(Aggregate):
+    """An aggregate of the values alone: neither times nor the order of events matter, nulls do not count."""
+
+    @abstractmethod
+    def kernel(self, values: pa.Array, count: Index) -> pa.Array:
+        """The answers of many windows at once.
+
+        ``values`` are those of one window after the other, ``count`` of each: without nulls, sorted, and at
+        least one. Sorted values give the same answer to the last bit, whatever order events come in; so what
+        was shown can be retracted.
+        """
+
+
+@dataclass(frozen=True)
+class StdDev(ValueAggregate):
     """The sample standard deviation (n - 1); null of fewer than two values."""
 
     name = "stddev"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
+
+    def kernel(self, values: pa.Array, count: Index) -> pa.Array:
+        kind = values.type
+        if not pa.types.is_uint64(kind):
+            kind = pa.float64() if pa.types.is_floating(kind) else pa.int64()
+        return pa.array(_deviations(to_numpy(values, kind), count), mask=count < 2)
 
 
 @dataclass(frozen=True)
-class Quantile(Aggregate):
+class Quantile(ValueAggregate):
     """The value a part ``q`` of the way through the sorted values, linear between neighbours."""
 
     q: float
@@ -107,8 +132,17 @@ class Quantile(Aggregate):
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric(self, schema)
+        _numeric_type(self, schema)
         return pa.float64()
+
+    def kernel(self, values: pa.Array, count: Index) -> pa.Array:
+        numbers = to_numpy(values, pa.float64())
+        place = self.q * (count - 1)
+        low = np.floor(place).astype(np.int64)
+        share, at = place - low, np.cumsum(count) - count + low
+        below, above = numbers[at], numbers[at + (share > 0)]
+        with np.errstate(invalid="ignore"):  # between two infinities lies NaN
+            return pa.array(np.where(share == 0, below, below + (above - below) * share))
 
     def __str__(self) -> str:
         return f"quantile({self.argument}, {self.q})"
@@ -121,7 +155,7 @@ class Min(Aggregate):
     name = "min"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered(self, schema)
+        return _ordered_type(self, schema)
 
 
 @dataclass(frozen=True)
@@ -131,7 +165,7 @@ class Max(Aggregate):
     name = "max"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered(self, schema)
+        return _ordered_type(self, schema)
 
 
 @dataclass(frozen=True)
@@ -208,7 +242,7 @@ class TopK(Aggregate):
 
     def row_schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the rows: all of the payload's, then ``rank``."""
-        _ordered(self, schema)
+        _ordered_type(self, schema)
         if "rank" in schema.names:
             raise SchemaError("top_k adds a column 'rank', and the payload has one; rename it first")
         return schema.append(pa.field("rank", pa.int64()))
@@ -217,7 +251,7 @@ class TopK(Aggregate):
         return f"top_k({self.k}, by={self.argument}{'' if self.descending else ', descending=False'})"
 
 
-def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+def _numeric_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return kind
@@ -232,8 +266,53 @@ def _numeric(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     )
 
 
-def _ordered(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+def _ordered_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         raise SchemaError(f"{aggregate}: values of type {type_name(kind)} have no order")
     return kind
+
+
+def to_numpy(values: pa.Array, kind: pa.DataType) -> Numbers:
+    """Values without nulls as numbers of a type; whole numbers become the nearest floats."""
+    numbers: Numbers = values.cast(kind, safe=False).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _deviations(numbers: Numbers, count: Index) -> Numbers:
+    """The standard deviation of each stretch of ``count`` sorted numbers; none is empty.
+
+    Sums of squares lose all digits of values that are large beside their differences; so each stretch is
+    looked at twice, first for its mean, then for the distances from it.
+    """
+    first = np.cumsum(count) - count
+    distance, exponent = _distances(numbers, first, count)
+    mean = np.add.reduceat(distance, first) / count
+    error = distance - np.repeat(mean, count)
+    squares, left = (np.add.reduceat(x, first) for x in (error * error, error))
+    # What is left of the sum of errors is the rounding error of the mean.
+    variance = np.maximum(squares - left * left / count, 0.0) / np.maximum(count - 1, 1)
+    deviations: Numbers = np.ldexp(np.sqrt(variance), exponent)
+    return deviations
+
+
+def _distances(numbers: Numbers, first: Index, count: Index) -> tuple[Numbers, Index]:
+    """How far each number is from the least of its stretch, divided by a power of two; its exponent.
+
+    Whatever the numbers are, distances come to lie in [0, 1], where no square over- or underflows.
+    """
+    last = first + count - 1
+    if numbers.dtype.kind == "f":
+        # Infinities and NaN are first or last: distances from them are NaN, and so is the answer.
+        largest = np.maximum(np.abs(numbers[first]), np.abs(numbers[last]))
+        scale = np.frexp(largest)[1].astype(np.int64)
+        numbers = np.ldexp(numbers, -np.repeat(scale, count))
+        distance = numbers - np.repeat(numbers[first], count)
+    else:
+        scale = np.zeros(len(first), np.int64)
+        # Modulo 2**64 the difference of sorted whole numbers is right even where int64 cannot hold it.
+        whole = numbers.view(np.uint64)
+        distance = (whole - np.repeat(whole[first], count)).astype(np.float64)
+    spread = np.frexp(distance[last])[1].astype(np.int64)
+    return np.ldexp(distance, -np.repeat(spread, count)), scale + spread

@@ -1,18 +1,19 @@
-"""Coalescing: equal facts that overlap or meet become one fact with a maximal lifetime."""
+"""Facts: readings that hold until the next one (edges), and equal facts made one (coalescing)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.equivalences import Equivalence
 from recension.plan.expressions import require_columns
-from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
 from recension.plan.properties import Properties
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Coalesce(TimedNode):
 
     @property
     def label(self) -> str:
-        return f"coalesce {in_words(self.on, self.group_by, self.equivalence)}"
+        return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}"
 
     def derive_schema(self) -> pa.Schema:
         return facts(self.input.schema, self.on, self.columns, self.equivalence)
@@ -64,7 +65,7 @@ class Coalesce(TimedNode):
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups."""
-        return (FilterRule(equal_alike(self.schema, self.group_by)),)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))
@@ -87,7 +88,7 @@ class Coalescing:
                 )
 
     def __str__(self) -> str:
-        return in_words(self.on, self.group_by, self.equivalence)
+        return describe_coalescing(self.on, self.group_by, self.equivalence)
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -105,7 +106,9 @@ def fact_columns(on: tuple[str, ...], group_by: tuple[str, ...]) -> tuple[str, .
     return (*group_by, *(name for name in on if name not in group_by))
 
 
-def in_words(on: tuple[str, ...], group_by: tuple[str, ...], equivalence: Equivalence | None) -> str:
+def describe_coalescing(
+    on: tuple[str, ...], group_by: tuple[str, ...], equivalence: Equivalence | None
+) -> str:
     """What is coalesced, as `explain` says it."""
     by = f" by {', '.join(group_by)}" if group_by else ""
     like = f", {equivalence}" if equivalence else ""
@@ -122,3 +125,58 @@ def facts(
     if equivalence is not None:
         equivalence.check(pa.schema([schema.field(name) for name in on]))
     return pa.schema([schema.field(name) for name in columns])
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(TimedNode):
+    """Each reading from its start to the start of the next of its group; the last one for ever.
+
+    The readings' own ends do not matter; two of one group at one time are refused (coalescing ruling 4).
+    """
+
+    input: Node
+    group_by: tuple[str, ...] = ()
+    verb: Literal["edges", "as_of"] = "edges"
+    """How they were asked for: errors speak of that."""
+
+    ignores_ctis = True
+    named_times = ()
+
+    @property
+    def keyed_by(self) -> str:
+        """Where the groups were named."""
+        return "edges(group_by=...)" if self.verb == "edges" else "as_of(on=...)"
+
+    @property
+    def label(self) -> str:
+        return "edges" + (f" by {', '.join(self.group_by)}" if self.group_by else "")
+
+    def derive_schema(self) -> pa.Schema:
+        place = "" if self.verb == "edges" else ", in the stream of readings"
+        require_columns(self.group_by, self.input.schema, self.keyed_by + place)
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        """One reading a group and time, so the start tells equal payloads apart.
+
+        A reading ends the one before it, at its own start: inserts alone only shorten, and order stays.
+        """
+        of = self.input.properties
+        return Properties(has_key=True, is_ordered=of.is_ordered, is_shrink_only=of.is_insert_only)
+
+    def needs(self) -> Needs:
+        """A group in one place."""
+        return (columns_named(self.group_by),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return same_names(self.schema)
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [needed | set(self.group_by)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        """Those that keep or drop whole groups."""
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)),)
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], group_by=(*keys, *self.group_by))

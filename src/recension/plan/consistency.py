@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
@@ -11,7 +12,7 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
-from recension.plan.node import FilterRule, Names, Needs, Node, columns_named, same_names
+from recension.plan.node import FilterRule, LevelPart, Names, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 
 Late: TypeAlias = Literal["drop", "adjust", "aside"]
@@ -26,6 +27,18 @@ class Consistency(Node):
     is_before_state = True
     ignores_ctis = False
     named_times = ()
+
+    @property
+    @abstractmethod
+    def level_parts(self) -> frozenset[LevelPart]: ...
+
+    @property
+    @abstractmethod
+    def advances_time(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def holds_ctis_by_group(self) -> bool: ...
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -55,6 +68,10 @@ class Cleanse(Consistency):
 
     input: Node
     by: tuple[str, ...] = ()
+
+    level_parts = frozenset({"block"})
+    advances_time = False
+    holds_ctis_by_group = True
 
     @property
     def label(self) -> str:
@@ -94,6 +111,10 @@ class Align(Consistency):
     input: Node
     block: Length
     by: tuple[str, ...] = ()
+
+    level_parts = frozenset({"block"})
+    advances_time = False
+    holds_ctis_by_group = False
 
     def __post_init__(self) -> None:
         if isinstance(self.block, int) and self.block < 0:
@@ -148,6 +169,13 @@ class Finalize(Consistency):
     since: int = 0
     by_level: bool = False
 
+    advances_time = False
+    holds_ctis_by_group = False
+
+    @property
+    def level_parts(self) -> frozenset[LevelPart]:
+        return frozenset({"remember", "block"}) if self.by_level else frozenset({"remember"})
+
     def __post_init__(self) -> None:
         if isinstance(self.remember, int) and self.remember < 0:
             raise TimeError(f"finalize: a memory of {self.remember} ticks; it takes 0 or more, or FOREVER")
@@ -183,6 +211,10 @@ class AdvanceTime(Consistency):
     events: int | None = None
     interval: int | None = None
     late: Late = "drop"
+
+    level_parts = frozenset()
+    advances_time = True
+    holds_ctis_by_group = False
 
     def __post_init__(self) -> None:
         require_late(self.late)
@@ -220,6 +252,10 @@ class ImportTime(Consistency):
 
     ports: ClassVar[tuple[str, ...]] = ("input", "clock")
 
+    level_parts = frozenset()
+    advances_time = True
+    holds_ctis_by_group = False
+
     def __post_init__(self) -> None:
         require_late(self.late)
         super().__post_init__()
@@ -234,6 +270,10 @@ class ImportTime(Consistency):
     def kept_columns(self) -> Mapping[str, str]:
         """Of the clock only CTIs are read."""
         return {}
+
+    @property
+    def event_inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
 
     @property
     def givers(self) -> tuple[Node, ...]:

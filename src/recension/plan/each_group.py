@@ -8,9 +8,18 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from recension.plan.node import FilterRule, Names, Needs, Node, Speculate, TimedNode, columns_named, walk
+from recension.plan.node import (
+    FilterRule,
+    Names,
+    Needs,
+    Node,
+    Speculate,
+    TimedNode,
+    columns_named,
+    rebuild,
+    walk,
+)
 from recension.plan.properties import Properties
-from recension.plan.rewrites.sharing import rebuild
 from recension.plan.source import Leaf
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Mask
 from recension.core.errors import RecensionError, SchemaError
-from recension.plan.type_names import type_name
+from recension.plan.schemas import type_name
 
 IntoEquivalence: TypeAlias = "Equivalence | Callable[[pa.RecordBatch, pa.RecordBatch], Any] | str | None"
 
@@ -41,7 +41,7 @@ class Trend:
     def __call__(self, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
         """Row by row."""
         compare = pc.greater if self.direction == "increasing" else pc.less
-        return _all(before, after, lambda old, new: _truth(compare(_plain(new), _plain(old))))
+        return _compare_columns(before, after, lambda old, new: _truth(compare(_plain(new), _plain(old))))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Within:
 
     def __call__(self, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
         """Row by row."""
-        return _all(before, after, self._holds)
+        return _compare_columns(before, after, self._holds)
 
     def _holds(self, old: pa.Array, new: pa.Array) -> Mask:
         known = _truth(pc.and_(pc.is_valid(old), pc.is_valid(new)))
@@ -120,7 +120,9 @@ def equivalence_of(given: IntoEquivalence) -> Equivalence | None:
     return Custom(given)
 
 
-def _all(before: pa.RecordBatch, after: pa.RecordBatch, holds: Callable[[pa.Array, pa.Array], Mask]) -> Mask:
+def _compare_columns(
+    before: pa.RecordBatch, after: pa.RecordBatch, holds: Callable[[pa.Array, pa.Array], Mask]
+) -> Mask:
     found = np.ones(after.num_rows, np.bool_)
     for old, new in zip(before.columns, after.columns, strict=True):
         found &= holds(old, new)

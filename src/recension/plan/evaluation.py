@@ -39,20 +39,20 @@ def evaluate(
     if rest:
         found = values_of([computed[i].tree for i in rest], payload)
         for i, array in zip(rest, found, strict=True):
-            arrays[i] = _typed(array, types[i])
+            arrays[i] = _cast(array, types[i])
     return arrays
 
 
 def _at_once(computed: Expression, kind: pa.DataType, payload: pa.RecordBatch, rows: int) -> pa.Array | None:
     """A column as it stands, or a value repeated: what needs no computing."""
     if computed.column is not None:
-        return _typed(payload.column(computed.column), kind)
+        return _cast(payload.column(computed.column), kind)
     if computed.constant is not None:
-        return _typed(pa.repeat(computed.constant, rows), kind)
+        return _cast(pa.repeat(computed.constant, rows), kind)
     return None
 
 
-def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 

@@ -11,10 +11,9 @@ from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
-from recension.plan.node import Node
-from recension.plan.properties import in_words
-from recension.plan.rewrites.sharing import count_readers, each_once
-from recension.plan.type_names import columns_in_words, type_name
+from recension.plan.node import Node, count_readers, each_once
+from recension.plan.properties import describe_properties
+from recension.plan.schemas import describe_columns, type_name
 
 Annotate: TypeAlias = Callable[[Node], str | None]
 Format: TypeAlias = Literal["text", "json"]
@@ -23,13 +22,13 @@ Format: TypeAlias = Literal["text", "json"]
 def explain(roots: Sequence[Node], *, annotate: Annotate | None = None, format: Format = "text") -> str:
     """The plan of one or more queries."""
     if format == "text":
-        return _text(roots, annotate or _nothing)
+        return _text(roots, annotate or _choose_nothing)
     if format == "json":
         return json.dumps(describe(roots, annotate), indent=2, ensure_ascii=False)
     raise RecensionError(f"explain: format is 'text' or 'json', not {format!r}")
 
 
-def _nothing(node: Node) -> str | None:
+def _choose_nothing(node: Node) -> str | None:
     return None
 
 
@@ -67,7 +66,7 @@ def _text(roots: Sequence[Node], annotate: Annotate) -> str:
         shown.add(node)
         lines.append(first + title)
         stem = rest + ("│  " if node.inputs else "   ")
-        lines.extend(stem + line for line in _facts(node, annotate))
+        lines.extend(stem + line for line in _describe_facts(node, annotate))
         for left, child in zip(range(len(node.inputs) - 1, -1, -1), node.inputs, strict=True):
             show(child, rest + ("├─ " if left else "└─ "), rest + ("│  " if left else "   "))
 
@@ -76,16 +75,16 @@ def _text(roots: Sequence[Node], annotate: Annotate) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(node: Node, annotate: Annotate) -> list[str]:
+def _describe_facts(node: Node, annotate: Annotate) -> list[str]:
     chosen = annotate(node)
     return [
-        f"columns: {columns_in_words(node.schema)}",
-        f"known: {in_words(node.properties)}",
-        *_indented("chosen: ", chosen),
+        f"columns: {describe_columns(node.schema)}",
+        f"known: {describe_properties(node.properties)}",
+        *_indent_under("chosen: ", chosen),
     ]
 
 
-def _indented(title: str, words: str | None) -> list[str]:
+def _indent_under(title: str, words: str | None) -> list[str]:
     """The words, perhaps of several lines, under their title."""
     lines = words.splitlines() if words else []
     return [(title if not i else " " * len(title)) + line for i, line in enumerate(lines)]

@@ -1,24 +1,26 @@
-"""Coalescing over the extent of a sliding window: what its readings say at every slide."""
+"""Coalescing over the extent of a sliding window: one query, or several that share extents.
+
+At every slide an answer says what the readings in the window say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.core.ticks import FOREVER
-from recension.core.time_kind import duration_in_words
+from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
-from recension.plan.coalesce import Coalescing, fact_columns, facts, in_words
+from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
-from recension.plan.span import equal_alike
+from recension.plan.span import indistinct_columns
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
@@ -47,9 +49,9 @@ class Range:
         return f"range {self.span} slide {self.slide}"
 
     @property
-    def in_words(self) -> str:
+    def with_units(self) -> str:
         """The same in words, for messages beside timestamps."""
-        return f"range {duration_in_words(self.span)} slide {duration_in_words(self.slide)}"
+        return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class CoalesceExtent(TimedNode):
 
     @property
     def label(self) -> str:
-        return f"coalesce {in_words(self.on, self.group_by, self.equivalence)}, {self.window}"
+        return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}, {self.window}"
 
     def derive_schema(self) -> pa.Schema:
         if self.scheme not in get_args(Scheme):
@@ -145,7 +147,7 @@ class CoalesceExtent(TimedNode):
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups, unless the readings of all groups are counted."""
         is_by_time = isinstance(self.window, Range)
-        return (FilterRule(equal_alike(self.schema, self.group_by)) if is_by_time else None,)
+        return (FilterRule(indistinct_columns(self.schema, self.group_by)) if is_by_time else None,)
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         return True
@@ -168,3 +170,92 @@ def checked_weights(given: Weights, place: str) -> Weights:
         )
     memory, update, scan = map(float, numbers)
     return memory, update, scan
+
+
+_INTERVAL: Final = ("valid_start", "valid_end")
+
+
+@dataclass(frozen=True, eq=False)
+class CoalesceMany(TimedNode):
+    """The answers of all queries, each row with its query's number; columns that are not its own are null.
+
+    ``weights`` say how much memory, updates and scans matter when schemes are chosen.
+    """
+
+    input: Node
+    queries: tuple[Coalescing, ...]
+    window: Range | Rows
+    scheme: Scheme = "auto"
+    weights: Weights = (1.0, 1.0, 1.0)
+
+    ignores_ctis = False
+    named_times = ()
+
+    @property
+    def label(self) -> str:
+        return f"coalesce {'; '.join(map(str, self.queries))}; {self.window}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of readings that any query reads, as the stream has them."""
+        read = {name for query in self.queries for name in query.columns}
+        return tuple(name for name in self.input.schema.names if name in read)
+
+    @property
+    def number(self) -> str:
+        """The column that has the query's number; none that is read is called so."""
+        name = "query"
+        while name in self.columns:
+            name += "_"
+        return name
+
+    def answers(self, j: int) -> pa.Schema:
+        """The columns of one query's answers."""
+        query = self.queries[j]
+        columns = facts(self.input.schema, query.on, query.columns, query.equivalence)
+        require_names([*columns.names, *_INTERVAL], "coalesce")
+        return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
+
+    def derive_schema(self) -> pa.Schema:
+        if self.scheme not in get_args(Scheme):
+            raise SchemaError(f"ExtentSet: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
+        if not self.queries:
+            raise SchemaError("ExtentSet: give it one query or more, name=rc.coalescing(on=...)")
+        own = {field.name: field for j in range(len(self.queries)) for field in self.answers(j)}
+        return pa.schema(
+            [pa.field(self.number, pa.int32()), *(own[name] for name in (*self.columns, *_INTERVAL))]
+        )
+
+    def derive_properties(self) -> Properties:
+        """As of one query; but the answers of several do not come in one order."""
+        in_order = self.input.properties.is_ordered
+        if isinstance(self.window, Rows):
+            return Properties(has_key=True, is_shrink_only=in_order)
+        return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
+
+    def needs(self) -> Needs:
+        """What all queries group by in one place."""
+        return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Columns that are not a query's own are null in its rows; those that all group by are everyone's."""
+        return {name: name for name in self.common_groups}
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def filters_below(self) -> tuple[FilterRule | None, ...]:
+        return self.no_filters()
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Extents are shared among queries, not among groups: group by group."""
+        return each_group(self, keys, inputs[0])
+
+    @property
+    def common_groups(self) -> tuple[str, ...]:
+        """The columns by which all queries group: readings that differ in them never meet."""
+        first, *others = (query.group_by for query in self.queries)
+        return tuple(name for name in first if all(name in other for other in others))

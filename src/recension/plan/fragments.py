@@ -22,9 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from recension.plan.expressions import Expression, column
-from recension.plan.node import Needs, Node, Outputs
+from recension.plan.node import Needs, Node, Outputs, each_once
 from recension.plan.properties import Properties
-from recension.plan.rewrites.sharing import each_once
 from recension.plan.source import Source
 
 
@@ -73,7 +72,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """Where a node runs. Level 0: wherever its reader does."""
 
     level: int = 0
@@ -82,45 +81,45 @@ class Place:
     """Output columns by whose values events are apart; none known: they may be anywhere."""
 
 
-_LOOSE = Place()
+_LOOSE = NodePlace()
 
 
 def cut(roots: Sequence[Node]) -> list[Fragment]:
     """The fragments of some queries, by level; what the queries share is there once."""
     nodes = list(each_once(roots))
-    places: dict[Node, Place] = {}
+    places: dict[Node, NodePlace] = {}
     for node in nodes:
         places[node] = _place(node, [places[child] for child in node.inputs])
         if node in roots and not places[node].level:
-            places[node] = Place(1)
+            places[node] = NodePlace(1)
     return _Cutter(roots, nodes, places).fragments()
 
 
-def _place(node: Node, inputs: list[Place]) -> Place:
+def _place(node: Node, inputs: list[NodePlace]) -> NodePlace:
     need = node.needs()
     if need is None:
-        return _anywhere(node, inputs)
+        return _place_anywhere(node, inputs)
     level = max(place.level for place in inputs)
     if level and (positions := _common_positions(need, inputs, level)) is not None:
         is_single = not need[0]
-        return Place(level, is_single, () if is_single else _delivered(need, positions))
+        return NodePlace(level, is_single, () if is_single else _key_names(need, positions))
     keys = need[0]
-    return Place(level + 1, not keys, _delivered(need, tuple(range(len(keys)))))
+    return NodePlace(level + 1, not keys, _key_names(need, tuple(range(len(keys)))))
 
 
-def _anywhere(node: Node, inputs: list[Place]) -> Place:
+def _place_anywhere(node: Node, inputs: list[NodePlace]) -> NodePlace:
     placed = [place for place in inputs if place.level]
     if not placed:
-        return Place(1) if node.is_spread else _LOOSE
+        return NodePlace(1) if node.is_spread else _LOOSE
     if len(inputs) == 1:
-        return replace(placed[0], keys=_carried(node, placed[0].keys) or ())
+        return replace(placed[0], keys=_carry_forward(node, placed[0].keys) or ())
     if len({(place.level, place.is_single) for place in placed}) > 1:
-        return Place(max(place.level for place in placed) + 1)
+        return NodePlace(max(place.level for place in placed) + 1)
     keys = {place.keys for place in inputs}
     return replace(placed[0], keys=keys.pop() if len(keys) == 1 else ())
 
 
-def _common_positions(need: Needs, inputs: list[Place], level: int) -> tuple[int, ...] | None:
+def _common_positions(need: Needs, inputs: list[NodePlace], level: int) -> tuple[int, ...] | None:
     """The keys by whose values events of that level are together already; None if they must move.
 
     What comes from an earlier level, or straight from sources, can be sent by the same keys.
@@ -132,7 +131,7 @@ def _common_positions(need: Needs, inputs: list[Place], level: int) -> tuple[int
     return found.pop() if len(found) == 1 else None
 
 
-def _positions(keys: Outputs, place: Place) -> tuple[int, ...] | None:
+def _positions(keys: Outputs, place: NodePlace) -> tuple[int, ...] | None:
     """Where the columns that keep events apart stand among the keys."""
     columns = [computed.column for _, computed in keys]
     if place.is_single or not place.keys or any(name not in columns for name in place.keys):
@@ -140,7 +139,7 @@ def _positions(keys: Outputs, place: Place) -> tuple[int, ...] | None:
     return tuple(columns.index(name) for name in place.keys)
 
 
-def _delivered(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
+def _key_names(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
     """The names that the keys at these positions have in the output."""
     return tuple(need[0][position][0] for position in positions)
 
@@ -148,7 +147,7 @@ def _delivered(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
 class _Cutter:
     """Builds the fragments once every node has its place."""
 
-    def __init__(self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, Place]) -> None:
+    def __init__(self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, NodePlace]) -> None:
         self._nodes, self._places = nodes, places
         self._edges: dict[tuple[int, bool, Node, Route], Edge] = {}
         self._plans: dict[Node, Node] = {}
@@ -169,7 +168,7 @@ class _Cutter:
         edges = tuple(edge for key, edge in self._edges.items() if key[:2] == (level, is_single))
         return Fragment(level, is_single, edges, tuple((node, self._plans[node]) for node in here))
 
-    def _is_at(self, place: Place, level: int, is_single: bool) -> bool:
+    def _is_at(self, place: NodePlace, level: int, is_single: bool) -> bool:
         return (place.level, place.is_single) == (level, is_single)
 
     def _plan(self, node: Node) -> Node:
@@ -195,36 +194,42 @@ class _Cutter:
         positions = [i for i, (name, _) in enumerate(need[0]) if name in names]
         return [tuple(keys[i] for i in positions) for keys in need]
 
-    def _read(self, child: Node, keys: Outputs | None, place: Place) -> Node:
+    def _read(self, child: Node, keys: Outputs | None, place: NodePlace) -> Node:
         at = self._places[child]
         if not at.level:
-            return self._loose(child, (), keys, place)
+            return self._read_loose(child, (), keys, place)
         if self._is_at(at, place.level, place.is_single):
             return self._plans[child]
         self._given[child] = None
         return self._edge(child, Route((), keys), place).source
 
-    def _loose(self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: Place) -> Node:
+    def _read_loose(
+        self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: NodePlace
+    ) -> Node:
         """Steps below an exchange move into the fragment; the keys are computed along the way to them."""
         if isinstance(node, Source):
             return self._edge(node, _route(above, keys), place).source
         path = (node, *above)
-        return node.with_inputs([self._loose(child, path, keys, place) for child in node.inputs])
+        return node.with_inputs([self._read_loose(child, path, keys, place) for child in node.inputs])
 
-    def _edge(self, origin: Node, route: Route, place: Place) -> Edge:
+    def _edge(self, origin: Node, route: Route, place: NodePlace) -> Edge:
         key = (place.level, place.is_single, origin, route)
         if key not in self._edges:
-            source = self._standing_for(origin)
+            source = self._source_for(origin)
             self._edges[key] = Edge(source, origin, route, place.level)
         return self._edges[key]
 
-    def _standing_for(self, origin: Node) -> Source:
+    def _source_for(self, origin: Node) -> Source:
         if isinstance(origin, Source):
-            return replace(origin, name=self._unlike(origin.name))
-        known = origin.properties if self._places[origin].is_single else _scattered(origin.properties)
-        return Source(self._unlike(origin.label), origin.schema, declared=known)
+            return replace(origin, name=self._fresh_name(origin.name))
+        known = (
+            origin.properties
+            if self._places[origin].is_single
+            else _properties_over_shards(origin.properties)
+        )
+        return Source(self._fresh_name(origin.label), origin.schema, declared=known)
 
-    def _unlike(self, name: str) -> str:
+    def _fresh_name(self, name: str) -> str:
         fresh, number = name, 1
         while fresh in self._names:
             number += 1
@@ -240,13 +245,13 @@ def _route(path: tuple[Node, ...], keys: Outputs | None) -> Route:
     names = [computed.column for _, computed in keys]
     back: tuple[str, ...] | None = tuple(n for n in names if n) if all(names) else None
     for node in reversed(path):
-        back = None if back is None else _traced(node, back)
+        back = None if back is None else _trace_back(node, back)
     if back is None:
         return Route(path, keys)
-    return Route((), tuple(_named_apart(back)))
+    return Route((), tuple(_name_apart(back)))
 
 
-def _named_apart(names: tuple[str, ...]) -> Iterator[tuple[str, Expression]]:
+def _name_apart(names: tuple[str, ...]) -> Iterator[tuple[str, Expression]]:
     """Columns as keys. One may be there twice, as a group's key and by itself: both are hashed."""
     taken: set[str] = set()
     for name in names:
@@ -257,19 +262,19 @@ def _named_apart(names: tuple[str, ...]) -> Iterator[tuple[str, Expression]]:
         yield fresh, column(name)
 
 
-def _carried(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+def _carry_forward(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """The output columns that hold these input columns as they are; None if one is lost."""
     new = {old: name for name, old in reversed(list(node.kept_columns().items()))}
     return tuple(new[name] for name in names) if all(name in new for name in names) else None
 
 
-def _traced(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
+def _trace_back(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """The input columns that these output columns are, if they are passed on as they are."""
     old = node.kept_columns()
     return tuple(old[name] for name in names) if all(name in old for name in names) else None
 
 
-def _scattered(known: Properties) -> Properties:
+def _properties_over_shards(known: Properties) -> Properties:
     """What still holds when the outputs of several shards come together in any order."""
     return Properties(
         is_insert_only=known.is_insert_only,
@@ -279,7 +284,7 @@ def _scattered(known: Properties) -> Properties:
     )
 
 
-def in_words(fragments: Iterable[Fragment]) -> str:
+def describe_fragments(fragments: Iterable[Fragment]) -> str:
     """The fragments and what moves between them, for people."""
     lines = []
     for fragment in fragments:

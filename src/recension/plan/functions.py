@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from recension.core.batch import payload_of
 from recension.core.errors import RecensionError, SchemaError, nearest
-from recension.core.exact import MISFITS, misfit
+from recension.core.values import MISFITS, misfit
 from recension.plan.evaluation import Kernel
 
 
@@ -50,13 +51,15 @@ def map_kernel(fn: Callable[[Any], Any], schema: pa.Schema, label: str, *, per_r
     def kernel(payload: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
         mapped = [call(row) for row in payload.to_pylist()] if per_row else call(payload)
         if isinstance(mapped, list):
-            return None, _rows(mapped, schema, label, payload)
-        return None, _conforming(mapped, schema, label, payload.num_rows)
+            return None, _payload_from_rows(mapped, schema, label, payload)
+        return None, _conform(mapped, schema, label, payload.num_rows)
 
     return kernel
 
 
-def _rows(mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBatch) -> pa.RecordBatch:
+def _payload_from_rows(
+    mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBatch
+) -> pa.RecordBatch:
     """What the function gave of each row, which names every declared column; or an error that names it."""
 
     def refusal(reason: str, at: int) -> SchemaError:
@@ -64,36 +67,36 @@ def _rows(mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBa
         return SchemaError(f"{label}: {reason}; it was given {given!r}")
 
     if len(mapped) != payload.num_rows:
-        raise _other_size(label, payload.num_rows, len(mapped))
+        raise _size_error(label, payload.num_rows, len(mapped))
     names = set(schema.names)
     for at, answer in enumerate(mapped):
         if not isinstance(answer, Mapping):
             raise refusal(f"it gave {answer!r}, not a dict of columns", at)
         if not answer.keys() >= names:
-            raise refusal(_missing(answer, schema.names), at)
+            raise refusal(_describe_missing(answer, schema.names), at)
     try:
         return payload_of(mapped, schema)
     except MISFITS as why:
         for at, answer in enumerate(mapped):
-            if (reason := _misfit(answer, schema)) is not None:
+            if (reason := _describe_misfit(answer, schema)) is not None:
                 raise refusal(reason, at) from None
         raise SchemaError(f"{label}: {str(why).splitlines()[0]}") from None
 
 
-def _missing(answer: Mapping[Any, Any], names: list[str]) -> str:
+def _describe_missing(answer: Mapping[Any, Any], names: list[str]) -> str:
     missing = next(name for name in names if name not in answer)
     hint = nearest(missing, [str(name) for name in answer if name not in names])
     return f"it gave {dict(answer)!r} without the column {missing!r}{hint}: write None if it has no value"
 
 
-def _misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None:
+def _describe_misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None:
     for field in schema:
         if (reason := misfit(answer[field.name], field.type)) is not None:
             return f"column {field.name!r} is {field.type}, not {answer[field.name]!r}: {reason}"
     return None
 
 
-def _conforming(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.RecordBatch:
+def _conform(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.RecordBatch:
     """What a user's function gave, as columns of the declared types; or an error that names it."""
     try:
         if isinstance(mapped, Mapping):
@@ -102,9 +105,38 @@ def _conforming(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.
     except (pa.ArrowException, KeyError, TypeError, ValueError) as why:
         raise SchemaError(f"{label}: {str(why).splitlines()[0]}") from None
     if table.num_rows != rows:
-        raise _other_size(label, rows, table.num_rows)
+        raise _size_error(label, rows, table.num_rows)
     return table.to_batches()[0] if rows else pa.RecordBatch.from_pylist([], schema)
 
 
-def _other_size(label: str, rows: int, found: int) -> SchemaError:
+def _size_error(label: str, rows: int, found: int) -> SchemaError:
     return SchemaError(f"{label}: {rows} rows went in and {found} came out")
+
+
+@dataclass(frozen=True)
+class PassThroughColumns:
+    """A user's function, of a batch or of a row, that never sees some columns; they are in its answer."""
+
+    fn: Callable[[Any], Any]
+    names: tuple[str, ...]
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.fn, "__name__", type(self.fn).__name__)
+
+    def __call__(self, payload: Any) -> Any:
+        if isinstance(payload, Mapping):
+            row = {name: value for name, value in payload.items() if name not in self.names}
+            return {**self.fn(row), **{name: payload[name] for name in self.names}}
+        rest = [name for name in payload.schema.names if name not in self.names]
+        return self._join_answer(payload, self.fn(payload.select(rest)))
+
+    def _join_answer(self, payload: pa.RecordBatch, answer: Any) -> Any:
+        """What the function gave, in whatever form, with the columns that passed by."""
+        kept = payload.select(list(self.names))
+        if isinstance(answer, list):
+            return [{**row, **own} for row, own in zip(answer, kept.to_pylist(), strict=True)]
+        table = pa.table(dict(answer) if isinstance(answer, Mapping) else answer)
+        for name in self.names:
+            table = table.append_column(name, kept.column(name))
+        return table

@@ -20,14 +20,101 @@ even for groups without events, means nothing and is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 
+import pyarrow as pa
+
+from recension.core.errors import SchemaError
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.expressions import column
-from recension.plan.group import Group, readers_of, run_by_group
-from recension.plan.node import Node, Outputs, all_of, walk
-from recension.plan.rewrites.sharing import rebuild
+from recension.plan.node import Node, Outputs, all_of, rebuild, walk
+from recension.plan.properties import Properties
+from recension.plan.source import Leaf
 from recension.plan.span import Project
+
+
+@dataclass(frozen=True, eq=False)
+class Group(Leaf):
+    """Any one group of a stream, while a query over it is written.
+
+    ``number`` tells it from the groups of other queries, whose keys may be others.
+    """
+
+    input: Node
+    number: int
+
+    @property
+    def label(self) -> str:
+        return f"a group of {self.input.label}"
+
+    def derive_schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def derive_properties(self) -> Properties:
+        return self.input.properties
+
+
+def readers_of(group: Group, applied: Node) -> list[Node]:
+    """The steps that read the group, inputs before their readers; none of them may make up events.
+
+    What does not come from the group would be there for groups that have no events as well.
+    """
+    grouped: dict[Node, None] = {group: None}
+    for node in walk(applied):
+        if any(child in grouped for child in node.inputs):
+            grouped[node] = None
+            for child in node.givers:
+                if child not in grouped:
+                    raise SchemaError(
+                        f"apply: {node.label} would show {child.label}, which is not of the group, in every "
+                        "group"
+                    )
+    if applied not in grouped:
+        raise SchemaError(f"apply: the result, {applied.label}, does not come from the group")
+    return [node for node in grouped if node is not group]
+
+
+def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
+    """The steps that must run group by group: none if all are keyed, and none stands above a step that
+    holds back CTIs, as `Cleanse` does: in a group they are not held back by other groups.
+
+    Else also what gives its answers by the CTIs and the order it sees, which in a group are the group's own,
+    and what lies between such steps. There is one step among them that the others end in.
+    """
+    grouped = set(readers)
+    core = {node for node in readers if not node.ignores_ctis}
+    waits = [
+        node
+        for node in readers
+        if node.holds_ctis_by_group and _with_readers(readers, {node}) & core != {node}
+    ]
+    if not waits and all(node.is_keyed(grouped) for node in readers):
+        return []
+    above, below = _with_readers(readers, core), _with_inputs(readers, core)
+    chosen = [node for node in readers if node in above and node in below]
+    read = {child for node in readers if node not in chosen for child in node.inputs}
+    exits = [node for node in chosen if node in read or node is applied]
+    return chosen if len(exits) == 1 else [node for node in readers if node in above]
+
+
+def _with_readers(readers: list[Node], core: set[Node]) -> set[Node]:
+    """The core and all that read it."""
+    found = set(core)
+    for node in readers:
+        if not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
+
+
+def _with_inputs(readers: list[Node], core: set[Node]) -> set[Node]:
+    """The core and all that it reads."""
+    found = set(core)
+    for node in reversed(readers):
+        if node in found:
+            found.update(node.inputs)
+    return found
+
 
 _numbers = count()
 
@@ -42,7 +129,7 @@ class Threading:
         self._hidden = hidden
         self._done = dict(done)
 
-    def of(self, readers: Iterable[Node]) -> None:
+    def rewrite(self, readers: Iterable[Node]) -> None:
         """Rewrite these nodes, inputs before their readers."""
         for node in readers:
             inputs = [self._done.get(child, child) for child in node.inputs]
@@ -60,9 +147,9 @@ class Threading:
         """Does the node read the group, and is it rewritten?"""
         return node in self._done
 
-    def put(self, node: Node, keyed: Node) -> None:
+    def put(self, node: Node, apply_by_keys: Node) -> None:
         """Someone else has rewritten a node."""
-        self._done[node] = keyed
+        self._done[node] = apply_by_keys
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
@@ -71,7 +158,7 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     applied = query(group)
     readers = readers_of(group, applied)
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
-    hidden = tuple(_unlike(taken, name) for name, _ in keys)
+    hidden = tuple(_fresh_name(taken, name) for name, _ in keys)
     computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
     threading = Threading(hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")})
     _thread(threading, readers, run_by_group(readers, applied), hidden)
@@ -89,7 +176,7 @@ def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hid
         if node is last:
             threading.put(node, _each_group(threading, by_group, hidden))
         elif node not in alone:
-            threading.of([node])
+            threading.rewrite([node])
 
 
 def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
@@ -107,23 +194,23 @@ def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]
     return GroupApply(over, hidden, len(split), new[steps[-1]])
 
 
-def keyed(node: GroupApply) -> Node:
+def apply_by_keys(node: GroupApply) -> Node:
     """What it means, for whom only histories matter: its steps on all groups at once, by their keys."""
 
-    def opened(step: Node) -> Node:
+    def open_port(step: Node) -> Node:
         is_shared = isinstance(step, Port) and step.number >= node.split
         return node.streams[step.number] if is_shared else step  # type: ignore[attr-defined]
 
-    (plan,) = rebuild([node.plan], opened)
+    (plan,) = rebuild([node.plan], open_port)
     ports = [step for step in walk(plan) if isinstance(step, Port)]
     threading = Threading(node.keys, {port: node.streams[port.number] for port in ports})
     for step in walk(plan):
         if any(child in threading for child in step.inputs):
-            threading.of([step])
+            threading.rewrite([step])
     return threading[plan]
 
 
-def _unlike(taken: set[str], name: str) -> str:
+def _fresh_name(taken: set[str], name: str) -> str:
     """A name for a group's key that no column has."""
     hidden = f"group {name}"
     while hidden in taken:

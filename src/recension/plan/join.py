@@ -13,7 +13,7 @@ from recension.plan.expressions import Expression, column, require_boolean, requ
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
-from recension.plan.span import Project, equal_alike
+from recension.plan.span import Project, indistinct_columns
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 
@@ -111,7 +111,7 @@ class Join(TimedNode):
 
     @property
     def _right_keys(self) -> dict[str, Expression]:
-        return equal_alike(self.right.schema, self.on)
+        return indistinct_columns(self.right.schema, self.on)
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """To the left what reads left columns; to the right what reads right columns, in an inner join only.

@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
-from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, in_ticks
-from recension.plan.each_group import GroupApply
-from recension.plan.group import Group
-from recension.plan.node import Node, Speculate
-from recension.plan.source import Source
+from recension.plan.consistency import Align, Finalize, in_ticks
+from recension.plan.node import Node, Speculate, walk
+from recension.plan.source import Leaf
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,9 @@ WEAK = Level(0, 0)
 
 def at_level(root: Node, level: Level) -> Node:
     """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
-    return _in_order(_Placing().of(root, _Missing(level.block, level.remember, level.speculate)), level)
+    return _align_answers(
+        _LevelPlacer().apply(root, _Missing(level.block, level.remember, level.speculate)), level
+    )
 
 
 @dataclass(frozen=True)
@@ -56,34 +56,29 @@ class _Missing:
     speculate: Speculate | None
 
 
-class _Placing:
+class _LevelPlacer:
     """Goes down from a query to its inputs, and to each of them once."""
 
     def __init__(self) -> None:
         self._placed: dict[tuple[Node, _Missing], Node] = {}
 
-    def of(self, node: Node, missing: _Missing) -> Node:
+    def apply(self, node: Node, missing: _Missing) -> Node:
         if (node, missing) not in self._placed:
             self._placed[node, missing] = self._new(node, missing)
         return self._placed[node, missing]
 
     def _new(self, node: Node, missing: _Missing) -> Node:
         if steps := _steps_of_input(node):
-            missing = _not_given(steps, missing)
-            return _aligned(_finalized(node, missing), missing)
-        match node:
-            case Finalize():
-                return _aligned(node, _not_given([node], missing))
-            case Align() | Cleanse():
-                below = replace(_not_given([node], missing), speculate=None)
-                return replace(node, input=self.of(node.input, below))
-            case ImportTime():  # only the CTIs of its clock are read
-                return replace(node, input=self.of(node.input, missing))
-            case GroupApply():
-                below = _not_given(node.steps, missing)
-                inputs = [self.of(child, below) for child in node.inputs]
-                return _speculating(node.with_inputs(inputs), missing)
-        return _speculating(node.with_inputs([self.of(child, missing) for child in node.inputs]), missing)
+            missing = _still_missing(steps, missing)
+            return _align(_finalize(node, missing), missing)
+        below = _still_missing([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
+        if "remember" in node.level_parts:
+            return _align(node, below)
+        if "block" in node.level_parts:
+            below = replace(below, speculate=None)
+        read = [self.apply(child, below) for child in node.event_inputs]
+        placed = node.with_inputs([*read, *node.inputs[len(read) :]])
+        return placed if missing.speculate is None else placed.with_speculate(missing.speculate)
 
 
 def _steps_of_input(node: Node) -> list[Node]:
@@ -96,35 +91,28 @@ def _steps_of_input(node: Node) -> list[Node]:
     while node.is_before_state:
         node = node.inputs[0]
         steps.append(node)
-    return steps if isinstance(node, Source | Group) else []
+    return steps if isinstance(node, Leaf) else []
 
 
-def _not_given(steps: list[Node], missing: _Missing) -> _Missing:
+def _still_missing(steps: list[Node], missing: _Missing) -> _Missing:
     """What is still missing above these steps."""
-    closes = [step for step in steps if isinstance(step, Finalize)]
-    waits = any(isinstance(step, Align | Cleanse) for step in steps) or any(step.by_level for step in closes)
-    return replace(
-        missing, block=None if waits else missing.block, remember=None if closes else missing.remember
-    )
+    given = {part for step in steps for part in step.level_parts}
+    return replace(missing, **dict.fromkeys(given))
 
 
-def _finalized(node: Node, missing: _Missing) -> Node:
+def _finalize(node: Node, missing: _Missing) -> Node:
     """Finalize goes onto the source itself, where external CTIs count all elements, or onto the last step
     that advances time."""
     if missing.remember is None or missing.remember == FOREVER:
         return node
-    if isinstance(node, Source | Group | AdvanceTime | ImportTime):
+    if isinstance(node, Leaf) or node.advances_time:
         return Finalize(node, missing.remember, by_level=True)
-    return node.with_inputs([_finalized(child, missing) for child in node.inputs])
+    return node.with_inputs([_finalize(child, missing) for child in node.inputs])
 
 
-def _aligned(node: Node, missing: _Missing) -> Node:
+def _align(node: Node, missing: _Missing) -> Node:
     return Align(node, missing.block) if missing.block else node
 
 
-def _in_order(root: Node, level: Level) -> Node:
+def _align_answers(root: Node, level: Level) -> Node:
     return Align(root, FOREVER) if level.block == FOREVER and not root.properties.is_ordered else root
-
-
-def _speculating(node: Node, missing: _Missing) -> Node:
-    return node if missing.speculate is None else node.with_speculate(missing.speculate)

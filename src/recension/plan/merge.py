@@ -1,20 +1,57 @@
-"""The logical merge of streams that stand for one history."""
+"""The logical merge of streams that stand for one history, and which LMerge algorithm its inputs allow.
+
+Source      LMerge technical report, §III-C (the cases) and §IV-G (choosing one); rulings B15 and 31.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.ticks import BEGINNING
-from recension.plan.lmerge_case import CaseChoice, lmerge_case
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
 from recension.plan.properties import Properties, meet
 from recension.plan.schemas import require_same_columns
 from recension.plan.source import Source
+
+Case: TypeAlias = Literal["R0", "R1", "R2", "R3", "R3-", "R4"]
+
+
+class CaseChoice(NamedTuple):
+    """A case and why it is the one."""
+
+    case: Case
+    reason: str
+
+
+def lmerge_case(*inputs: Properties, ties_alike: bool = True) -> CaseChoice:
+    """The most restricted case that all inputs are known to satisfy.
+
+    ``ties_alike`` says that where each puts events of equal start into a fixed order, it is the same for all.
+
+    >>> lmerge_case(Properties(has_key=True), Properties(is_strictly_increasing=True)).case
+    'R3'
+    """
+    known = meet(*inputs)
+    if known.is_strictly_increasing:
+        return CaseChoice("R0", "insert-only, starts strictly increasing")
+    if known.is_perfect and known.has_deterministic_ties and ties_alike:
+        return CaseChoice("R1", "insert-only, ordered, events of equal start in a fixed order")
+    if known.is_perfect and known.has_key:
+        return CaseChoice("R2", "insert-only, ordered, (vs, payload) is a key")
+    if known.has_key:
+        return CaseChoice("R3", f"(vs, payload) is a key, but {_describe_lacking(known)}")
+    return CaseChoice("R4", "(vs, payload) may not be a key")
+
+
+def _describe_lacking(known: Properties) -> str:
+    missing = [] if known.is_insert_only else ["there may be retractions"]
+    return " and ".join(missing + ([] if known.is_ordered else ["order is not assured"]))
+
 
 MergeCase: TypeAlias = Literal["auto", "R0", "R1", "R2", "R3", "R3-", "R4"]
 MergePolicy: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]

@@ -1,25 +1,106 @@
-"""Modules over windows: what a user's module says of the events of every window."""
+"""Modules over windows: a call of a user's module, and what it says of the events of every window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.modules.module import Clipping, Stamping
+from recension.modules.module import Clipping, Module, Stamping
 from recension.plan.aggregates import Aggregate
-from recension.plan.count_window import CountWindows
-from recension.plan.expressions import Expression
-from recension.plan.module_call import ModuleCall, checked_types
+from recension.plan.expressions import Expression, column, expression, result_type
 from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
-from recension.plan.schemas import require_names
-from recension.plan.span import in_words, projected_schema
+from recension.plan.schemas import require_names, schema_of, type_name, type_of
+from recension.plan.span import describe_outputs, projected_schema
 from recension.plan.structure import NOT_STRUCTURE
-from recension.plan.window import Windows
+from recension.plan.windows import CountWindows, Windows
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """What the module reads of each event, by the names it knows, in the types it declares."""
+
+    module: Module
+    inputs: Outputs
+    types: tuple[pa.DataType, ...]
+
+    @property
+    def references(self) -> frozenset[str]:
+        """The columns it reads."""
+        return frozenset().union(*(computed.references for _, computed in self.inputs))
+
+    def value_type(self) -> pa.DataType:
+        """The type of the value it gives."""
+        return type_of(_declared_result(self.module), f"{self.module.name}: result")
+
+    def row_schema(self) -> pa.Schema:
+        """The columns of the rows it gives."""
+        return schema_of(_declared_result(self.module), f"{self.module.name}: result")
+
+    def __str__(self) -> str:
+        parameters = [f"{name}={value!r}" for name, value in self.module.parameters.items()]
+        inputs = [describe_outputs(self.inputs).replace(" = ", "=")] if self.inputs else []
+        return f"{self.module.name}({', '.join([*inputs, *parameters])})"
+
+
+def call_of(module: Module, schema: pa.Schema) -> ModuleCall:
+    """The module over events of this schema; what is not mapped is the column of that name."""
+    declared: Mapping[str, Any] | None = module.inputs
+    if declared is None:
+        names = [name for name in schema.names if name not in module.ignores]
+        mapped = module.mapping or {name: column(name) for name in names}
+        declared = dict.fromkeys(mapped)
+    else:
+        mapped = {name: module.mapping.get(name, column(name)) for name in declared}
+    inputs = tuple((name, expression(value)) for name, value in mapped.items())
+    types = tuple(_input_type(module, name, e, declared[name], schema) for name, e in inputs)
+    return ModuleCall(module, inputs, types)
+
+
+def require_inputs(call: ModuleCall, schema: pa.Schema) -> None:
+    """Raise unless the inputs can be computed from events of this schema."""
+    for name, computed in call.inputs:
+        result_type(computed, schema, f"{call.module.name}({name}={computed})")
+
+
+def _input_type(module: Module, name: str, computed: Any, declared: Any, schema: pa.Schema) -> pa.DataType:
+    given = result_type(computed, schema, f"{module.name}({name}={computed})")
+    if declared is None:
+        return given
+    wanted = type_of(declared, f"{module.name}: input {name!r}")
+    if given == wanted or _widens(given, wanted):
+        return wanted
+    raise SchemaError(
+        f"{module.name}: the input {name!r} is {type_name(wanted)}, but {computed} is {type_name(given)}; "
+        "map another expression, or cast it"
+    )
+
+
+def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Are values of the one type values of the other too? (Whole numbers that no float holds are refused
+    when they come.)
+    """
+    if pa.types.is_floating(wanted):
+        return pa.types.is_integer(given) or (pa.types.is_floating(given) and _bits(given) <= _bits(wanted))
+    if pa.types.is_signed_integer(wanted):
+        return pa.types.is_signed_integer(given) and _bits(given) <= _bits(wanted)
+    text = (pa.string(), pa.large_string())
+    return given in text and wanted in text
+
+
+def _bits(kind: pa.DataType) -> int:
+    return int(kind.bit_width)
+
+
+def _declared_result(module: Module) -> Any:
+    if not hasattr(module, "result"):
+        raise SchemaError(f"{module.name}: declare what it gives, as in result = 'float64'")
+    return module.result
+
 
 WindowKind: TypeAlias = Windows | CountWindows | None
 """A grid, counted moments, or the snapshots themselves."""
@@ -77,7 +158,7 @@ class ModuleWindow(TimedNode):
 
     @property
     def label(self) -> str:
-        by = f" by {in_words(self.keys)}" if self.keys else ""
+        by = f" by {describe_outputs(self.keys)}" if self.keys else ""
         said = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
         shape = "snapshots" if self.windows is None else str(self.windows)
         clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
@@ -148,7 +229,7 @@ class ModuleWindow(TimedNode):
     def derive_schema(self) -> pa.Schema:
         keys = projected_schema(self.keys, self.input.schema, "group_by")
         for call in self.calls:
-            checked_types(call, self.input.schema)
+            require_inputs(call, self.input.schema)
         if self.operator is not None:
             self._check_operator()
             rows = [field for field in self.operator.row_schema() if field.name not in keys.names]
@@ -200,17 +281,15 @@ class ModuleWindow(TimedNode):
         """Windows are shown once they have ended by the watermark, and what is aligned to them in order."""
         of, policies = self.input.properties, self.policies
         waits = policies.speculate != "eager" and policies.stamp != "time_bound"
-        is_aligned_grid = policies.stamp == "align" and isinstance(self.windows, Windows)
-        in_order = waits and of.is_perfect and is_aligned_grid
-        is_tumbling = isinstance(self.windows, Windows) and self.windows.size <= self.windows.hop
-        duration = self.windows.size if is_aligned_grid and is_tumbling else None  # type: ignore[union-attr]
+        grid = self.windows if policies.stamp == "align" and isinstance(self.windows, Windows) else None
+        in_order = waits and of.is_perfect and grid is not None
         return Properties(
             is_insert_only=(waits and of.is_perfect) or self._only_grows,
             is_ordered=in_order,
             is_strictly_increasing=in_order and not self.keys and self.operator is None,
             has_key=self.operator is None,
             is_shrink_only=policies.stamp != "time_bound",
-            constant_duration=duration,
+            constant_duration=None if grid is None else grid.constant_duration,
         )
 
     def needs(self) -> Needs:

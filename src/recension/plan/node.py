@@ -11,7 +11,8 @@ is right for every step, if slower, the base class gives it and says so.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
-from recension.plan.structure import Shared, Structure, in_memory, is_structure, written
+from recension.plan.structure import Shared, Structure, is_structure, memory_structure, written_structure
 
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
 """Columns by name, each with what it is computed from."""
@@ -29,6 +30,7 @@ Names: TypeAlias = frozenset[str]
 # For each input, the values by which events are brought together; no values at all mean one place.
 Needs: TypeAlias = tuple[Outputs, ...]
 Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
+LevelPart: TypeAlias = Literal["block", "remember"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class _Interned(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
         kind, *values = node.identity()
-        return _known.setdefault(_Key((kind, *map(in_memory, values))), node)
+        return _known.setdefault(_Key((kind, *map(memory_structure, values))), node)
 
 
 class Node(Shared, metaclass=_Interned):
@@ -97,7 +99,9 @@ class Node(Shared, metaclass=_Interned):
     @cached_property
     def structure(self) -> Structure:
         """What this step is, apart from what it reads, as it is written down: inputs are numbers of ports."""
-        named = ((name, written(getattr(self, name), self._reference)) for name in self._structural())
+        named = (
+            (name, written_structure(getattr(self, name), self._reference)) for name in self._structural()
+        )
         return (type(self).__name__, *named)
 
     def _structural(self) -> list[str]:
@@ -108,7 +112,7 @@ class Node(Shared, metaclass=_Interned):
         """A node in a field: an input, or a plan of its own."""
         assert isinstance(node, Node)
         ports = [port for port, child in enumerate(self.inputs) if child is node]
-        return ("input", *ports) if ports else ("plan", *written_plan([node]))
+        return ("input", *ports) if ports else ("plan", *plan_structure([node]))
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         kind, *values = self.identity()
@@ -194,6 +198,22 @@ class Node(Shared, metaclass=_Interned):
         """Does a level of consistency go above it? So it does above steps of one input that look at one event
         at a time, advance time or give a level; and below all others."""
 
+    @property
+    def level_parts(self) -> frozenset[LevelPart]:
+        """The parts of a level of consistency that it gives by itself. The safe answer is none: a level puts
+        them in as well."""
+        return frozenset()
+
+    @property
+    def advances_time(self) -> bool:
+        """Does it make CTIs of its own? The safe answer is no: the past is then closed below it."""
+        return False
+
+    @property
+    def event_inputs(self) -> tuple[Node, ...]:
+        """The inputs, first among all, of which it reads events and not only CTIs. The safe answer is all."""
+        return self.inputs
+
     def with_speculate(self, speculate: Speculate) -> Node:
         """The same step in another variant. The safe answer is the step itself: there is only one."""
         return self
@@ -215,6 +235,15 @@ class Node(Shared, metaclass=_Interned):
     @abstractmethod
     def ignores_ctis(self) -> bool:
         """Are its answers for a group the same whether other groups are there, and whenever CTIs come?"""
+
+    @property
+    def holds_ctis_by_group(self) -> bool:
+        """Done for all groups at once, does it hold back the CTIs of one group for another?
+
+        Steps above it that look at CTIs then run group by group, and so does it. The safe answer is no: what
+        looks at CTIs itself says so by `ignores_ctis`.
+        """
+        return False
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         """Can it be done for all groups at once, by keys that travel beside the payload?
@@ -261,7 +290,7 @@ class TimedNode(Node):
     is_before_state = False
 
 
-def written_plan(roots: Sequence[Node]) -> list[Structure]:
+def plan_structure(roots: Sequence[Node]) -> list[Structure]:
     """The steps of some queries as they are written down, each with the numbers of the steps it reads.
 
     What two queries share is there once; inputs come before their readers.
@@ -300,3 +329,29 @@ def columns_named(names: Iterable[str]) -> Outputs:
 def same_names(schema: pa.Schema) -> dict[str, str]:
     """All columns are kept under their names."""
     return {name: name for name in schema.names}
+
+
+def each_once(roots: Sequence[Node]) -> Iterator[Node]:
+    """Every node of the queries once, inputs before their readers."""
+    seen: set[Node] = set()
+    for root in roots:
+        for node in walk(root):
+            if node not in seen:
+                seen.add(node)
+                yield node
+
+
+def count_readers(roots: Sequence[Node]) -> Counter[Node]:
+    """How often each node is read, by other nodes or as a query's answer."""
+    readers = Counter(roots)
+    for node in each_once(roots):
+        readers.update(node.inputs)
+    return readers
+
+
+def rebuild(roots: Sequence[Node], step: Callable[[Node], Node]) -> list[Node]:
+    """Every node replaced by ``step`` of it over its replaced inputs; shared nodes stay shared."""
+    new: dict[Node, Node] = {}
+    for node in each_once(roots):
+        new[node] = step(node.with_inputs([new[child] for child in node.inputs]))
+    return [new[root] for root in roots]

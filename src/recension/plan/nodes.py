@@ -1,13 +1,10 @@
 """All logical nodes."""
 
 from recension.plan.aggregate import SnapshotAggregate
-from recension.plan.coalesce import Coalesce
+from recension.plan.coalesce import Coalesce, Edges
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
-from recension.plan.count_window import CountAggregate
 from recension.plan.each_group import GroupApply, Port
-from recension.plan.edges import Edges
-from recension.plan.extent_set import CoalesceMany
-from recension.plan.extents import CoalesceExtent
+from recension.plan.extents import CoalesceExtent, CoalesceMany
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
@@ -15,7 +12,7 @@ from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, Speculate, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
-from recension.plan.window import WindowAggregate
+from recension.plan.windows import CountAggregate, WindowAggregate
 
 __all__ = [
     "AdvanceTime",

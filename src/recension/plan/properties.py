@@ -87,10 +87,10 @@ _WORDS = {
 }
 
 
-def in_words(properties: Properties) -> str:
+def describe_properties(properties: Properties) -> str:
     """The properties that hold, as people say them.
 
-    >>> in_words(Properties(is_insert_only=True, constant_duration=10))
+    >>> describe_properties(Properties(is_insert_only=True, constant_duration=10))
     'insert-only, constant duration 10'
     """
     held = [words for name, words in _WORDS.items() if getattr(properties, name)]

@@ -1,7 +1,12 @@
-"""Payload schemas: as users write them, and the rules their column names obey."""
+"""Payload schemas: as users write them, the rules of column names, and Arrow types by the names people write.
+
+A type is printed as ``float64``, not ``double``. What is printed can be written again, but for extension
+types and maps whose fields have names of their own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -9,7 +14,6 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.type_names import listed, type_name, type_named
 
 IntoType: TypeAlias = pa.DataType | str | type
 IntoSchema: TypeAlias = pa.Schema | Mapping[str, Any]
@@ -71,9 +75,13 @@ def require_names(names: Iterable[str], verb: str) -> None:
 def require_same_columns(first: pa.Schema, other: pa.Schema, verb: str) -> None:
     """Raise unless both have the same columns with the same types, in whatever order."""
     if missing := [name for name in first.names if name not in other.names]:
-        raise SchemaError(f"{verb}: the other stream has no column {missing[0]!r}; there {listed(other)}")
+        raise SchemaError(
+            f"{verb}: the other stream has no column {missing[0]!r}; there {list_columns(other)}"
+        )
     if extra := [name for name in other.names if name not in first.names]:
-        raise SchemaError(f"{verb}: only the other stream has a column {extra[0]!r}; here {listed(first)}")
+        raise SchemaError(
+            f"{verb}: only the other stream has a column {extra[0]!r}; here {list_columns(first)}"
+        )
     for name in first.names:
         require_same_type(name, first, other, verb)
 
@@ -89,3 +97,129 @@ def require_same_type(name: str, first: pa.Schema, other: pa.Schema, verb: str) 
 def holds_floats(kind: pa.DataType) -> bool:
     """Can two values of this type be equal and yet different, as 0.0 and -0.0 are?"""
     return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+_WRITTEN: Final = {"halffloat": "float16", "float": "float32", "double": "float64"}
+_DECIMALS: Final = {
+    "decimal": pa.decimal128,
+    "decimal32": pa.decimal32,
+    "decimal64": pa.decimal64,
+    "decimal128": pa.decimal128,
+    "decimal256": pa.decimal256,
+}
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of a type, as a schema would have it.
+
+    >>> type_name(pa.float64()), type_name(pa.timestamp("us", "UTC"))
+    ('float64', 'timestamp[us, tz=UTC]')
+    """
+    return _WRITTEN.get(str(kind), str(kind))
+
+
+def type_named(text: str) -> pa.DataType:
+    """The type of a name; raises ``ValueError`` for what is none.
+
+    >>> type_named("timestamp[us, tz=Europe/Paris]"), type_named("list<item: decimal128(10, 2)>").value_type
+    (TimestampType(timestamp[us, tz=Europe/Paris]), Decimal128Type(decimal128(10, 2)))
+    """
+    reader = _Reader(text.strip())
+    kind = reader.type()
+    if reader.rest():
+        raise ValueError(text)
+    return kind
+
+
+def describe_columns(schema: pa.Schema) -> str:
+    """The columns with their types.
+
+    >>> describe_columns(pa.schema([("user", pa.string()), ("bytes", pa.float64())]))
+    'user string, bytes float64'
+    """
+    return ", ".join(f"{field.name} {type_name(field.type)}" for field in schema) or "none"
+
+
+def list_columns(schema: pa.Schema) -> str:
+    """The columns that exist, for error messages."""
+    if not schema.names:
+        return "there are no columns"
+    return "the columns are " + ", ".join(f"{f.name} ({type_name(f.type)})" for f in schema)
+
+
+class _Reader:
+    """A name, read from its start."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def rest(self) -> str:
+        return self._text[self._at :]
+
+    def type(self) -> pa.DataType:
+        (word,) = self._require(r"([a-z]\w*)")
+        if word == "timestamp" and (found := self._take(r"\[(s|ms|us|ns), ?tz=([^\]]+)\]")):
+            pa.lib.string_to_tzinfo(found[1])  # refuses a zone that does not exist
+            return pa.timestamp(*found)
+        if word == "fixed_size_binary":
+            return pa.binary(int(self._require(r"\[(\d+)\]")[0]))
+        if word in _DECIMALS:
+            precision, scale = self._require(r"\((\d+)(?:, ?(-?\d+))?\)")
+            return _DECIMALS[word](int(precision), int(scale or 0))
+        if self._take("(<)"):
+            return self._nested_type(word)
+        (unit,) = self._require(r"(\[[a-z]+\])?")
+        return pa.type_for_alias(word + (unit or ""))
+
+    def _nested_type(self, word: str) -> pa.DataType:
+        """A type that holds others, from after its ``<``."""
+        match word:
+            case "list" | "large_list" | "fixed_size_list" | "list_view" | "large_list_view":
+                return self._list_type(word)
+            case "struct":
+                fields = []
+                while not self._take("(>)"):
+                    fields.append(self._field())
+                    self._take("(, )")
+                return pa.struct(fields)
+            case "map":
+                keys = self.type()
+                self._require("(, )")
+                values = self.type()
+                is_sorted = self._require("(, keys_sorted)?>")[0] is not None
+                return pa.map_(keys, values, keys_sorted=is_sorted)
+            case "dictionary":
+                self._require("(values=)")
+                values = self.type()
+                self._require("(, indices=)")
+                indices = self.type()
+                (ordered,) = self._require("(?:, ordered=([01]))>")
+                return pa.dictionary(indices, values, ordered=ordered == "1")
+            case _:
+                raise ValueError(self._text)
+
+    def _list_type(self, word: str) -> pa.DataType:
+        item = self._field()
+        self._require("(>)")
+        if word == "fixed_size_list":
+            return pa.list_(item, int(self._require(r"\[(\d+)\]")[0]))
+        made: pa.DataType = pa.list_(item) if word == "list" else getattr(pa, word)(item)
+        return made
+
+    def _field(self) -> pa.Field:
+        (name,) = self._require("(.*?): ")
+        kind = self.type()
+        return pa.field(name, kind, nullable=self._take("( not null)") is None)
+
+    def _take(self, pattern: str) -> tuple[str, ...] | None:
+        found = re.compile(pattern).match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return found.groups()
+
+    def _require(self, pattern: str) -> tuple[str, ...]:
+        found = self._take(pattern)
+        if found is None:
+            raise ValueError(self._text)
+        return found

@@ -1,16 +1,17 @@
-"""Sources: where streams come in."""
+"""Sources: where streams come in; and the kind of times that a query and its inputs must share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.time_kind import OneKind, TimeKind, kind_of
 from recension.core.validity import Policy
-from recension.plan.node import FilterRule, Names, Needs, Node
+from recension.plan.node import FilterRule, Names, Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
 
@@ -90,3 +91,20 @@ class Source(Leaf):
     def needs(self) -> None:
         """Its events come wherever they are sent."""
         return
+
+
+def times_in(plans: Iterable[Node]) -> Iterator[tuple[str, int]]:
+    """Where a time stands, and the time."""
+    for node in (node for plan in plans for node in walk(plan)):
+        yield from times_in(node.own_plans)
+        yield from node.named_times
+
+
+def require_one_kind(plan: Node, inputs: Mapping[str, TimeKind]) -> TimeKind:
+    """The kind of all times of a run; an error that names the input or the time in the query that differs."""
+    times = OneKind()
+    for where, ticks in times_in([plan]):
+        times.note_named(kind_of(ticks), where)
+    for name, kind in inputs.items():
+        times.note(kind, name)
+    return times.kind

@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.beside import Beside
 from recension.plan.evaluation import Kernel, Predicate, Projection, span_kernel
 from recension.plan.expressions import Expression, require_boolean, result_type
-from recension.plan.functions import map_kernel
+from recension.plan.functions import PassThroughColumns, map_kernel
 from recension.plan.node import (
     FilterRule,
     Names,
@@ -104,13 +103,13 @@ class Project(SpanNode):
 
     @property
     def label(self) -> str:
-        return selection_in_words(self.outputs, self.input.schema)
+        return describe_selection(self.outputs, self.input.schema)
 
     def derive_schema(self) -> pa.Schema:
         return projected_schema(self.outputs, self.input.schema, self.verb)
 
     def derive_properties(self) -> Properties:
-        return projected(self.input.properties, self.outputs, self.input.schema)
+        return project_properties(self.input.properties, self.outputs, self.input.schema)
 
     def kept_columns(self) -> Mapping[str, str]:
         return {name: computed.column for name, computed in self.outputs if computed.column}
@@ -151,7 +150,7 @@ class Span(SpanNode):
     def label(self) -> str:
         steps = [f"where {predicate}" for predicate in self.predicates]
         if not is_identity(self.outputs, self.input.schema):
-            steps.append(selection_in_words(self.outputs, self.input.schema))
+            steps.append(describe_selection(self.outputs, self.input.schema))
         return "span " + "; ".join(steps)
 
     def derive_schema(self) -> pa.Schema:
@@ -160,7 +159,7 @@ class Span(SpanNode):
         return projected_schema(self.outputs, self.input.schema, "select")
 
     def derive_properties(self) -> Properties:
-        return projected(self.input.properties, self.outputs, self.input.schema)
+        return project_properties(self.input.properties, self.outputs, self.input.schema)
 
     def kept_columns(self) -> Mapping[str, str]:
         return {name: computed.column for name, computed in self.outputs if computed.column}
@@ -192,7 +191,7 @@ def projected_schema(outputs: Outputs, schema: pa.Schema, verb: str) -> pa.Schem
     return pa.schema(fields)
 
 
-def projected(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
+def project_properties(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
     """Order and times stay; a key stays one only where every column is still there to tell payloads apart."""
     kept = {computed.column for _, computed in outputs}
     return replace(properties, has_key=properties.has_key and set(schema.names) <= kept)
@@ -203,15 +202,15 @@ def is_identity(outputs: Outputs, schema: pa.Schema) -> bool:
     return [name for name, _ in outputs] == schema.names and all(name == e.column for name, e in outputs)
 
 
-def selection_in_words(outputs: Outputs, schema: pa.Schema) -> str:
+def describe_selection(outputs: Outputs, schema: pa.Schema) -> str:
     """The outputs; where all columns keep their places, only the ones that are new or computed anew."""
     if [name for name, _ in outputs[: len(schema.names)]] == schema.names:
         changed = [(name, computed) for name, computed in outputs if name != computed.column]
-        return f"with {in_words(changed)}" if changed else "select all"
-    return f"select {in_words(outputs)}"
+        return f"with {describe_outputs(changed)}" if changed else "select all"
+    return f"select {describe_outputs(outputs)}"
 
 
-def in_words(outputs: Sequence[tuple[str, Any]]) -> str:
+def describe_outputs(outputs: Sequence[tuple[str, Any]]) -> str:
     """Outputs as they would be written: ``user, twice = 2 * bytes``."""
     return ", ".join(name if str(computed) == name else f"{name} = {computed}" for name, computed in outputs)
 
@@ -256,7 +255,7 @@ class Map(SpanNode):
         """The function does not see the keys."""
         (below,) = inputs
         columns = pa.schema([*projected_schema(columns_named(keys), below.schema, "apply"), *self.columns])
-        return replace(self, input=below, fn=Beside(self.fn, keys), columns=columns)
+        return replace(self, input=below, fn=PassThroughColumns(self.fn, keys), columns=columns)
 
     def kernel(self) -> Kernel:
         return map_kernel(self.fn, self.schema, self.label, per_row=self.per_row)
@@ -356,12 +355,12 @@ class Distinct(TimedNode):
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Not those that tell apart what is equal: 0.0 and -0.0 are one payload."""
-        return (FilterRule(equal_alike(self.schema, self.schema.names), needs_total=False),)
+        return (FilterRule(indistinct_columns(self.schema, self.schema.names), needs_total=False),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return self.with_inputs(inputs)
 
 
-def equal_alike(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
+def indistinct_columns(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
     """Those of these columns whose equal values no filter can tell apart."""
     return dict(columns_named(name for name in names if not holds_floats(schema.field(name).type)))

@@ -67,13 +67,13 @@ class Structural:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
 
-def in_memory(value: Any) -> Hashable:
+def memory_structure(value: Any) -> Hashable:
     """The structure in which functions and foreign objects are themselves."""
     key: Hashable = _structure(value, _itself)
     return key
 
 
-def written(value: Any, reference: Callable[[Shared], Structure] | None = None) -> Structure:
+def written_structure(value: Any, reference: Callable[[Shared], Structure] | None = None) -> Structure:
     """The structure in which functions are known by their names; it can be written as JSON.
 
     ``reference`` is what stands for what is shared.
@@ -84,7 +84,7 @@ def written(value: Any, reference: Callable[[Shared], Structure] | None = None) 
             return reference(foreign)
         # A function that is called twice, to check it, is the function.
         is_checked = hasattr(foreign, "written_as") and not isinstance(foreign, type)
-        return _structure(foreign.written_as, opaque) if is_checked else _named(foreign, opaque)
+        return _structure(foreign.written_as, opaque) if is_checked else _name_of(foreign, opaque)
 
     return _structure(value, opaque)
 
@@ -92,7 +92,7 @@ def written(value: Any, reference: Callable[[Shared], Structure] | None = None) 
 def to_json(structure: Structure) -> str:
     """A written structure as one line of text.
 
-    >>> to_json(written((1, 1.0, True, "x")))
+    >>> to_json(written_structure((1, 1.0, True, "x")))
     '["tuple", 1, ["float", "1.0"], ["bool", "True"], "x"]'
     """
     return json.dumps(structure, ensure_ascii=False)
@@ -172,7 +172,7 @@ def _itself(value: Any) -> Hashable:
     return (type(value), value)
 
 
-def _named(value: Any, opaque: Opaque) -> Structure:
+def _name_of(value: Any, opaque: Opaque) -> Structure:
     """A function by its name; another object by what it prints, or by what it holds if that says nothing."""
     if callable(value):
         return ("function", str(getattr(value, "__name__", type(value).__name__)))
@@ -190,7 +190,7 @@ def difference(old: Structure, new: Structure) -> str:
     """
     path, was, now = _first_difference(old, new, ())
     place = ".".join(path) or "it"
-    return f"{place} is {_short(was)} there and {_short(now)} here"
+    return f"{place} is {_shorten(was)} there and {_shorten(now)} here"
 
 
 def _first_difference(old: Structure, new: Structure, path: tuple[str, ...]) -> tuple[Any, Any, Any]:
@@ -218,7 +218,7 @@ def _field(value: Structure) -> tuple[str | None, Structure]:
     return (value[0], value[1]) if is_named else (None, value)
 
 
-def _short(value: Structure) -> str:
+def _shorten(value: Structure) -> str:
     """A value without the marks of its structure, cut where it is long."""
     if _is_nested(value) and len(value) == 2 and value[0] in _PLAIN:
         return str(value[1])

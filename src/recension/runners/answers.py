@@ -1,29 +1,92 @@
 """What the queries of a session gave: what was not read yet, and what is true now.
 
 The history of an answer is kept as it comes and put together when somebody asks; now and then what has
-cancelled out is dropped, so that memory grows with the history and not with the stream. A history that has
+cancelled out is removed, so that memory grows with the history and not with the stream. A history that has
 more events than the limit is no longer kept: that is logged, and asking for it is an error that says so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, inserts, null_payload
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError, StreamError, nearest
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder
+from recension.operators.base import Chunks
+from recension.plan.node import Node
+from recension.runners.snapshot import chunks_below
 
 HISTORY_LIMIT: Final = 1 << 20
 _COMPACT_AT: Final = 1 << 18
 # Small batches are joined: a million of one element each would take far more memory than their elements.
 _MOST_BATCHES: Final = 256
 
+# By source or operator, elements that were dropped, with the reason.
+Dropped: TypeAlias = dict[str, list[tuple[str, EventBatch]]]
+
 log = logging.getLogger("recension")
+
+
+class Answers:
+    """What every query of a session gave. What is staged can be read once the whole step has gone well."""
+
+    def __init__(self, queries: Mapping[str, Node], history_limit: int | None) -> None:
+        self._by_query = {name: Answer(name, node.schema, history_limit) for name, node in queries.items()}
+        self._staged: dict[str, list[EventBatch]] = {}
+
+    def __getitem__(self, query: str) -> Answer:
+        return self._by_query[query]
+
+    def query_name(self, name: str | None) -> str:
+        """The name of a query, which may be left out if it is the only one."""
+        names = list(self._by_query)
+        if name is None and len(names) == 1:
+            return names[0]
+        if name is None:
+            listed = ", ".join(names)
+            raise RecensionError(
+                f"the session runs {listed}: say which query, for example read({names[0]!r})"
+            )
+        if name not in names:
+            raise RecensionError(
+                f"no query {name!r}{nearest(name, names)}; the session runs {', '.join(names)}"
+            )
+        return name
+
+    def stage(self, query: str, batches: Iterable[EventBatch]) -> None:
+        """More of an answer, which cannot be read yet."""
+        self._staged.setdefault(query, []).extend(batches)
+
+    def publish(self) -> None:
+        """Everything that was staged can be read now."""
+        staged, self._staged = self._staged, {}
+        for query, batches in staged.items():
+            self._by_query[query].add(batches)
+
+    def add_dropped(self, dropped: Dropped) -> None:
+        """Elements that were dropped are kept for every query until it is read."""
+        for where, elements in dropped.items():
+            for answer in self._by_query.values() if elements else ():
+                answer.dropped.setdefault(where, []).extend(elements)
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The histories that are kept."""
+        return {
+            f"{name}/{chunk}": table
+            for name, answer in self._by_query.items()
+            for chunk, table in answer.snapshot().items()
+        }
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become the answers whose snapshot this is, with everything read."""
+        self._staged = {}
+        for name, answer in self._by_query.items():
+            answer.restore(chunks_below(f"{name}/", chunks))
 
 
 class Answer:
@@ -31,6 +94,7 @@ class Answer:
 
     def __init__(self, name: str, schema: pa.Schema, limit: int | None) -> None:
         self.was_read = False
+        self.dropped: Dropped = {}
         self._unread: list[EventBatch] = []
         self._history = RunningHistory(name, schema, limit)
 
@@ -46,6 +110,11 @@ class Answer:
         self.was_read |= bool(unread)
         return unread
 
+    def take_dropped(self) -> Dropped:
+        """The elements dropped since the last time of asking."""
+        dropped, self.dropped = self.dropped, {}
+        return dropped
+
     def history(self) -> History:
         """What is true now."""
         return self._history.build()
@@ -54,10 +123,10 @@ class Answer:
         """The history, if it is kept, as a table."""
         return {"history": self.history().to_arrow()} if self._history.is_kept() else {}
 
-    def restore(self, chunks: dict[str, pa.Table]) -> None:
-        """Become the answer of a session whose snapshot this is, with everything read."""
-        self._unread, self.was_read = [], True
-        self._history.restart(chunks.get("history"))
+    def restore(self, chunks: Chunks) -> None:
+        """Become the answer whose snapshot this is, with everything read."""
+        self._unread, self.was_read, self.dropped = [], True, {}
+        self._history.restore(chunks.get("history"))
 
 
 class RunningHistory:
@@ -65,7 +134,7 @@ class RunningHistory:
 
     def __init__(self, name: str, schema: pa.Schema, limit: int | None) -> None:
         self._name, self._schema, self._limit = name, schema, limit
-        self.why_not: str | None = "rc.session(..., history_limit=0) says so" if limit == 0 else None
+        self._not_kept: str | None = "rc.session(..., history_limit=0) says so" if limit == 0 else None
         self._start()
 
     def _start(self) -> None:
@@ -76,7 +145,7 @@ class RunningHistory:
 
     def add(self, batch: EventBatch) -> None:
         """More elements of the stream."""
-        if self.why_not is not None:
+        if self._not_kept is not None:
             return
         self._recent.append(batch)
         self._rows += len(batch)
@@ -84,7 +153,7 @@ class RunningHistory:
             self._gather()
 
     def _gather(self) -> None:
-        """Put the recent batches to the others; whatever is wrong with them is said to who asks."""
+        """Put the recent batches to the others; an error is kept for whoever asks for the history."""
         recent, self._recent, self._rows = self._recent, [], 0
         try:
             for batch in [concat(recent)] if len(recent) >= _MOST_BATCHES else recent:
@@ -92,7 +161,7 @@ class RunningHistory:
         except StreamError as why:
             self._give_up(f"the output is not a valid stream ({why.reason})")
             return
-        # The builder lets it double before it looks what is left: so much means that more than half stands.
+        # The builder compacts when it has doubled: so much means that more than half of it stands.
         if self._limit is not None and len(self._builder) > 2 * self._limit:
             self._give_up(
                 f"it has more than {self._limit:,} events: rc.session(..., history_limit=N) keeps more, "
@@ -100,35 +169,33 @@ class RunningHistory:
             )
 
     def _give_up(self, reason: str) -> None:
-        self.why_not = reason
+        self._not_kept = reason
         self._start()
         log.warning("the history of %s is no longer kept for session.history(): %s", self._name, reason)
 
     def is_kept(self) -> bool:
         """Is it kept, with what came last?"""
-        if self.why_not is None:
+        if self._not_kept is None:
             self._gather()
-        return self.why_not is None
+        return self._not_kept is None
 
     def build(self) -> History:
         """What is true now."""
         if self.is_kept():
             return self._builder.build()
         raise RecensionError(
-            f"the history of {self._name!r} is not kept: {self.why_not}; or add up what session.read() gives"
+            f"the history of {self._name!r} is not kept: {self._not_kept}; or add up what session.read() "
+            "gives"
         )
 
-    def restart(self, table: pa.Table | None) -> None:
-        """Go on from the history in a snapshot."""
+    def restore(self, table: pa.Table | None) -> None:
+        """Go on from the history in a snapshot, if it has one."""
         self._start()
         if self._limit == 0:
             return
-        self.why_not = "the snapshot that was restored has none" if table is None else None
+        self._not_kept = "the snapshot that was restored has none" if table is None else None
         if table is not None:
             history = History.from_arrow(table)
-            self._builder.add(inserts(history.vs, history.ve, _one_batch(history.payload)))
-
-
-def _one_batch(payload: pa.Table) -> pa.RecordBatch:
-    batches = payload.combine_chunks().to_batches()
-    return batches[0] if batches else null_payload(0, payload.schema)
+            batches = history.payload.combine_chunks().to_batches()
+            payload = batches[0] if batches else null_payload(0, history.payload.schema)
+            self._builder.add(inserts(history.vs, history.ve, payload))

@@ -7,93 +7,108 @@ therefore computed once, and all its readers see the same state of it.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, RETRACT, EventBatch, cti
-from recension.core.errors import RecensionError
+from recension.core.batch import EventBatch, cti
+from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.lowering import Vertex
-from recension.operators.base import Chunks, Operator, new_end, old_end
-from recension.operators.flow import Flow, drive
+from recension.operators.base import Chunks, Operator
+from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.pipeline import Flow, check_end, drive
 from recension.operators.span import Span
-from recension.plan.structure import difference
-from recension.runners.feedback import Feedback
-from recension.runners.metrics import Metrics
+from recension.runners.feedback import OUTSIDE, Feedback
+from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
+from recension.runners.snapshot import PLAN, plan_table, require_same_plan
 
 _log: Final = logging.getLogger("recension")
-
-# Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
-STATE_FORMAT: Final = 2
 
 
 class Engine:
     """Runs a graph whose vertices are listed with inputs before their readers."""
 
-    def __init__(self, vertices: Sequence[Vertex], outputs: Iterable[int] | None = None) -> None:
-        """``outputs`` are the vertices that are wanted; without them, those that no other reads."""
+    def __init__(self, vertices: Sequence[Vertex], outputs: Iterable[int]) -> None:
+        """``outputs`` are the vertices that queries read."""
+        self._outputs = list(outputs)
+        self._metrics: list[Metrics] = []
+        self._feedback = Feedback(self._outputs)
+        self.rewire(vertices)
+
+    def rewire(self, vertices: Sequence[Vertex]) -> None:
+        """Go on with other vertices; those that were there keep their numbers and what they did."""
         self._vertices = list(vertices)
-        self._metrics = [Metrics(vertex.name) for vertex in vertices]
-        read = {i for vertex in vertices for i in vertex.inputs}
-        self._outputs = list(set(range(len(vertices))) - read if outputs is None else outputs)
+        self._metrics += [Metrics(vertex.name) for vertex in vertices[len(self._metrics) :]]
         self._order = in_order(self._vertices, self._outputs)
-        self._feedback = Feedback(self._vertices, self._order, self._outputs)
+        running = ((number, self._vertices[number].operator) for number in self._order)
+        self._clocked = {number for number, op in running if op is not None and op.is_clocked}
+        self._feedback.rewire(self._vertices, self._order)
 
     @property
     def is_clocked(self) -> bool:
         """Does anything count by the wall clock?"""
-        running = (self._vertices[number].operator for number in self._order)
-        return any(operator is not None and operator.is_clocked for operator in running)
+        return bool(self._clocked)
 
-    def step(self, source: int, batch: EventBatch, t: int | None) -> dict[int, Flow]:
-        """Feed one source; what every vertex that gave anything gave."""
-        has_external = bool((batch.kind == EXTERNAL_CTI).any())
-        return self.give(source, Flow([batch] if len(batch) else [], t, has_external))
-
-    def give(self, start: int, given: Flow) -> dict[int, Flow]:
-        """What every vertex gives, in one step, when this one gives something."""
-        self._note(start, given)
-        return self._run({start: given}, self._order[self._order.index(start) + 1 :])
-
-    def tick(self, now: int) -> dict[int, Flow]:
-        """The wall clock shows ``now``; what every vertex that gave anything gave."""
-        return self._run({}, self._order, now)
-
-    def _run(self, flows: dict[int, Flow], order: Sequence[int], now: int | None = None) -> dict[int, Flow]:
-        for number in order:
-            vertex = self._vertices[number]
-            if vertex.operator is None:
+    def step(self, given: Mapping[int, Flow], now: int | None = None) -> dict[int, Flow]:
+        """What every vertex gives when some give this, or when the wall clock shows ``now``."""
+        flows = dict(given)
+        for number, flow in given.items():
+            self._metrics[number].count_out(flow)
+        for number in self._order:
+            vertex, operator = self._vertices[number], self._vertices[number].operator
+            at = now if number in self._clocked else None
+            if operator is None or (at is None and flows.keys().isdisjoint(vertex.inputs)):
                 continue
-            at = now if vertex.operator.is_clocked else None
-            if at is not None or any(i in flows for i in vertex.inputs):
-                flow = self._guarded(number, vertex, vertex.operator, flows, at)
-                if flow.batches or flow.cti is not None:
-                    flows[number] = flow
+            started = time.perf_counter()
+            arriving = self._arriving(number, vertex, flows)
+            try:
+                out = drive(operator, arriving, at)
+            except RecensionError:
+                raise
+            except Exception as why:
+                raise RecensionError(f"{vertex.name}: {describe_error(why)}") from why
+            if out:
+                flows[number] = out
+            self._note_work(number, operator, out, time.perf_counter() - started)
         self._feedback.send()
         return flows
 
-    def check_end(self, sources: Collection[int]) -> None:
-        """Raise what an operator would raise if these sources ended, where that is certain; nothing changes.
+    def _arriving(self, number: int, vertex: Vertex, flows: Mapping[int, Flow]) -> list[tuple[int, Flow]]:
+        """What comes in at each port, less what feedback says nobody wants."""
+        arriving, metrics = list[tuple[int, Flow]](), self._metrics[number]
+        for port, i in enumerate(vertex.inputs):
+            if (flow := flows.get(i)) is not None:
+                wanted = self._feedback.keep_wanted((number, port), i, flow)
+                metrics.skipped += _size(flow) - _size(wanted)
+                for batch in wanted.batches:
+                    metrics.count_in(batch)
+                arriving.append((port, wanted))
+        return arriving
 
-        It is where nothing but the end can still come: above an operator that holds rows it is not known.
-        """
-        ended = set(sources)
-        for number in self._order:
-            vertex = self._vertices[number]
-            if vertex.operator is not None and ended.issuperset(i for i in vertex.inputs if i >= 0):
-                vertex.operator.check_end()
-                if not vertex.operator.state_rows():
-                    ended.add(number)
+    def _note_work(self, number: int, operator: Operator, out: Flow, seconds: float) -> None:
+        metrics = self._metrics[number]
+        metrics.seconds += seconds
+        metrics.count_out(out)
+        for warning in operator.take_warnings():
+            self.warn(number, f"{metrics.name}: {warning}")
+
+    def check_end(self, sources: Collection[int]) -> None:
+        """Raise what an operator would raise if these sources ended, where it is certain; nothing changes."""
+        running = ((number, self._vertices[number]) for number in self._order)
+        steps = (
+            (number, vertex.operator, [i for i in vertex.inputs if i >= 0])
+            for number, vertex in running
+            if vertex.operator is not None
+        )
+        check_end(steps, sources)
 
     def check_last(self, source: int, batch: EventBatch, t: int | None) -> None:
         """The same of a source that gets this batch, and then a CTI at ``t``.
@@ -119,14 +134,14 @@ class Engine:
         """Those who read an answer do not want what finally ends before ``t``."""
         self._feedback.hear(output, t)
 
-    def wanted(self, output: int, flow: Flow) -> Flow:
+    def wanted_outside(self, output: int, flow: Flow) -> Flow:
         """What of an answer its readers want."""
-        batches = [self._feedback.wanted_outside(output, batch) for batch in flow.batches]
-        self._metrics[output].skipped += sum(map(len, flow.batches)) - sum(map(len, batches))
-        return Flow(batches, flow.cti, flow.has_external)
+        wanted = self._feedback.keep_wanted((OUTSIDE, output), output, flow)
+        self._metrics[output].skipped += _size(flow) - _size(wanted)
+        return wanted
 
-    def settled(self) -> dict[int, int]:
-        """By vertex, a time such that nothing comes of changes in its output to events ended before it."""
+    def no_effect_before(self) -> dict[int, int]:
+        """By vertex, the time before which changes in its output have no effect (see `Operator`)."""
         times: dict[int, int] = {}
         for number in reversed(self._order):
             vertex = self._vertices[number]
@@ -134,7 +149,7 @@ class Engine:
                 times[number] = BEGINNING
             for port, i in enumerate(vertex.inputs):
                 assert vertex.operator is not None, "sources read nothing"
-                since = vertex.operator.settled(port, times.get(number, BEGINNING))
+                since = vertex.operator.no_effect_before(port, times.get(number, BEGINNING))
                 times[i] = min(times.get(i, FOREVER), since)
         return times
 
@@ -143,43 +158,13 @@ class Engine:
         """The vertices that some query needs, inputs before their readers."""
         return self._order
 
-    def rewire(self, vertices: Sequence[Vertex]) -> None:
-        """Go on with other vertices; those that were there keep their numbers and what they did."""
-        self._vertices = list(vertices)
-        self._metrics += [Metrics(vertex.name) for vertex in vertices[len(self._metrics) :]]
-        self._order = in_order(self._vertices, self._outputs)
-        self._feedback.rewire(self._vertices, self._order)
-
-    def _guarded(
-        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
-    ) -> Flow:
-        """Whatever goes wrong in a step, in data or in a user's function, is told with the step's name."""
-        try:
-            return self._drive(number, vertex, operator, flows, now)
-        except RecensionError:
-            raise
-        except Exception as why:
-            reason = (str(why).splitlines() or [""])[0]
-            raise RecensionError(f"{vertex.name}: {type(why).__name__}: {reason}") from why
-
-    def _drive(
-        self, number: int, vertex: Vertex, operator: Operator, flows: dict[int, Flow], now: int | None
-    ) -> Flow:
-        started = time.perf_counter()
-        read = [(port, flows[i]) for port, i in enumerate(vertex.inputs) if i in flows]
-        out = drive(operator, [(port, self._wanted(number, port, flow)) for port, flow in read], now)
-        self._metrics[number].seconds += time.perf_counter() - started
-        for warning in operator.take_warnings():
-            self.warn(number, f"{vertex.name}: {warning}")
-        self._note(number, out)
-        return out
-
     def warn(self, number: int, warning: str) -> None:
         """Say something of a vertex in its metrics and in the log."""
-        self._metrics[number].warnings.append(warning)
+        metrics = self._metrics[number]
+        metrics.warnings = [*metrics.warnings, warning]
         _log.warning(warning)
 
-    def taken_in(self, source: int) -> Metrics:
+    def given_by(self, source: int) -> Metrics:
         """What a source has given so far."""
         return self._metrics[source]
 
@@ -193,38 +178,25 @@ class Engine:
                 held += vertex.operator.state_rows()
         return held
 
-    def _wanted(self, number: int, port: int, flow: Flow) -> Flow:
-        """What comes in at a port, less what feedback says nobody wants."""
-        wanted = [self._feedback.wanted(number, port, batch) for batch in flow.batches]
-        for given, kept in zip(flow.batches, wanted, strict=True):
-            self._metrics[number].skipped += len(given) - len(kept)
-            self._count_in(number, kept)
-        return Flow(wanted, flow.cti, flow.has_external)
+    def counters(self) -> list[tuple[Any, ...]]:
+        """What was counted of every operator by now; `metrics` says what it means."""
+        return [counters_of(metrics) for metrics in self._metrics]
 
-    def _count_in(self, number: int, batch: EventBatch) -> None:
-        self._metrics[number].events_in += len(batch)
-        self._metrics[number].retractions_in += int((batch.kind == RETRACT).sum())
-
-    def _note(self, number: int, flow: Flow) -> None:
-        metrics = self._metrics[number]
-        for batch in flow.batches:
-            metrics.events_out += len(batch)
-            metrics.retractions_out += int((batch.kind == RETRACT).sum())
-        if flow.cti is not None:
-            metrics.cti = flow.cti
-
-    def metrics(self) -> list[Metrics]:
-        """What every operator has done so far, and the state it holds now."""
-        for number, (vertex, metrics) in enumerate(zip(self._vertices, self._metrics, strict=True)):
-            if vertex.operator is not None and number in self._order:
-                metrics.state_rows = vertex.operator.state_rows()
-                metrics.state_bytes = vertex.operator.state_bytes()
-                metrics.dropped = dropped_count(vertex.operator.counts())
-            if isinstance(vertex.operator, LogicalMerge):
-                metrics.inputs = [str(state) for state in vertex.operator.states()]
-                metrics.anomalies = vertex.operator.anomalies
-                metrics.is_halted = vertex.operator.is_halted
-        return self._metrics
+    def metrics(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
+        """What every operator had done when these were its counters, with the state it holds now."""
+        measured = []
+        for number, (metrics, counted) in enumerate(zip(self._metrics, counters, strict=False)):
+            operator = self._vertices[number].operator
+            found = replace(metrics, **dict(zip(COUNTERS, counted, strict=True)))
+            if operator is not None:
+                found.dropped = dropped_count(operator.counts())
+            if operator is not None and number in self._order:
+                found.state_rows, found.state_bytes = operator.state_rows(), operator.state_bytes()
+            if isinstance(operator, LogicalMerge):
+                found.inputs = [str(state) for state in operator.states()]
+                found.anomalies, found.is_halted = operator.anomalies, operator.is_halted
+            measured.append(found)
+        return measured
 
     def counts(self) -> dict[str, Counter[str]]:
         """By operator, the elements left out or moved so far, by reason."""
@@ -245,7 +217,7 @@ class Engine:
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all operators as named Arrow tables."""
         running = [self._vertices[number] for number in self._order]
-        return {"plan": self._written_plan()} | {
+        return {PLAN: plan_table(self._vertices, self._order)} | {
             f"{place}/{name}": table
             for place, vertex in enumerate(running)
             if vertex.operator is not None
@@ -254,10 +226,7 @@ class Engine:
 
     def require_same(self, chunks: Chunks) -> None:
         """Refuse a snapshot of another query; nothing changes."""
-        if "plan" not in chunks:
-            raise RecensionError("the snapshot does not say of which query it is")
-        _require_format(chunks["plan"])
-        _require_same(chunks["plan"], self._written_plan())
+        require_same_plan(chunks, plan_table(self._vertices, self._order))
 
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; `require_same` has looked at it."""
@@ -271,48 +240,6 @@ class Engine:
             operator = running[number].operator
             assert operator is not None
             operator.restore(own)
-
-    def _written_plan(self) -> pa.Table:
-        """What runs: every step by its structure, and the places of the steps it reads; names for people."""
-        places = {number: place for place, number in enumerate(self._order)} | {-1: -1}
-        running = [self._vertices[number] for number in self._order]
-        columns = {
-            "operator": pa.array([vertex.name for vertex in running], pa.string()),
-            "structure": pa.array([vertex.structure for vertex in running], pa.string()),
-            "inputs": pa.array([[places[i] for i in v.inputs] for v in running], pa.list_(pa.int64())),
-            "format": pa.array([STATE_FORMAT] * len(running), pa.int64()),
-        }
-        return pa.table(columns)
-
-
-def _require_same(theirs: pa.Table, ours: pa.Table) -> None:
-    """Raise unless both are the same steps; the first that differs is named."""
-    for a, b in zip_longest(theirs.to_pylist(), ours.to_pylist()):
-        if a is None or b is None or a["structure"] != b["structure"]:
-            raise RecensionError(f"the snapshot is of another query, {_difference(a, b)}")
-        if a["inputs"] != b["inputs"]:
-            raise RecensionError(
-                f"the snapshot is of another query, in which {a['operator']!r} reads other steps"
-            )
-
-
-def _difference(theirs: dict[str, Any] | None, ours: dict[str, Any] | None) -> str:
-    if theirs is None or ours is None:
-        which = "which has" if ours is None else "which does not have"
-        return f"{which} {(theirs or ours or {})['operator']!r}"
-    if theirs["operator"] != ours["operator"]:
-        return f"which has {theirs['operator']!r} where this one has {ours['operator']!r}"
-    parts = (json.loads(plan["structure"]) for plan in (theirs, ours))
-    return f"whose {ours['operator']!r} is another one: {difference(*parts)}"
-
-
-def _require_format(plan: pa.Table) -> None:
-    found = plan["format"][0].as_py() if "format" in plan.column_names else 0
-    if found != STATE_FORMAT:
-        raise RecensionError(
-            f"the snapshot has format {found}, this version reads {STATE_FORMAT}: run the query again from "
-            "its inputs, or let the old version and this one run side by side and cut over with a merge"
-        )
 
 
 def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:
@@ -329,11 +256,10 @@ def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:
     return list(order)
 
 
-def dropped_count(counts: Counter[str]) -> int:
-    """How many elements were left out, moved ones and idle CTIs aside."""
-    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
-
-
 def elements(flow: Flow, schema: pa.Schema) -> list[EventBatch]:
     """A vertex's output of one step as stream elements: changes, then the CTI."""
     return flow.batches if flow.cti is None else [*flow.batches, cti(flow.cti, schema)]
+
+
+def _size(flow: Flow) -> int:
+    return sum(map(len, flow.batches))

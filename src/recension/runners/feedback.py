@@ -11,57 +11,53 @@ Source      Physically Independent Stream Merging, §V-D; ruling 47.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from recension.core.batch import EventBatch
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import Vertex
 from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.pipeline import Flow
 
-# The reader of an answer, where readers are named.
-_OUTSIDE: Final = -1
+# Who reads an answer, where readers are vertices.
+OUTSIDE: Final = -1
+# A reader and its port; of an answer, OUTSIDE and the vertex that gives it.
+Edge: TypeAlias = tuple[int, int]
 
 
 class Feedback:
     """What each reader still wants of each of its inputs."""
 
-    def __init__(self, vertices: Sequence[Vertex], running: Sequence[int], outputs: Sequence[int]) -> None:
+    def __init__(self, outputs: Iterable[int]) -> None:
         self._outputs = set(outputs)
-        self._wanted: dict[tuple[int, int], int] = {}
+        self._wanted: dict[Edge, int] = {}
         self._sent: dict[int, int] = {}
-        self._told: dict[int, int] = {}
-        self.rewire(vertices, running)
+        self._passed_on: dict[int, int] = {}
 
     def rewire(self, vertices: Sequence[Vertex], running: Sequence[int]) -> None:
-        """Streams may have other readers now: what they do not want is told anew."""
+        """Streams may have other readers now: what they do not want is sent anew."""
         self._vertices, self._running = vertices, running
         self._senders = [number for number in running if vertices[number].sends_feedback]
-        self._readers: dict[int, list[tuple[int, int]]] = {}
+        self._readers: dict[int, list[Edge]] = {}
         for reader in running:
             for port, number in enumerate(vertices[reader].inputs):
                 self._readers.setdefault(number, []).append((reader, port))
         for number in self._outputs:
-            self._readers.setdefault(number, []).append((_OUTSIDE, number))
+            self._readers.setdefault(number, []).append((OUTSIDE, number))
 
-    def wanted(self, reader: int, port: int, batch: EventBatch) -> EventBatch:
-        """The elements of a batch that may matter to a reader."""
-        return self._without_unwanted((reader, port), self._vertices[reader].inputs[port], batch)
-
-    def wanted_outside(self, output: int, batch: EventBatch) -> EventBatch:
-        """The elements of an answer that may matter to those who read it."""
-        return self._without_unwanted((_OUTSIDE, output), output, batch)
-
-    def _without_unwanted(self, edge: tuple[int, int], number: int, batch: EventBatch) -> EventBatch:
-        since = self._wanted.get(edge, BEGINNING) if self._wanted else BEGINNING
+    def keep_wanted(self, edge: Edge, number: int, flow: Flow) -> Flow:
+        """What may matter to a reader of what a vertex gives."""
+        since = self._wanted.get(edge, BEGINNING)
         if since == BEGINNING or not self._vertices[number].is_shrink_only:
-            return batch
-        return batch.filter((batch.ve >= since) | ~batch.is_data())
+            return flow
+        kept = [batch.filter((batch.ve >= since) | ~batch.is_data()) for batch in flow.batches]
+        return replace(flow, batches=kept)
 
     def hear(self, output: int, t: int) -> None:
         """Those who read an answer do not want what finally ends before ``t``."""
-        if t > self._wanted.get((_OUTSIDE, output), BEGINNING):
-            self._wanted[_OUTSIDE, output] = t
+        if t > self._wanted.get((OUTSIDE, output), BEGINNING):
+            self._wanted[OUTSIDE, output] = t
             self._pass_on(output)
 
     def send(self) -> None:
@@ -71,7 +67,7 @@ class Feedback:
             assert isinstance(merge, LogicalMerge)
             if BEGINNING < merge.out_cti < FOREVER and merge.out_cti > self._sent.get(number, BEGINNING):
                 self._sent[number] = merge.out_cti
-                for port in merge.lagging():
+                for port in merge.lagging_ports():
                     self._tell(number, port, merge.out_cti)
 
     def _tell(self, reader: int, port: int, t: int) -> None:
@@ -86,9 +82,9 @@ class Feedback:
         """What no reader of a vertex wants, its inputs need not give."""
         least = min(self._wanted.get(edge, BEGINNING) for edge in self._readers[number])
         vertex = self._vertices[number]
-        if vertex.operator is None or least <= self._told.get(number, BEGINNING):
+        if vertex.operator is None or least <= self._passed_on.get(number, BEGINNING):
             return
-        self._told[number] = least
+        self._passed_on[number] = least
         shrinks = [self._vertices[i].is_shrink_only if i >= 0 else False for i in vertex.inputs]
         for own_port, since in enumerate(vertex.operator.on_feedback(least, shrinks)):
             if since is not None and since > BEGINNING:

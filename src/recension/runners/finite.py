@@ -9,7 +9,7 @@ from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
 from recension.plan.node import Node
-from recension.runners.intake import Data, parts, require_inputs
+from recension.runners.intake import Data, require_inputs, slices
 from recension.runners.local import BATCH_SIZE, Session
 from recension.runners.result import Result
 
@@ -26,7 +26,10 @@ def run(
     session = Session({"query": query}, batch_size, clock, history_limit=0)
     for _ in steps(session, inputs, batch_size=batch_size, close=close):
         pass
-    return session.read()
+    result = session.read()
+    # Asked for now: a result that still has to ask would keep the session, with all its state.
+    _ = result.metrics
+    return result
 
 
 def steps(
@@ -38,7 +41,7 @@ def steps(
     """
     require_inputs(inputs, session.sources)
     session.closes_inputs = close
-    pieces = {name: _pieces(session, name, data, batch_size) for name, data in inputs.items()}
+    pieces = {name: _push_slices(session, name, data, batch_size) for name, data in inputs.items()}
     while pieces:
         for name in list(pieces):
             if not next(pieces[name], False):
@@ -48,8 +51,8 @@ def steps(
             yield name
 
 
-def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
-    """Pushes one batch of an input each time it is asked."""
+def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
+    """Push one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
         session.adopt(name, data)  # a table without rows is a table all the same
         with session.advising(name):
@@ -57,6 +60,6 @@ def _pieces(session: Session, name: str, data: Data, size: int) -> Iterator[bool
                 session.push_checked(name, batch, data)
                 yield True
         return
-    for part in parts(data, size, name):
+    for part in slices(data, size, name):
         session.push(name, part)
         yield True

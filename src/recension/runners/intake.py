@@ -14,29 +14,21 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from recension.core import frames
-from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, null_payload
+from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_elements, null_payload
 from recension.core.counting import counts_of, counts_table
-from recension.core.errors import FormatError, RecensionError, StreamError, nearest
-from recension.core.formats.columns import (
-    KIND,
-    VE,
-    VS,
-    Layout,
-    TimeColumns,
-    lacking,
-    layout_of,
-)
+from recension.core.errors import FormatError, RecensionError, StreamError, first_line, nearest
+from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
+from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
 from recension.core.formats.decode import Decoded, Decoder
-from recension.core.formats.order import in_order
 from recension.core.formats.reader import StreamReader
+from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
-from recension.core.one_kind import OneKind
 from recension.core.openclose import OpenClose, Translated
-from recension.core.time_kind import TimeKind
+from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker
+from recension.core.values import MISFITS, misfit
 from recension.operators.base import Chunks
 from recension.plan.source import Source
-from recension.runners.elements import batch_of
 from recension.runners.result import Result
 
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
@@ -60,7 +52,7 @@ class Push:
         return self.translated.batch
 
     @property
-    def is_promise(self) -> bool:
+    def is_only_ctis(self) -> bool:
         """Are there CTIs and nothing else?"""
         return bool(len(self.batch)) and bool((self.batch.kind == CTI).all())
 
@@ -69,7 +61,7 @@ class Intake:
     """Turns what is pushed to one source into valid elements, all of a push or nothing of it."""
 
     def __init__(self, source: Source, *, check_orphans: bool = True, times: OneKind | None = None) -> None:
-        self._source, self._times_seen = source, times or OneKind()
+        self._source, self._times = source, times or OneKind()
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation)
         # A source declared free of retractions needs no memory of what could be retracted.
@@ -121,7 +113,7 @@ class Intake:
 
     def adopt(self, reader: StreamReader) -> None:
         """Elements come from a reader with checks of its own: take over what it knows of them."""
-        self._times_seen.note(reader.kind, self._source.name)
+        self._times.note(reader.kind, self._source.name)
         self.is_table = reader.is_table
         if self._reader is not None and self._reader is not reader:
             self._counted_before += self._reader.counts
@@ -129,23 +121,23 @@ class Intake:
 
     def judge(self, data: Data) -> Push:
         """Look at the whole of the next data; what cannot be taken in is an error. Nothing changes."""
-        data = readable(data, self._source.name)
+        data = to_readable(data, self._source.name)
         if isinstance(data, pa.Table):
             return self._judge_table(data)
         if not isinstance(data, EventBatch):
-            first, times = self.rows + 1, self._times_seen.copy()
-            data = batch_of(data, self._source.columns, self._source.name, first, times)
-            return self._judged(data, [], len(data), kind=times.seen)
+            first, times = self.rows + 1, self._times.copy()
+            data = read_elements(data, self._source.columns, self._source.name, first, times)
+            return self._make_push(data, [], len(data), kind=times.seen)
         if not data.schema.equals(self._source.columns):
             raise RecensionError(
                 f"{self._source.name}: the elements' columns are {data.schema.names}, "
                 f"the source's are {self._source.columns.names}"
             )
-        return self._judged(data, [], len(data))
+        return self._make_push(data, [], len(data))
 
     def advance(self, t: int) -> Push:
         """A CTI, as if it had been pushed; it is no row of anybody's data."""
-        return self._judged(cti(t, self._source.columns), [], 0)
+        return self._make_push(cti(t, self._source.columns), [], 0)
 
     def take(self, push: Push) -> EventBatch:
         """The valid elements of what was judged last, which is taken in; or an error, and nothing is."""
@@ -157,26 +149,26 @@ class Intake:
         self._openclose.note(push.translated)
         for decoded in push.decoded:
             self._decoder.note(decoded)
-        self._times_seen.note(push.kind, name)
-        if not push.is_promise:
+        self._times.note(push.kind, name)
+        if not push.is_only_ctis:
             self.is_table = push.layout is not None and push.layout.is_table
         self.rows += push.rows
         return batch
 
     def _judge_table(self, table: pa.Table) -> Push:
         name = self._source.name
-        layout = layout_of(table.schema, self._times(table.schema), name)
-        self._times_seen.require(layout.kind, name)
-        if (reason := lacking(self._source.columns, layout.payload)) is not None:
+        layout = layout_of(table.schema, self._time_columns(table.schema), name)
+        self._times.require(layout.kind, name)
+        if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
         first, decoded = self.rows + 1, list[Decoded]()
-        for rows in _whole(in_order(table)):
+        for rows in _combined_batches(sort_rows(table)):
             decoded.append(self._decoder.judge(rows, layout, name, first))
             first += len(rows)
-        batch = self._one([part.batch for part in decoded])
-        return self._judged(batch, decoded, table.num_rows, layout, layout.kind)
+        batch = self._concat([part.batch for part in decoded])
+        return self._make_push(batch, decoded, table.num_rows, layout, layout.kind)
 
-    def _judged(
+    def _make_push(
         self,
         batch: EventBatch,
         decoded: list[Decoded],
@@ -189,14 +181,14 @@ class Intake:
         self._refuse_undeclared(translated.batch, first)
         return Push(translated, rows, first, decoded, layout, kind)
 
-    def _one(self, batches: list[EventBatch]) -> EventBatch:
+    def _concat(self, batches: list[EventBatch]) -> EventBatch:
         try:
             return concat(batches)
         except pa.ArrowInvalid as why:  # texts of more than 2 GiB in all
-            reason = f"too much for one push ({str(why).splitlines()[0]}): push it in parts"
+            reason = f"too much for one push ({first_line(why)}): push it in parts"
             raise RecensionError(f"{self._source.name}: {reason}") from None
 
-    def _times(self, schema: pa.Schema) -> TimeColumns:
+    def _time_columns(self, schema: pa.Schema) -> TimeColumns:
         """A stream or a history has control columns; another table those that the source names."""
         named = TimeColumns(self._source.start, self._source.end)
         is_history = named.vs not in schema.names and {VS, VE} <= set(schema.names)
@@ -204,7 +196,7 @@ class Intake:
 
     def _kind(self, kind: TimeKind) -> TimeKind:
         """The kind of times to write in messages: that of the data, or what is known so far."""
-        return self._times_seen.kind if kind is None else kind
+        return self._times.kind if kind is None else kind
 
     def _refuse_undeclared(self, batch: EventBatch, first_row: int) -> None:
         if self._source.declared.is_insert_only and bool((batch.kind == RETRACT).any()):
@@ -241,17 +233,17 @@ def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
             raise RecensionError(f"no input for source {name!r}; the query reads {named}")
 
 
-def readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Sequence[Any]:
+def to_readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Sequence[Any]:
     """What data can be had from: a table, a batch, or elements."""
     if isinstance(data, EventBatch) or (isinstance(data, Sequence) and not isinstance(data, str)):
         return data
     return data.to_arrow() if isinstance(data, History | Result) else frames.table_of(data, name)
 
 
-def parts(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
+def slices(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
     """Data in parts of so many rows; one empty part of data that has none."""
-    data = readable(data, name)
-    data = in_order(data) if isinstance(data, pa.Table) else data
+    data = to_readable(data, name)
+    data = sort_rows(data) if isinstance(data, pa.Table) else data
     for start in range(0, max(len(data), 1), size):
         end = min(start + size, len(data))
         yield (
@@ -261,8 +253,51 @@ def parts(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
         )
 
 
-def _whole(table: pa.Table) -> list[pa.RecordBatch]:
+def _combined_batches(table: pa.Table) -> list[pa.RecordBatch]:
     """The rows in as few batches as can be, one at the least."""
     is_one = all(column.num_chunks == 1 for column in table.columns)
     batches = (table if is_one else table.combine_chunks()).to_batches()
     return batches or [null_payload(0, table.schema)]
+
+
+def read_elements(
+    elements: Sequence[Any], columns: pa.Schema, source: str, first_row: int, times: OneKind
+) -> EventBatch:
+    """The elements as a batch; the first is number ``first_row`` of ``source``; ``times`` learns the kind."""
+    names = set(columns.names)
+    for row, element in enumerate(elements, first_row):
+        if not isinstance(element, Insert | Retract | Cti | ExternalCti):
+            raise StreamError(f"{element!r} is not a stream element", file=source, row=row)
+        if (kind := kind_of_element(element)) not in (None, times.seen):
+            times.note(kind, f"{source}: row {row}: {element}")
+        if isinstance(element, Insert | Retract) and element.payload.keys() != names:
+            raise StreamError(_describe_columns(element, columns.names), file=source, row=row)
+    try:
+        return from_elements(elements, columns)
+    except MISFITS as why:
+        raise _locate_misfit(elements, columns, source, first_row, why) from None
+
+
+def _describe_columns(element: Insert | Retract, names: list[str]) -> str:
+    given = list(element.payload)
+    if unknown := [name for name in given if name not in names]:
+        return f"no column {unknown[0]!r}{nearest(unknown[0], names)}; the source has {', '.join(names)}"
+    missing = next(name for name in names if name not in given)
+    return (
+        f"no value for column {missing!r}, only for {', '.join(given) or 'none'}: write None if it has none"
+    )
+
+
+def _locate_misfit(
+    elements: Sequence[Element], columns: pa.Schema, source: str, first_row: int, why: Exception
+) -> StreamError:
+    """The first value that does not fit its column."""
+    for row, element in enumerate(elements, first_row):
+        if not isinstance(element, Insert | Retract):
+            continue
+        for column in columns:
+            value = element.payload[column.name]
+            if (gist := misfit(value, column.type)) is not None:
+                reason = f"column {column.name!r} is {column.type}, not {value!r}: {gist}"
+                return StreamError(reason, file=source, row=row)
+    return StreamError(first_line(why) or type(why).__name__, file=source)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from recension.core.errors import RecensionError
 from recension.lowering import PhysicalPlan, extend
 from recension.operators.base import Output
-from recension.operators.lmerge.inputs import State
-from recension.operators.lmerge.merge import LogicalMerge
+from recension.operators.lmerge.merge import LogicalMerge, State
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.schemas import require_same_columns
@@ -74,7 +73,7 @@ class MergePorts:
 
     def _port(self, stream: Node | str) -> int:
         """The last port that reads this stream, or only the source of that name, and has not been left."""
-        live = self.merge.inputs.live()[::-1]
+        live = self.merge.inputs.live_ports()[::-1]
         for port in live:
             mine = self._streams[port]
             if mine is stream or (isinstance(stream, str) and _sources(mine) == {stream}):

@@ -1,15 +1,26 @@
-"""What operators do while a query runs."""
+"""What operators do while a query runs, and what a person should know of it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, Final
 
+from recension.core.batch import RETRACT, EventBatch
 from recension.core.ticks import BEGINNING
+from recension.core.validity import ADJUSTED, STALE_CTI
+from recension.operators.pipeline import Flow
+
+ROWS_WITHOUT_CTI: Final = 1_000_000
+# Where less than this part of the rows is held, something else keeps the state small.
+_LEAST_HELD: Final = 0.1
 
 
 @dataclass(slots=True)
 class Metrics:
-    """What one operator has done so far."""
+    """What one operator has done so far. Its lists are replaced, never changed: copies may share them."""
 
     name: str
     events_in: int = 0
@@ -31,3 +42,51 @@ class Metrics:
     """What a person should know of it, each said once; the logger ``recension`` has them too."""
     is_halted: bool = False
     """Of a merge: has every input left that could move the output, while others wait for it to move?"""
+
+    def count_in(self, batch: EventBatch) -> None:
+        """Count elements that come in."""
+        self.events_in += len(batch)
+        self.retractions_in += int((batch.kind == RETRACT).sum())
+
+    def count_out(self, flow: Flow) -> None:
+        """Count what is given in one step."""
+        for batch in flow.batches:
+            self.events_out += len(batch)
+            self.retractions_out += int((batch.kind == RETRACT).sum())
+        if flow.cti is not None:
+            self.cti = flow.cti
+
+
+# What is counted while a query runs. The rest is looked up when somebody asks.
+COUNTERS: Final = (
+    *("events_in", "retractions_in", "events_out", "retractions_out"),
+    *("cti", "seconds", "skipped", "warnings"),
+)
+counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
+
+
+def dropped_count(counts: Counter[str]) -> int:
+    """How many elements were dropped. Moved ones and CTIs that say nothing new are not."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
+
+
+class NoCtiWarning:
+    """Warns, once, of a source that sends much and no CTI: nothing can become final, state only grows."""
+
+    def __init__(self) -> None:
+        self._next: int | None = ROWS_WITHOUT_CTI
+
+    def check(self, source: str, rows: int, count_held: Callable[[], int]) -> str | None:
+        """What to say of a source that has sent so many rows, if anything."""
+        if self._next is None or rows < self._next:
+            return None
+        # Counting what is held is not free: it is looked at again when twice as much has come.
+        self._next = 2 * rows
+        if (held := count_held()) < _LEAST_HELD * rows:
+            return None
+        self._next = None
+        return (
+            f"source {source} has sent {rows:,} rows and no cti: nothing can become final, and {held:,} rows "
+            f"of state are held; send ctis, promise times with session.advance({source!r}, t), or put "
+            "advance_time(...) on it"
+        )

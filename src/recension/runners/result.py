@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,13 +16,12 @@ from recension.core.events import Element
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.formats.order import in_order
-from recension.core.history import History
+from recension.core.formats.stream_files import sort_rows
+from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
-from recension.core.show import show_changes, show_history
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TICKS, merged
+from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import Checker
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
@@ -38,10 +37,25 @@ class Result:
     schema: pa.Schema
     properties: Properties
     time_type: pa.DataType = field(default_factory=pa.int64)
-    metrics: list[Metrics] = field(default_factory=list)
     dropped: dict[str, list[tuple[str, EventBatch]]] = field(default_factory=dict)
     is_whole: bool = True
     """Does it begin with the stream's first element? A later reading of a session does not."""
+    measure: Callable[[], list[Metrics]] = field(default=list, repr=False, compare=False)
+    """Gives `metrics` when they are first asked for."""
+
+    @cached_property
+    def metrics(self) -> list[Metrics]:
+        """What every operator had done when this was read.
+
+        What costs to find out (how many rows and bytes of state are held, how many elements were dropped in
+        all, how the inputs of a merge stand) is looked up when this is first asked for, in the session as it
+        is then. Ask before more is pushed to have that, too, for the moment of the reading.
+        """
+        return self.measure()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be stored, or sent elsewhere, without the session that gave it."""
+        return {**self.__dict__, "metrics": self.metrics, "measure": list}
 
     def elements(self) -> list[Element]:
         """The physical stream as Python values."""
@@ -89,7 +103,14 @@ class Result:
             dropped.setdefault(where, []).extend(elements)
         time_type = _merged_times(self, later)
         batches = [*self.batches, *later.batches]
-        return replace(later, batches=batches, time_type=time_type, dropped=dropped, is_whole=self.is_whole)
+        return replace(
+            later,
+            batches=batches,
+            time_type=time_type,
+            dropped=dropped,
+            is_whole=self.is_whole,
+            measure=lambda: later.metrics,
+        )
 
     @staticmethod
     def concat(results: Iterable[Result]) -> Result:
@@ -123,7 +144,7 @@ class Result:
         # A later reading of a session retracts events that an earlier one has.
         checker = Checker("raise", orphans=False)
         batches, row, kind = list[EventBatch](), 1, layout.kind
-        for rows in in_order(table).to_batches():
+        for rows in sort_rows(table).to_batches():
             batch = decoder.decode(rows, layout, "result", row).batch
             batch = openclose.translate(batch, first_row=row, file="result", kind=kind)
             batches.append(checker.check(batch, first_row=row, file="result", kind=kind))
@@ -143,7 +164,7 @@ class Result:
     def show(self, rows: int = 20) -> None:
         """Print the history as a table; of a later reading of a session, the changes."""
         if self.is_whole:
-            print(show_history(self.history(), rows))
+            self.history().show(rows)
         else:
             print(show_changes(self.batch(), rows, self.time_type))
 
@@ -152,7 +173,7 @@ def _merged_times(one: Result, other: Result) -> pa.DataType:
     """How both write times; one without times, read before anything was pushed, does not know."""
     kinds = [None if _is_timeless(result) else result.time_type for result in (one, other)]
     try:
-        kind = merged(*kinds)
+        kind = merge_kinds(*kinds)
     except TimeError as why:
         raise TimeError(f"results of one query add up: {why}") from None
     return TICKS if kind is None else kind

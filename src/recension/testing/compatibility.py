@@ -1,14 +1,14 @@
-"""Is the output of a merge, so far, one from which every future of its inputs can still be followed?
+"""Is the output of a merge right so far: does it fit whatever its inputs may still bring?
 
 One exact test replaces the papers' conditions, for any case, policy and lag (LMerge ruling 11). The *image*
 of a history at ``L`` is what a stable there has settled: every event that starts before ``L``, with its end
 if that is final, else with the mark that it is not. The output must have the image of its inputs.
 
 >>> from recension.core.events import Cti, Insert
->>> seen = Compatibility(inputs=2)
->>> seen.take(0, [Insert({"p": "A"}, 2, 16), Cti(14)])
->>> seen.show([Insert({"p": "A"}, 2, 12), Cti(13)])
->>> seen.check()
+>>> merge = Compatibility(inputs=2)
+>>> merge.take_input(0, [Insert({"p": "A"}, 2, 16), Cti(14)])
+>>> merge.take_output([Insert({"p": "A"}, 2, 12), Cti(13)])
+>>> merge.check()
 Traceback (most recent call last):
     ...
 AssertionError: at 13 the output has settled [2, 12) (('p', 'A'),), and input 0 has not
@@ -23,14 +23,14 @@ from typing import TypeAlias
 
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.testing.walk import Walk, payload_key
+from recension.testing.model import StreamModel, payload_key
 
-Settled: TypeAlias = tuple[int, int | None, Hashable]
+SettledEvent: TypeAlias = tuple[int, int | None, Hashable]
 
 
-def image(events: Iterable[Event], t: int, since: int = BEGINNING) -> Counter[Settled]:
+def image(events: Iterable[Event], t: int, since: int = BEGINNING) -> Counter[SettledEvent]:
     """What a stable at ``t`` has settled: (start, end or None, payload); not what ended before ``since``."""
-    found: Counter[Settled] = Counter()
+    found: Counter[SettledEvent] = Counter()
     for event in events:
         is_final = event.ve < t or t == FOREVER
         if event.vs < t and not (is_final and event.ve < since):
@@ -54,56 +54,56 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _Witness:
-    """One input: what it has said, and from when on it is complete."""
+class _Input:
+    """One input: its elements so far, and from when on it is complete."""
 
     since: int = BEGINNING
     latest: int = BEGINNING
-    walk: Walk = field(default_factory=lambda: Walk(orphans=False))
+    model: StreamModel = field(default_factory=lambda: StreamModel(orphans=False))
 
 
 class Compatibility:
     """Follows the inputs and the output of one merge.
 
-    ``in_order``: inputs are insert-only and ordered, so that an insert promises what a stable at its start
+    ``in_order``: inputs are insert-only and ordered, so that an insert says what a stable at its start
     would (ruling 5).
     """
 
     def __init__(self, inputs: int, *, in_order: bool = False) -> None:
         self._in_order = in_order
-        self._inputs = [_Witness() for _ in range(inputs)]
-        self._shown = Walk()
+        self._inputs = [_Input() for _ in range(inputs)]
+        self._output = StreamModel()
         self.consumed, self.produced = Counts(), Counts()
 
     def attach(self, since: int) -> int:
         """One more input, complete for what ends at ``since`` or later; its number."""
-        self._inputs.append(_Witness(since))
+        self._inputs.append(_Input(since))
         return len(self._inputs) - 1
 
-    def take(self, port: int, elements: Sequence[Element]) -> None:
+    def take_input(self, port: int, elements: Sequence[Element]) -> None:
         """An input has sent these. What one sends after it was detached is not for the merge to know."""
         for element in elements:
-            self._inputs[port].walk.take(element)
+            self._inputs[port].model.take(element)
             if self._in_order and isinstance(element, Insert):
                 self._inputs[port].latest = element.vs
             self.consumed.add(element)
 
-    def show(self, elements: Sequence[Element]) -> None:
+    def take_output(self, elements: Sequence[Element]) -> None:
         """The merge has put out these: they must go on from a valid stream."""
         for element in elements:
-            fault = self._shown.fault(element)
+            fault = self._output.fault(element)
             assert fault is None, f"{element} {fault}"
-            self._shown.take(element)
+            self._output.take(element)
             self.produced.add(element)
 
     @property
     def stable(self) -> int:
         """The last stable of the output."""
-        return self._shown.cti
+        return self._output.cti
 
     def history(self) -> list[Event]:
         """The history of the output."""
-        return self._shown.events()
+        return self._output.events()
 
     def check(self) -> None:
         """Fail unless the output is compatible with every input that has come as far."""
@@ -111,18 +111,18 @@ class Compatibility:
         known = [
             (number, one)
             for number, one in enumerate(self._inputs)
-            if max(one.walk.cti, one.latest) >= t and one.since <= t
+            if max(one.model.cti, one.latest) >= t and one.since <= t
         ]
         assert t == BEGINNING or known, f"the output's stable {t} is ahead of all inputs"
         for number, one in known:
-            ours, theirs = (image(walk.events(), t, one.since) for walk in (self._shown, one.walk))
+            ours, theirs = (image(model.events(), t, one.since) for model in (self._output, one.model))
             for settled in ours - theirs:
                 raise AssertionError(
-                    f"at {t} the output has settled {_told(settled)}, and input {number} has not"
+                    f"at {t} the output has settled {_describe(settled)}, and input {number} has not"
                 )
             for settled in theirs - ours:
                 raise AssertionError(
-                    f"at {t} input {number} has settled {_told(settled)}, and the output has not"
+                    f"at {t} input {number} has settled {_describe(settled)}, and the output has not"
                 )
 
     def check_key(self) -> None:
@@ -131,15 +131,17 @@ class Compatibility:
         assert all(count == 1 for count in keys.values()), "two events of one key"
 
     def check_bound(self, *, fails: bool) -> None:
-        """Fail if the output says more than it was told (ruling 38: not for policies eager and lead)."""
-        told, said = self.consumed, self.produced
-        assert said.inserts <= told.inserts, f"{said.inserts} inserts out of {told.inserts}"
-        assert said.adjusts <= told.inserts + told.adjusts, f"{said.adjusts} adjusts"
-        assert said.stables <= told.stables, f"{said.stables} stables out of {told.stables}"
+        """Fail if the output has more elements than its inputs (ruling 38; not so for eager and lead)."""
+        taken, given = self.consumed, self.produced
+        assert given.inserts <= taken.inserts, f"{given.inserts} inserts out of {taken.inserts}"
+        assert given.adjusts <= taken.inserts + taken.adjusts, f"{given.adjusts} adjusts"
+        assert given.stables <= taken.stables, f"{given.stables} stables out of {taken.stables}"
         if not fails:
-            assert said.inserts + said.adjusts <= told.inserts + told.adjusts, "more changes than were told"
+            assert given.inserts + given.adjusts <= taken.inserts + taken.adjusts, (
+                "more changes than the inputs had"
+            )
 
 
-def _told(settled: Settled) -> str:
+def _describe(settled: SettledEvent) -> str:
     vs, ve, payload = settled
     return f"[{vs}, {'not yet' if ve is None else ve}) {payload}"

@@ -1,4 +1,4 @@
-"""How two histories differ, told so that a person finds the cause: near misses are shown as pairs."""
+"""How two histories differ, so that a person finds the cause: near misses are shown as pairs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.testing.walk import payload_key
+from recension.testing.model import payload_key
 
 Pair: TypeAlias = tuple[Event, Event]
-SHOWN = 10
+MOST_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Difference:
 
     def __str__(self) -> str:
         sections = [
-            ("other lifetime (expected -> actual)", [_moved(*pair) for pair in self.other_lifetime]),
-            ("other payload (expected -> actual)", [_changed(*pair) for pair in self.other_payload]),
-            ("missing", [f"{lifetime(e)}  {shown(e)}" for e in self.missing]),
-            ("unexpected", [f"{lifetime(e)}  {shown(e)}" for e in self.unexpected]),
+            ("other lifetime (expected -> actual)", [_describe_move(*pair) for pair in self.other_lifetime]),
+            ("other payload (expected -> actual)", [_describe_change(*pair) for pair in self.other_payload]),
+            ("missing", [f"{describe_lifetime(e)}  {describe_payload(e)}" for e in self.missing]),
+            ("unexpected", [f"{describe_lifetime(e)}  {describe_payload(e)}" for e in self.unexpected]),
         ]
         found = [(title, lines) for title, lines in sections if lines]
         head = "the histories differ: " + ", ".join(f"{len(ls)} {t.split(' (')[0]}" for t, ls in found)
@@ -101,7 +101,7 @@ def _sorted(events: Sequence[Event]) -> list[Event]:
     return sorted(events, key=lambda e: (e.vs, e.ve, repr(e.payload)))
 
 
-def lifetime(event: Event) -> str:
+def describe_lifetime(event: Event) -> str:
     """``[vs, ve)`` with the ends of time as signs."""
     return f"[{_time(event.vs)}, {_time(event.ve)})"
 
@@ -110,21 +110,21 @@ def _time(t: int) -> str:
     return {FOREVER: "∞", BEGINNING: "-∞"}.get(t, str(t))
 
 
-def shown(event: Event) -> str:
+def describe_payload(event: Event) -> str:
     """The payload on one line."""
     return ", ".join(f"{name}={value!r}" for name, value in event.payload.items())
 
 
-def _moved(expected: Event, actual: Event) -> str:
-    return f"{lifetime(expected)} -> {lifetime(actual)}  {shown(expected)}"
+def _describe_move(expected: Event, actual: Event) -> str:
+    return f"{describe_lifetime(expected)} -> {describe_lifetime(actual)}  {describe_payload(expected)}"
 
 
-def _changed(expected: Event, actual: Event) -> str:
-    return f"{lifetime(expected)}  {shown(expected)} -> {shown(actual)}"
+def _describe_change(expected: Event, actual: Event) -> str:
+    return f"{describe_lifetime(expected)}  {describe_payload(expected)} -> {describe_payload(actual)}"
 
 
 def _section(title: str, lines: list[str]) -> str:
     """Repeated lines are counted, long lists cut."""
     rows = [f"    {line}{f'  x{n}' if n > 1 else ''}" for line, n in Counter(lines).items()]
-    rest = [f"    ... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    return "\n".join([f"  {title}:", *rows[:SHOWN], *rest])
+    rest = [f"    ... and {len(rows) - MOST_LINES} more"] if len(rows) > MOST_LINES else []
+    return "\n".join([f"  {title}:", *rows[:MOST_LINES], *rest])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from recension.core.events import Event
 from recension.modules import Events, IncrementalAggregate, Payloads, TimeSensitiveOperator, Window
-from recension.modules.operators import Operator
+from recension.modules.contracts import Operator
 
 
 class Echo(TimeSensitiveOperator):

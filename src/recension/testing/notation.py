@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.testing.openclose import Close, Open, Written
+from recension.testing.model import Close, Open, Written
 
 Tagged: TypeAlias = tuple[str, Written]
 
@@ -264,9 +264,9 @@ def render(element: Element) -> str:
     """An element in the notation."""
     match element:
         case Insert(payload, vs, ve):
-            return f"I({_ticks(vs)}, {_ticks(ve)}{_rendered(payload)})"
+            return f"I({_ticks(vs)}, {_ticks(ve)}{_render_payload(payload)})"
         case Retract(payload, vs, ve, new_ve):
-            return f"R({_ticks(vs)}, {_ticks(ve)} -> {_ticks(new_ve)}{_rendered(payload)})"
+            return f"R({_ticks(vs)}, {_ticks(ve)} -> {_ticks(new_ve)}{_render_payload(payload)})"
         case Cti(t):
             return f"C({_ticks(t)})"
         case ExternalCti(vs, ve, count):
@@ -277,5 +277,5 @@ def _ticks(t: int) -> str:
     return {FOREVER: "inf", BEGINNING: "-inf"}.get(t, str(t))
 
 
-def _rendered(payload: Mapping[str, Any]) -> str:
+def _render_payload(payload: Mapping[str, Any]) -> str:
     return "".join(f", {'null' if value is None else value}" for value in payload.values())

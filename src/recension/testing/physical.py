@@ -1,4 +1,4 @@
-"""The many ways a source may tell one history: disorder, second thoughts, and CTIs in between.
+"""Many physical streams of one history: disorder, revisions, and CTIs in between.
 
 Every event becomes a *chain*: the path its end takes from "not there" to its final value, by wrong ends,
 removals and re-insertions. Chains are interleaved by arrival times, and CTIs are put where the rest of the
@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.testing.walk import payload_key
+from recension.testing.model import payload_key
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Dice:
         """One of the options, the first for a roll of zero."""
         return options[next(self._rolls) % len(options)]
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
+    def shuffle(self, items: Sequence[T]) -> list[T]:
         """The items in another order."""
         rest, order = list(items), []
         while rest:
@@ -58,23 +58,27 @@ class Shape:
     closed: bool = True
 
 
-def tell(events: Sequence[Event], dice: Dice, shape: Shape, disguises: Sequence[Payload]) -> list[Element]:
-    """A valid physical stream whose history is ``events``; ``disguises`` are payloads for ghosts."""
+def build_stream(
+    events: Sequence[Event], dice: Dice, shape: Shape, ghosts: Sequence[Payload]
+) -> list[Element]:
+    """A valid physical stream whose history is ``events``; ``ghosts``: payloads of events that vanish."""
     finite = [t for e in events for t in (e.vs, e.ve) if t != FOREVER]
     horizon = max([HORIZON, *finite]) + 1
-    told = [(event, event.ve) for event in events]
-    if disguises and not shape.insert_only:
-        told += [(ghost, ghost.vs) for ghost in _ghosts(events, dice, shape, disguises)]
-    chains = [_chain(event, target, horizon, dice, shape) for event, target in told]
-    return _punctuated(_interleaved(chains, dice, shape), dice, shape)
+    targets = [(event, event.ve) for event in events]
+    if ghosts and not shape.insert_only:
+        targets += [(ghost, ghost.vs) for ghost in _pick_ghosts(events, dice, shape, ghosts)]
+    chains = [_chain(event, target, horizon, dice, shape) for event, target in targets]
+    return _add_ctis(_interleave(chains, dice, shape), dice, shape)
 
 
-def _ghosts(events: Sequence[Event], dice: Dice, shape: Shape, disguises: Sequence[Payload]) -> list[Event]:
+def _pick_ghosts(
+    events: Sequence[Event], dice: Dice, shape: Shape, payloads: Sequence[Payload]
+) -> list[Event]:
     """Events that come and go; none may share a key with another if keyed."""
     taken = {(e.vs, payload_key(e.payload)) for e in events} if shape.keyed else set()
     ghosts = []
     for _ in range(dice.pick(_GHOSTS)):
-        ghost = Event(dice.pick(disguises), dice.pick(range(HORIZON)))
+        ghost = Event(dice.pick(payloads), dice.pick(range(HORIZON)))
         if (key := (ghost.vs, payload_key(ghost.payload))) not in taken:
             ghosts.append(ghost)
             taken |= {key} if shape.keyed else set()
@@ -113,21 +117,21 @@ def _change(payload: Payload, vs: int, before: int, after: int) -> Element:
     return Insert(payload, vs, after) if before == vs else Retract(payload, vs, before, after)
 
 
-def _interleaved(chains: list[list[Element]], dice: Dice, shape: Shape) -> list[Element]:
+def _interleave(chains: list[list[Element]], dice: Dice, shape: Shape) -> list[Element]:
     """All chains by arrival time, which is the sync time and a delay; a chain keeps its own order."""
     longest = 0 if shape.ordered else dice.pick([0, 2, 5, 3 * HORIZON])
     arrivals: list[tuple[int, Element]] = []
-    for chain in dice.shuffled(chains):
+    for chain in dice.shuffle(chains):
         latest = BEGINNING
         for element in chain:
-            latest = max(latest, sync(element) + dice.pick(range(longest + 1)))
+            latest = max(latest, sync_time(element) + dice.pick(range(longest + 1)))
             arrivals.append((latest, element))
     return [element for _, element in sorted(arrivals, key=lambda pair: pair[0])]
 
 
-def _punctuated(elements: list[Element], dice: Dice, shape: Shape) -> list[Element]:
+def _add_ctis(elements: list[Element], dice: Dice, shape: Shape) -> list[Element]:
     """The elements with CTIs between them, each at most the least sync time still to come."""
-    bounds = [sync(e) for e in elements]
+    bounds = [sync_time(e) for e in elements]
     for i in reversed(range(len(bounds) - 1)):
         bounds[i] = min(bounds[i], bounds[i + 1])
     stream: list[Element] = []
@@ -139,11 +143,11 @@ def _punctuated(elements: list[Element], dice: Dice, shape: Shape) -> list[Eleme
             stream += [Cti(t)] if t > last else []
             last = max(last, t)
         stream.append(element)
-        reached = max(reached, sync(element))
+        reached = max(reached, sync_time(element))
     return [*stream, Cti(FOREVER)] if shape.closed else stream
 
 
-def sync(element: Element) -> int:
+def sync_time(element: Element) -> int:
     """The earliest time an element changes."""
     match element:
         case Retract(_, _, ve, new_ve):

@@ -14,10 +14,10 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
 from recension.core.formats.parquet import ParquetSink
+from recension.runners.spark import job
 from recension.runners.spark.failures import BUSY, reason_of
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
-from recension.runners.spark.stream import job
 
 QUERY_HEAD = (
     "[STREAM_FAILED] Query [id = 9a51d5ae, runId = b5c32e7d] terminated with exception: {} SQLSTATE: XXKST\n"

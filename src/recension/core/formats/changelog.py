@@ -21,8 +21,14 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from recension.core.errors import FormatError
-from recension.core.formats.place import reading, require_regular
-from recension.core.formats.seal import is_seal, opened_json, require_size, sealed_json
+from recension.core.formats.files import (
+    format_errors,
+    from_sealed_json,
+    is_seal,
+    require_regular,
+    require_size,
+    to_sealed_json,
+)
 
 FORMAT: Final = "recension changelog 2"
 # Without links: read as any directory of files, and written no more.
@@ -65,7 +71,7 @@ class Mark:
 
     def to_json(self) -> str:
         """The mark as it is stored."""
-        return sealed_json(asdict(self))
+        return to_sealed_json(asdict(self))
 
 
 def part_path(path: Path, number: int) -> Path:
@@ -76,24 +82,24 @@ def part_path(path: Path, number: int) -> Path:
 def read_mark(path: Path) -> Mark | None:
     """The mark of a changelog; none if the directory is no changelog."""
     file = path / MARK
-    with reading(str(file)):
+    with format_errors(str(file)):
         if not lexists(file):
             return None
         require_regular(file)
         text = file.read_text(encoding="utf-8")
     try:
-        stored = opened_json(text, FORMAT)
+        stored = from_sealed_json(text, FORMAT)
         if stored.get("format") == OLD_FORMAT:
             return Mark(stored["query"], format=OLD_FORMAT)
         if stored.get("format") == FORMAT:
             recent = tuple((int(number), str(content)) for number, content in stored["recent"])
-            return Mark(**{**stored, "part": _sealed(stored["part"]), "recent": recent})
+            return Mark(**{**stored, "part": _parse_sealed_part(stored["part"]), "recent": recent})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         pass
     raise FormatError(f"damaged, or not the mark of a changelog of the format {FORMAT!r}", file=str(file))
 
 
-def _sealed(stored: Any) -> SealedPart | None:
+def _parse_sealed_part(stored: Any) -> SealedPart | None:
     if stored is None:
         return None
     if not is_seal(stored["seal"]):
@@ -115,7 +121,7 @@ def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
 
     The mark must have been read before.
     """
-    with reading(str(path)):
+    with format_errors(str(path)):
         names = sorted(f.name for f in path.iterdir() if f.name[0] not in "_.")
     links = [_link_of(path, name) for name in names]
     _require_chain(path, [link.number for link in links], [link.previous for link in links], mark.part)
@@ -136,17 +142,17 @@ def _require_chain(
         expected = said.number if said else None
         if before != expected:
             if expected is None or (before is not None and before > expected):
-                raise _broken(path, f"{part_path(path, before or 0).name} does not belong to it")
-            raise _missing(path, expected)
+                raise _broken_error(path, f"{part_path(path, before or 0).name} does not belong to it")
+            raise _missing_error(path, expected)
     if last is not None and last.number not in numbers:
-        raise _missing(path, last.number)
+        raise _missing_error(path, last.number)
 
 
-def _missing(path: Path, number: int) -> FormatError:
-    return _broken(path, f"{part_path(path, number).name} is missing")
+def _missing_error(path: Path, number: int) -> FormatError:
+    return _broken_error(path, f"{part_path(path, number).name} is missing")
 
 
-def _broken(path: Path, how: str) -> FormatError:
+def _broken_error(path: Path, how: str) -> FormatError:
     return FormatError(f"a changelog of which {how}; restore it from a backup", file=str(path))
 
 
@@ -154,17 +160,17 @@ def _link_of(path: Path, name: str) -> Link:
     named = _NAME.fullmatch(name)
     link = read_link(path / name) if named else None
     if named is None or link is None or link.number != int(named[1]):
-        raise _broken(path, f"{name} is not a part")
+        raise _broken_error(path, f"{name} is not a part")
     return link
 
 
 def read_link(file: Path) -> Link | None:
     """What a part says of itself; none if the file is no part."""
     require_regular(file)
-    with reading(str(file)):
+    with format_errors(str(file)):
         stored = (pq.read_metadata(file, memory_map=True).metadata or {}).get(LINK.encode())
     try:
         said = json.loads(stored or "")
-        return Link(int(said["number"]), str(said["content"]), _sealed(said["previous"]))
+        return Link(int(said["number"]), str(said["content"]), _parse_sealed_part(said["previous"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

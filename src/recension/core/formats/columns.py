@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError, TimeError, nearest
 from recension.core.ticks import is_time
-from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merged
+from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merge_kinds
 
 KIND: Final = "_kind"
 VS: Final = "_vs"
@@ -28,6 +28,7 @@ _DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 MOST_COLUMNS: Final = 10_000
 CONTROL: Final = (KIND, VS, VE, NEW_VE, COUNT, BATCH, SEQ)
 TIMES: Final = (VS, VE, NEW_VE)
+FIXED_TYPES: Final = {KIND: pa.string(), COUNT: pa.int64(), BATCH: pa.int64(), SEQ: pa.int64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     return Layout(payload, times, _kind_of_times(schema, times, file), is_table, BATCH in schema.names)
 
 
-def readable(schema: pa.Schema) -> pa.Schema:
+def require_readable(schema: pa.Schema) -> pa.Schema:
     """A schema from a file, or an error if one of its names, those of inner fields included, is not UTF-8."""
     for part in (part for kind in schema.types for part in parts_of(kind)):
         _ = [part.field(i).name for i in range(part.num_fields)], getattr(part, "tz", None)
@@ -111,6 +112,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
+def unify_types(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type that holds values of both; ``ArrowTypeError`` if there is none."""
+    if left == right:
+        return left
+    schemas = [pa.schema([("", left)]), pa.schema([("", right)])]
+    return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
 def is_exotic(kind: pa.DataType) -> bool:
     """Is there something in the type that Arrow itself can hardly compute with, however deep?"""
     unusual = (
@@ -120,14 +129,14 @@ def is_exotic(kind: pa.DataType) -> bool:
         pa.types.is_large_list_view,
         pa.types.is_interval,
     )
-    if any(check(part) for part in parts_of(kind) for check in (*unusual, _is_beyond)):
+    if any(check(part) for part in parts_of(kind) for check in (*unusual, _has_odd_scale)):
         return True
     # A column of views is unpacked when it is read; Arrow cannot take rows of lists of them.
     views = (pa.types.is_string_view, pa.types.is_binary_view)
     return any(check(part) for part in parts_of(kind) if part is not kind for check in views)
 
 
-def _is_beyond(kind: pa.DataType) -> bool:
+def _has_odd_scale(kind: pa.DataType) -> bool:
     """A decimal with a scale that Arrow prints a remark for instead of a number."""
     return bool(pa.types.is_decimal(kind)) and abs(kind.scale) > _DIGITS[kind.bit_width]
 
@@ -171,23 +180,23 @@ def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
     check_names(schema.names, None)
 
 
-def no_column(name: str, there: Sequence[str]) -> str:
+def describe_missing_column(name: str, there: Sequence[str]) -> str:
     """What to say of a column that is missing: the nearest name, and what there is."""
     return f"no column {name}{nearest(name, there)}; there are {', '.join(there) or 'none'}"
 
 
-def lacking(wanted: pa.Schema, there: pa.Schema) -> str | None:
+def describe_missing(wanted: pa.Schema, there: pa.Schema) -> str | None:
     """What to say of the first column, or field of a struct, that is wanted and not there."""
     for field in wanted:
         at = there.get_field_index(field.name)
         if at < 0:
-            return no_column(field.name, there.names)
-        if (reason := _lacking_field(field.type, there.field(at).type)) is not None:
+            return describe_missing_column(field.name, there.names)
+        if (reason := _describe_missing_field(field.type, there.field(at).type)) is not None:
             return f"column {field.name}: {reason}"
     return None
 
 
-def _lacking_field(wanted: pa.DataType, there: pa.DataType) -> str | None:
+def _describe_missing_field(wanted: pa.DataType, there: pa.DataType) -> str | None:
     """The same inside a type; Arrow's cast would make nulls of it. Other differences are for the cast."""
     if pa.types.is_struct(wanted) and pa.types.is_struct(there):
         names = [field.name for field in there]
@@ -201,7 +210,7 @@ def _lacking_field(wanted: pa.DataType, there: pa.DataType) -> str | None:
         inner = [(wanted.value_type, there.value_type)]
     else:
         inner = []
-    return next((reason for pair in inner if (reason := _lacking_field(*pair)) is not None), None)
+    return next((reason for pair in inner if (reason := _describe_missing_field(*pair)) is not None), None)
 
 
 def check_names(names: Sequence[str], file: str | None) -> None:
@@ -257,7 +266,7 @@ def _kind_of_times(schema: pa.Schema, times: TimeColumns, file: str) -> TimeKind
                 f"column {field.name} is {field.type}; a time is an int64 or a timestamp", file=file
             )
         try:
-            found = merged(found, kind_of_column(field.type))
+            found = merge_kinds(found, kind_of_column(field.type))
         except TimeError as why:
             mix = ", ".join(f"{f.name} is {f.type}" for f in fields if not pa.types.is_null(f.type))
             raise FormatError(

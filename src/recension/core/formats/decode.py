@@ -1,4 +1,4 @@
-"""Rows of a file into stream elements, and the rows no element can be made of."""
+"""Rows of a file into stream elements, and the rows that no element can be made of."""
 
 from __future__ import annotations
 
@@ -10,23 +10,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import CTI, EXTERNAL_CTI, RETRACT, EventBatch, Mask, take_rows
+from recension.core.batch import (
+    CTI,
+    EXTERNAL_CTI,
+    INSERT,
+    KIND_NAMES,
+    RETRACT,
+    EventBatch,
+    Kinds,
+    Mask,
+    take_rows,
+)
 from recension.core.errors import FormatError
-from recension.core.formats.columns import Layout
-from recension.core.formats.rows import UNKNOWN, RowColumns
+from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
+from recension.core.formats.files import Convert, convert_column
+from recension.core.formats.text import ticks_from_text
 from recension.core.openclose import CLOSE, OPEN
-from recension.core.ticks import FOREVER
+from recension.core.ticks import FOREVER, Ticks, from_arrow
 from recension.core.validity import Policy
 
 UNKNOWN_KIND: Final = "unknown kind"
 NO_START: Final = "no start"
 OPEN_WITH_END: Final = "an open row with an end"
 NO_COUNT: Final = "an external_cti without a count"
+_UNKNOWN: Final = 255
+# `open` and `close` follow the kinds of a batch; see openclose.py.
+_KINDS: Final = (*KIND_NAMES, "open", "close")
+_CODES: Final = {name: code for code, name in enumerate(_KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Elements, which of the rows they were made of, and the rows left out, by reason."""
+    """Elements, which of the rows they were made of, and the rows dropped, by reason."""
 
     batch: EventBatch
     kept: Mask
@@ -36,7 +51,7 @@ class Decoded:
 class Decoder:
     """Decodes the rows of files that agree on a payload.
 
-    Rows that make no element are an error, or with another policy than ``raise`` are left out, counted
+    Rows that make no element are an error, or with another policy than ``raise`` are dropped, counted
     by reason and kept in ``dropped``: there is nothing in them that could be adjusted.
     """
 
@@ -52,50 +67,50 @@ class Decoder:
         return decoded
 
     def note(self, decoded: Decoded) -> None:
-        """Count and keep what was left out."""
+        """Count and keep what was dropped."""
         for reason, rows in decoded.dropped:
             self.counts[reason] += len(rows)
             self.dropped.append((reason, rows))
 
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
         """What `decode` gives, without counting anything yet."""
-        read = RowColumns(rows, layout, file, first_row)
+        read = _RowColumns(rows, layout, file, first_row)
         kind, vs, ve = read.kinds(), read.starts(), read.ends()
         count, has_count = read.counts()
         faults: list[tuple[str, Mask]] = []
         if bool((kind > CTI).any()):
-            faults.append((UNKNOWN_KIND, kind == UNKNOWN))
+            faults.append((UNKNOWN_KIND, kind == _UNKNOWN))
             faults.append((OPEN_WITH_END, (kind == OPEN) & (ve != FOREVER)))
             faults.append((NO_COUNT, (kind == EXTERNAL_CTI) & ~has_count))
-        if (unstarted := read.unstarted()) is not None:
-            faults.append((NO_START, unstarted & (kind != CTI) & (kind != CLOSE)))
-        kept, dropped = self._settle(faults, read)
+        if (no_start := read.missing_starts()) is not None:
+            faults.append((NO_START, no_start & (kind != CTI) & (kind != CLOSE)))
+        kept, dropped = self._drop_faulty(faults, read)
         batch = EventBatch(kind, vs, ve, read.new_ends(), count, read.payload(self._payload))
-        return Decoded(_normal(batch).filter(kept), kept, dropped)
+        return Decoded(_normalize(batch).filter(kept), kept, dropped)
 
-    def _settle(
-        self, faults: list[tuple[str, Mask]], read: RowColumns
+    def _drop_faulty(
+        self, faults: list[tuple[str, Mask]], read: _RowColumns
     ) -> tuple[Mask, list[tuple[str, pa.RecordBatch]]]:
         kept, dropped = np.ones(len(read), np.bool_), list[tuple[str, pa.RecordBatch]]()
         found = [(reason, bad) for reason, bad in faults if bool(bad.any())]
         if found and self._policy == "raise":
             reason, bad = min(found, key=lambda fault: int(np.argmax(fault[1])))
             at = int(np.argmax(bad))
-            raise FormatError(_described(reason, at, read), file=read.file, row=read.first_row + at)
+            raise FormatError(_describe_fault(reason, at, read), file=read.file, row=read.first_row + at)
         for reason, bad in found:
             dropped.append((reason, read.rows.filter(pa.array(bad & kept))))
             kept &= ~bad
         return kept, dropped
 
 
-def _described(reason: str, at: int, read: RowColumns) -> str:
+def _describe_fault(reason: str, at: int, read: _RowColumns) -> str:
     if reason == UNKNOWN_KIND:
         kind = read.kind_text(at)
         return "_kind is null" if kind is None else f"{reason} {kind!r}"
     return f"{read.layout.times.vs} is null" if reason == NO_START else reason
 
 
-def _normal(batch: EventBatch) -> EventBatch:
+def _normalize(batch: EventBatch) -> EventBatch:
     """What an element's kind does not use takes its fixed value, whatever the file says there."""
     is_cti, is_external = batch.kind == CTI, batch.kind == EXTERNAL_CTI
     return EventBatch(
@@ -104,11 +119,11 @@ def _normal(batch: EventBatch) -> EventBatch:
         np.where(is_cti, FOREVER, batch.ve),
         np.where(batch.kind == RETRACT, batch.new_ve, FOREVER),
         np.where(is_external, batch.count, 0),
-        _without(batch.payload, is_cti | is_external),
+        _clear_payload(batch.payload, is_cti | is_external),
     )
 
 
-def _without(payload: pa.RecordBatch, rows: Mask) -> pa.RecordBatch:
+def _clear_payload(payload: pa.RecordBatch, rows: Mask) -> pa.RecordBatch:
     """The payload with nulls in the given rows; the payload itself if they are null already."""
     at = np.flatnonzero(rows)
     if not len(at) or all(c.null_count == len(at) for c in take_rows(payload, at).columns):
@@ -116,3 +131,109 @@ def _without(payload: pa.RecordBatch, rows: Mask) -> pa.RecordBatch:
     mask = pa.array(rows)
     columns = [pc.if_else(mask, pa.scalar(None, c.type), c) for c in payload.columns]
     return pa.RecordBatch.from_arrays(columns, schema=payload.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowColumns:
+    """A run of rows whose first is number ``first_row`` of ``file``."""
+
+    rows: pa.RecordBatch
+    layout: Layout
+    file: str
+    first_row: int
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def kinds(self) -> Kinds:
+        """The kind of each row, `_UNKNOWN` where it has none we know."""
+        if self.layout.is_table:
+            return np.full(len(self), INSERT, np.uint8)
+        column = self._column(KIND)
+        if not pa.types.is_dictionary(column.type):
+            return _kind_codes(column)
+        # A handful of names; the last code is for null.
+        names = [*column.dictionary.to_pylist(), None]
+        codes = np.array([_CODES.get(name, _UNKNOWN) for name in names], np.uint8)
+        nothing = pa.scalar(len(codes) - 1, column.indices.type)
+        indices = column.indices.fill_null(nothing) if column.null_count else column.indices
+        kinds: Kinds = codes[indices.to_numpy(zero_copy_only=False)]
+        return kinds
+
+    def kind_text(self, at: int) -> str | None:
+        """What the file says a row is."""
+        text: str | None = self._column(KIND)[at].as_py()
+        return text
+
+    def starts(self) -> Ticks:
+        """Where each lifetime starts; FOREVER where the file says nothing."""
+        return self._times(self.layout.times.vs)
+
+    def missing_starts(self) -> Mask | None:
+        """Which rows have no start, if any."""
+        column = self._column(self.layout.times.vs)
+        if not column.null_count:
+            return None
+        missing: Mask = column.is_null().to_numpy(zero_copy_only=False)
+        return missing
+
+    def ends(self) -> Ticks:
+        """Where each lifetime ends; a row of points ends a tick after its start."""
+        if self.layout.is_points:
+            starts = self.starts()
+            return np.where(starts == FOREVER, starts, starts + (starts != FOREVER))
+        return self._times(self.layout.times.ve)
+
+    def new_ends(self) -> Ticks:
+        """The end a retraction leaves."""
+        return self._times(NEW_VE)
+
+    def counts(self) -> tuple[Ticks, Mask]:
+        """The counts of external CTIs, and which rows have one."""
+        column = self._column(COUNT)
+        if column.null_count == len(column):
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        counts: Ticks = self._convert(column, lambda c: c.cast(pa.int64()), COUNT).fill_null(-1).to_numpy()
+        return counts, counts >= 0
+
+    def payload(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The payload in its agreed types."""
+        columns = [self._payload_column(field) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _payload_column(self, field: pa.Field) -> pa.Array:
+        if self.rows.schema.get_field_index(field.name) < 0:
+            return pa.nulls(len(self), field.type)
+        column = self.rows.column(field.name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if column.type == field.type:
+            return column
+        return self._convert(column, lambda c: c.cast(field.type), field.name)
+
+    def _column(self, name: str) -> pa.Array:
+        if name in self.rows.schema.names:
+            return self.rows.column(name)
+        return pa.nulls(len(self), pa.int64())
+
+    def _times(self, name: str) -> Ticks:
+        column = self._column(name)
+        if column.null_count == len(column):
+            return np.full(len(column), FOREVER)
+        if not pa.types.is_int64(column.type):
+            read = self._from_text if is_text(column.type) else lambda c: from_arrow(c, name)
+            column = self._convert(column, read, name)
+        ticks: Ticks = (column.fill_null(FOREVER) if column.null_count else column).to_numpy()
+        return ticks
+
+    def _from_text(self, column: pa.Array) -> pa.Array:
+        return ticks_from_text(column, self.layout.kind)
+
+    def _convert(self, column: pa.Array, convert: Convert, name: str) -> pa.Array:
+        return convert_column(column, convert, name=name, file=self.file, first_row=self.first_row)
+
+
+def _kind_codes(names: pa.Array) -> Kinds:
+    codes = pc.index_in(names.cast(pa.string()), value_set=pa.array(_KINDS)).fill_null(_UNKNOWN)
+    kinds: Kinds = codes.to_numpy(zero_copy_only=False).astype(np.uint8)
+    return kinds

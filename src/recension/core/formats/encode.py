@@ -30,22 +30,26 @@ def _kinds() -> pa.Array:
 
 def stream_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
     """The columns of a stream file."""
-    times = [pa.field(name, _checked(time_type)) for name in (VS, VE, NEW_VE)]
-    return pa.schema([pa.field(KIND, pa.string()), *times, pa.field(COUNT, pa.int64()), *_plain(payload)])
+    times = [pa.field(name, _check_time_type(time_type)) for name in (VS, VE, NEW_VE)]
+    return pa.schema(
+        [pa.field(KIND, pa.string()), *times, pa.field(COUNT, pa.int64()), *_plain_fields(payload)]
+    )
 
 
 def history_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
     """The columns of a history file."""
-    return pa.schema([*(pa.field(name, _checked(time_type)) for name in (VS, VE)), *_plain(payload)])
+    return pa.schema(
+        [*(pa.field(name, _check_time_type(time_type)) for name in (VS, VE)), *_plain_fields(payload)]
+    )
 
 
-def _checked(time_type: pa.DataType) -> pa.DataType:
+def _check_time_type(time_type: pa.DataType) -> pa.DataType:
     if pa.types.is_int64(time_type) or (pa.types.is_timestamp(time_type) and time_type.unit == "us"):
         return time_type
     raise TimeError(f"times are written as int64 or as microsecond timestamps, not as {time_type}")
 
 
-def _plain(payload: pa.Schema) -> list[pa.Field]:
+def _plain_fields(payload: pa.Schema) -> list[pa.Field]:
     refuse_reserved(payload, TimeColumns())
     return [pa.field(f.name, plain_type(f.type)) for f in payload]
 
@@ -61,7 +65,7 @@ def stream_rows(batch: EventBatch, schema: pa.Schema) -> pa.RecordBatch:
         to_arrow(batch.new_ve, time_type, null_forever=True),
         pa.array(batch.count, mask=batch.kind != EXTERNAL_CTI),
     ]
-    return _assembled(columns, batch.payload.columns, batch.schema, schema)
+    return _assemble(columns, batch.payload.columns, batch.schema, schema)
 
 
 def history_rows(history: History, schema: pa.Schema, size: int) -> list[pa.RecordBatch]:
@@ -73,11 +77,11 @@ def history_rows(history: History, schema: pa.Schema, size: int) -> list[pa.Reco
     for start in range(0, len(history), size):
         payload = [column.slice(start, size).combine_chunks() for column in history.payload.columns]
         times = [vs.slice(start, size), ve.slice(start, size)]
-        batches.append(_assembled(times, payload, history.schema, schema))
+        batches.append(_assemble(times, payload, history.schema, schema))
     return batches
 
 
-def _assembled(
+def _assemble(
     control: list[pa.Array], payload: list[pa.Array], found: pa.Schema, schema: pa.Schema
 ) -> pa.RecordBatch:
     if found.names != schema.names[len(control) :]:

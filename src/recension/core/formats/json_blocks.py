@@ -1,29 +1,47 @@
-"""JSON Lines in blocks of whole lines, looked at before any parser sees them.
+"""JSON Lines in blocks of whole lines: each is checked, then parsed into columns.
 
 Arrow's parser takes time with the square of the depth of an object and overruns the stack in the end; and it
-makes a cell for every name of a block in every row of it. Both are bounded here, in time linear in the text.
+makes a cell for every name of a block in every row of it. Both are bounded before it sees the text, in time
+linear in the text.
+
+Arrow's parser is some ten times faster than Python's, but it says little about what is wrong and wants one
+type per column. Python's knows the row, and copes with times given as numbers in one row and as text in
+another. So Arrow's comes first, and Python's where that one gives up.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.json as pj
 
 from recension.core.batch import Index
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, first_failure
+from recension.core.formats.columns import TimeColumns, require_readable, unify_types
+from recension.core.formats.files import describe_error
+from recension.core.ticks import is_time
+from recension.core.values import exact_array
+
+Row: TypeAlias = dict[str, Any]
+# What happens to names that were not asked for.
+Others: TypeAlias = Literal["ignore", "error"]
 
 DEEPEST: Final = 100
 MOST_CELLS: Final = 1 << 25
 _OPEN, _CLOSE, _QUOTE, _BACKSLASH = (ord(letter) for letter in '{}"\\')
 
 _IS_SPACE: Final = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
+_FAILURES: Final = (TypeError, ValueError, OverflowError)  # what Arrow raises are kinds of these
 # What a bracket does to the depth.
 _STEP: Final = np.zeros(256, np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
@@ -31,9 +49,9 @@ _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a file, so many of which hold something.
+    """Whole lines of a file; ``size`` of them are not blank.
 
-    In a block ``is_objects`` every line has an object's first and last bracket, and what it opens it closes.
+    In a block ``is_objects`` every line has an object's first and last bracket, and closes what it opens.
     """
 
     text: bytes
@@ -57,15 +75,15 @@ class Block:
         return Block(text, file, first_row, len(lines.starts), is_objects)
 
     def lines(self) -> list[bytes]:
-        """The lines that hold something."""
+        """The lines that are not blank."""
         return [line for line in self.text.split(b"\n") if line.strip()]
 
     def parts(self, columns: int | None = None) -> Iterator[Block]:
-        """The block in parts with a bounded number of cells; unless told, every colon may make a column."""
+        """Parts with a bounded number of cells. Without ``columns``, every colon may make a column."""
         names = self.text.count(b":") if columns is None else columns
         # Half of the lines with half of the names have a quarter of the cells.
         number = 1 + math.isqrt(2 * names * self.size // MOST_CELLS)
-        texts = _cut(self.text, number) if names * self.size > MOST_CELLS else []
+        texts = _split_text(self.text, number) if names * self.size > MOST_CELLS else []
         if len(texts) < 2:
             yield self
             return
@@ -76,7 +94,7 @@ class Block:
             yield from part.parts(columns) if part.size else ()
 
 
-def _cut(text: bytes, parts: int) -> list[bytes]:
+def _split_text(text: bytes, parts: int) -> list[bytes]:
     """About so many parts of about one length, cut where lines end."""
     targets = range(len(text) // parts, len(text), max(1, len(text) // parts))
     cuts = dict.fromkeys(text.find(b"\n", target) + 1 or len(text) for target in targets)
@@ -84,7 +102,7 @@ def _cut(text: bytes, parts: int) -> list[bytes]:
 
 
 class _Lines:
-    """The lines of a text that hold something: where they start and stop, white space aside at the start."""
+    """Where the lines of a text start, after white space, and end; blank lines are left out."""
 
     def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
         self._raw = raw
@@ -112,7 +130,7 @@ class _Lines:
         return bool((raw[last] == _CLOSE).all())
 
     def are_balanced(self) -> bool:
-        """Does every line close what it opens, texts aside?"""
+        """Does every line close what it opens? Brackets inside of texts do not count."""
         depth, at, quotes = self._depths
         return bool((quotes % 2 == 0).all() and (depth[at[:, 1]] == depth[at[:, 0]]).all())
 
@@ -128,7 +146,7 @@ class _Lines:
 
     @cached_property
     def _depths(self) -> tuple[Index, npt.NDArray[Any], Index]:
-        """The depth after each bracket, where in that each line begins and ends, and quotes a line."""
+        """The depth after each bracket, where in that each line begins and ends, and its number of quotes."""
         quotes = self._quotes()
         at = np.searchsorted(quotes, np.stack([self.starts, self.ends], axis=1))
         brackets = np.flatnonzero(_STEP[self._raw])
@@ -143,7 +161,7 @@ class _Lines:
         )
 
     def _quotes(self) -> Index:
-        """The quotes that no backslash takes for a letter: those after an even number of backslashes."""
+        """The quotes that are not escaped: those after an even number of backslashes."""
         quotes = np.flatnonzero(self._raw == _QUOTE)
         slashes = np.flatnonzero(self._raw == _BACKSLASH)
         if not len(slashes):
@@ -152,3 +170,132 @@ class _Lines:
         runs, lengths = slashes[first], np.diff(np.append(first, len(slashes)))
         escaped = (runs + lengths)[lengths % 2 == 1]
         return quotes[~np.isin(quotes, escaped)]
+
+
+def parse_with_arrow(
+    block: Block, explicit: pa.Schema | None, times: TimeColumns, others: Others = "ignore"
+) -> pa.RecordBatch | None:
+    """The columns of ``explicit`` in their types, or all that the block has; None if Arrow cannot."""
+    if not block.is_objects:
+        return None
+    read = pj.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
+    behavior = "infer" if explicit is None else others
+    parse = pj.ParseOptions(explicit, newlines_in_values=False, unexpected_field_behavior=behavior)
+    try:
+        table = pj.read_json(pa.BufferReader(block.text), read, parse)
+        # It would let bytes through that are not UTF-8, in names as well.
+        table.validate(full=True)
+        require_readable(table.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return None
+    # Arrow also takes two objects on a line; then rows and lines would no longer agree.
+    is_sound = table.num_rows == block.size and all(
+        is_time(table.schema.field(name).type) or pa.types.is_string(table.schema.field(name).type)
+        for name in times.all
+        if name in table.schema.names
+    )
+    return table.combine_chunks().to_batches()[0] if is_sound else None
+
+
+def parse_with_python(block: Block) -> list[Row]:
+    """The block's objects, or an error that names the row that is none."""
+    return [_parse_object(line, block.file, block.first_row + i) for i, line in enumerate(block.lines())]
+
+
+def _parse_object(line: bytes, file: str, row: int) -> Row:
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=_make_row)
+    except json.JSONDecodeError as why:
+        raise FormatError(f"not JSON: {why.msg} at character {why.pos + 1}", file=file, row=row) from None
+    except ValueError as why:
+        raise FormatError(f"not JSON: {describe_error(why)}", file=file, row=row) from None
+    if not isinstance(value, dict):
+        raise FormatError("not a JSON object", file=file, row=row)
+    return value
+
+
+def _make_row(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    for name in row:
+        if not _is_text(name):
+            raise ValueError(f"the name {name!r} has half of a surrogate pair")
+    if len(row) != len(pairs):
+        twin = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"the name {twin!r} is there twice")
+    return row
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def column_from_rows(rows: list[Row], field: pa.Field, block: Block) -> pa.Array:
+    """One column of Python values as Arrow, or an error that names the row that does not fit."""
+    values = [row.get(field.name) for row in rows]
+    is_truth = pa.types.is_boolean(field.type)
+    for at, value in enumerate(values):
+        # Python's True is a number, JSON's is not.
+        if isinstance(value, bool) and not is_truth:
+            raise _misfit(field, value, block, at)
+    convert = partial(exact_array, kind=field.type, may_lack_fields=True)
+    return _convert_values(values, convert, field, block)
+
+
+def guess_column_type(rows: list[Row], name: str, block: Block, known: pa.DataType) -> pa.DataType:
+    """The type that fits one column of Python values and what is known of it from earlier blocks."""
+    values = [row.get(name) for row in rows]
+    return _convert_values(
+        values, lambda part: unify_types(known, pa.array(part).type), pa.field(name, pa.null()), block
+    )
+
+
+def time_texts(rows: list[Row], name: str, block: Block) -> pa.Array:
+    """A column of times, which may be numbers of ticks or ISO 8601 texts, as texts."""
+    values = [row.get(name) for row in rows]
+    for at, value in enumerate(values):
+        is_odd = isinstance(value, bool) or (isinstance(value, str) and not _is_text(value))
+        if is_odd or not isinstance(value, int | str | None):
+            reason = (
+                f"column {name}: {_describe_value(value)} is neither an integer nor an ISO 8601 timestamp"
+            )
+            raise FormatError(reason, file=block.file, row=block.first_row + at)
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _convert_values(
+    values: list[Any], convert: Callable[[list[Any]], Any], field: pa.Field, block: Block
+) -> Any:
+    try:
+        return convert(values)
+    except _FAILURES:
+        pass
+    good = first_failure(len(values), lambda n: not _fits(values[:n], convert))
+    raise _misfit(field, values[good], block, good)
+
+
+def _fits(values: list[Any], convert: Callable[[list[Any]], Any]) -> bool:
+    try:
+        convert(values)
+    except _FAILURES:
+        return False
+    return True
+
+
+def _misfit(field: pa.Field, value: Any, block: Block, at: int) -> FormatError:
+    if not pa.types.is_null(field.type):
+        fault = f"is not {field.type}"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        fault = "is too large for int64; declare the column's type"
+    else:
+        fault = "does not fit the values before it"
+    reason = f"column {field.name}: {_describe_value(value)} {fault}"
+    return FormatError(reason, file=block.file, row=block.first_row + at)
+
+
+def _describe_value(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlparse
 from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
-from recension.core.formats.compressed import is_packed
+from recension.core.formats.files import format_errors, is_packed, require_regular
 from recension.core.formats.manifest import (
     FOLDER,
     current_manifest,
@@ -25,7 +25,6 @@ from recension.core.formats.manifest import (
     is_plain_name,
     is_table,
 )
-from recension.core.formats.place import reading, require_regular
 
 FORMATS: Final = {
     ".parquet": "parquet",
@@ -58,7 +57,7 @@ def format_of(path: Path) -> str:
     return found
 
 
-def is_data(file: Path) -> bool:
+def is_data_file(file: Path) -> bool:
     """Is it a file of a stream, by its name?"""
     inner = file.stem if is_packed(file) else file.name
     return file.name[0] not in "_." and Path(inner).suffix.lower() in FORMATS
@@ -76,7 +75,7 @@ class StoredFile:
 
 def stored_files(path: Path) -> list[StoredFile]:
     """What a stream or a history is made of."""
-    with reading(str(path)):
+    with format_errors(str(path)):
         has_manifest = is_table(path)
         mark = read_mark(path) if path.is_dir() else None
     if has_manifest:
@@ -99,18 +98,18 @@ def _table_files(path: Path) -> list[StoredFile]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    with reading(str(path)):
+    with format_errors(str(path)):
         size, is_directory = path.stat().st_size, path.is_dir()
     if not is_directory:
         require_regular(path)
         if not size:
             raise FormatError("the file is empty", file=str(path))
         return [path]
-    with reading(str(path)):
-        listed = _committed(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
+    with format_errors(str(path)):
+        listed = _committed_files(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
     for file in listed:
         require_regular(file)
-    with reading(str(path)):
+    with format_errors(str(path)):
         files = [f for f in listed if f.stat().st_size or format_of(f) not in _MAY_BE_EMPTY]
     if not files:
         raise FormatError("a directory without data files", file=str(path))
@@ -126,7 +125,7 @@ def _data_files(path: Path) -> list[Path]:
     return found
 
 
-def _committed(path: Path) -> list[Path]:
+def _committed_files(path: Path) -> list[Path]:
     """What the log adds and never deletes: the last compacted log and those after it."""
     logs = {int(f.stem): f for f in (path / SPARK_LOG).iterdir() if _is_log(f)}
     compacted = [n for n, f in logs.items() if f.suffix == ".compact"]
@@ -156,12 +155,12 @@ def _entries(log: Path) -> list[tuple[str, bool]]:
         raise FormatError(f"version {version!r} of Spark's log is not known", file=str(log))
     try:
         entries = [json.loads(line) for line in lines if line.strip()]
-        return [(_name(entry["path"]), entry.get("action", "add") == "delete") for entry in entries]
+        return [(_entry_file(entry["path"]), entry.get("action", "add") == "delete") for entry in entries]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FormatError("not a log of Spark's file sink", file=str(log)) from None
 
 
-def _name(address: str) -> str:
+def _entry_file(address: str) -> str:
     """The file of a log's entry. The directory may have been moved since: only the name counts."""
     name = unquote(Path(urlparse(address).path).name)
     if not is_plain_name(name):

@@ -25,8 +25,14 @@ import pyarrow.parquet as pq
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
-from recension.core.formats.place import reading, require_regular
-from recension.core.formats.seal import is_seal, opened_json, require_seal, sealed_json
+from recension.core.formats.files import (
+    format_errors,
+    from_sealed_json,
+    is_seal,
+    require_regular,
+    require_seal,
+    to_sealed_json,
+)
 from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
@@ -70,7 +76,7 @@ class DeletionFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class UnusedFile:
     """A file that earlier manifests list, and when (in seconds of the epoch) it fell out of use."""
 
     name: str
@@ -91,7 +97,7 @@ class Manifest:
     cti: int = BEGINNING
     files: tuple[DataFile, ...] = ()
     deletions: tuple[DeletionFile, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[UnusedFile, ...] = ()
     schema_seal: str = ""
     recent: tuple[tuple[int, str], ...] = ()
     format: str = FORMAT
@@ -115,17 +121,17 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as it is stored."""
-        return sealed_json({"format": self.format, "previous": self.previous, **asdict(self)})
+        return to_sealed_json({"format": self.format, "previous": self.previous, **asdict(self)})
 
     @staticmethod
     def from_json(text: str, file: str) -> Manifest:
         """The manifest in a file; every value of it is what it should be, or it is refused."""
         try:
-            stored: dict[str, Any] = opened_json(text, FORMAT)
+            stored: dict[str, Any] = from_sealed_json(text, FORMAT)
             if stored["format"] not in (FORMAT, OLD_FORMAT):
                 raise FormatError(f"not a manifest of the format {FORMAT!r}", file=file)
             stored.pop("previous")
-            lists = {"files": DataFile, "deletions": DeletionFile, "dropped": Dropped}
+            lists = {"files": DataFile, "deletions": DeletionFile, "dropped": UnusedFile}
             made = {name: tuple(kind(**entry) for entry in stored[name]) for name, kind in lists.items()}
             recent = tuple((int(number), str(content)) for number, content in stored.get("recent", ()))
             manifest = Manifest(**{**stored, **made, "recent": recent})
@@ -133,7 +139,7 @@ class Manifest:
             if isinstance(why, FormatError):
                 raise
             raise FormatError("a damaged manifest", file=file) from None
-        if fault := next(_faults(manifest), None):
+        if fault := next(_find_faults(manifest), None):
             raise FormatError(f"a damaged manifest: {fault}", file=file)
         return manifest
 
@@ -145,7 +151,7 @@ def is_plain_name(name: object) -> bool:
     return not any(letter in name for letter in "/\\\0")
 
 
-def _faults(manifest: Manifest) -> Iterator[str]:
+def _find_faults(manifest: Manifest) -> Iterator[str]:
     """What a manifest may not say: files of other folders, and numbers that are none or too small."""
     used = [*(file.name for file in manifest.files), *(file.name for file in manifest.deletions)]
     for name in (manifest.schema, *used, *(file.name for file in manifest.dropped)):
@@ -196,7 +202,7 @@ def current_manifest(path: Path) -> Manifest | None:
         file = manifest_path(path, max(seen))
         try:
             require_regular(file)
-            with reading(str(file)):
+            with format_errors(str(file)):
                 manifest = Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
         except FormatError:
             if lexists(file):
@@ -243,7 +249,7 @@ def read_deletions(folder: Path, file: DeletionFile) -> pa.Table:
     path = folder / file.name
     require_regular(path)
     require_seal(path, file.seal)
-    with reading(str(path)):
+    with format_errors(str(path)):
         table = pq.read_table(path, schema=DELETIONS, partitioning=None)
         table.validate(full=True)
         if len(table) != file.rows:

@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
-from recension.core.formats.columns import KIND, TIMES, readable
-from recension.core.formats.place import reading
-from recension.core.formats.seal import require_seal, require_size
-from recension.core.formats.validation import validated
+from recension.core.formats.columns import KIND, TIMES, require_readable
+from recension.core.formats.files import format_errors, require_seal, require_size, validate_batch
 
 _ROW_GROUP: Final = 1 << 18
 
@@ -34,8 +32,8 @@ class ParquetRows:
     ) -> None:
         self._path, self._without, self._seal = path, without, seal
         require_size(path, seal)
-        with reading(str(path)), self._opened([]) as file:
-            self.schema: pa.Schema = readable(file.schema_arrow)
+        with format_errors(str(path)), self._open([]) as file:
+            self.schema: pa.Schema = require_readable(file.schema_arrow)
             there = file.metadata.num_rows
         if rows is not None and there != rows:
             raise FormatError(f"{there:,} rows, where the manifest says {rows:,}", file=str(path))
@@ -46,11 +44,11 @@ class ParquetRows:
         few = [KIND] if KIND in wanted.names else []
         require_seal(self._path, self._seal)
         self._seal = ""
-        with reading(str(self._path)), self._opened(few) as file:
-            batches = map(validated, file.iter_batches(size, columns=wanted.names, use_threads=False))
-            yield from batches if self._without is None else _remaining(batches, self._without)
+        with format_errors(str(self._path)), self._open(few) as file:
+            batches = map(validate_batch, file.iter_batches(size, columns=wanted.names, use_threads=False))
+            yield from batches if self._without is None else _without_rows(batches, self._without)
 
-    def _opened(self, dictionaries: list[str]) -> Any:
+    def _open(self, dictionaries: list[str]) -> Any:
         # Spark's old timestamps (INT96) would else become nanoseconds, which end in the year 2262.
         return pq.ParquetFile(
             self._path,
@@ -62,7 +60,7 @@ class ParquetRows:
         )
 
 
-def _remaining(batches: Iterator[pa.RecordBatch], without: Index) -> Iterator[pa.RecordBatch]:
+def _without_rows(batches: Iterator[pa.RecordBatch], without: Index) -> Iterator[pa.RecordBatch]:
     first = 0
     for batch in batches:
         keep = np.ones(len(batch), np.bool_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from os import PathLike
 from pathlib import Path
@@ -13,19 +13,19 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
-from recension.core.errors import StreamError
-from recension.core.formats.agreement import StreamFile, agreed_payload
+from recension.core.errors import FormatError, StreamError
 from recension.core.formats.arrow_ipc import ArrowRows
-from recension.core.formats.chunks import Chunk, chunks
 from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
-from recension.core.formats.csv_read import CsvRows
+from recension.core.formats.csv_files import CsvRows
 from recension.core.formats.decode import Decoder
-from recension.core.formats.json_read import JsonRows
+from recension.core.formats.json_lines import JsonRows
 from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.parquet import ParquetRows
-from recension.core.formats.rows import Rows
+from recension.core.formats.stream_files import Chunk, Rows, StreamFile, agreed_payload, read_chunks
+from recension.core.history import History
 from recension.core.openclose import OpenClose
-from recension.core.time_kind import TICKS, TimeKind, merged
+from recension.core.reconstitution import reconstitute
+from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.validity import Checker, Policy
 
 BATCH_SIZE: Final = 1 << 16
@@ -52,19 +52,19 @@ def open_stream(
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [stream_file(file, times, schema) for file in stored_files(Path(path))]
+    files = [open_file(file, times, schema) for file in stored_files(Path(path))]
     return StreamReader(
-        files, agreed_payload(files, schema), Checking(on_violation, check_orphans), batch_size
+        files, agreed_payload(files, schema), _Checks(on_violation, check_orphans), batch_size
     )
 
 
-def stream_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+def open_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
     """One file of a stream, opened."""
-    rows, name = _rows(file, times, declared), str(file.path)
+    rows, name = _open_rows(file, times, declared), str(file.path)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
 
-def _rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> Rows:
+def _open_rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> Rows:
     path = file.path
     match format_of(path):
         case "parquet":
@@ -80,10 +80,10 @@ def _rows(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> R
 class StreamReader:
     """A stream as batches of elements. It can be read again from the start."""
 
-    def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: Checking, size: int) -> None:
+    def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: _Checks, size: int) -> None:
         self._files, self._checking, self._size = files, checking, size
         self.schema: pa.Schema = schema
-        self.kind: TimeKind = reduce(merged, (file.layout.kind for file in files), None)
+        self.kind: TimeKind = reduce(merge_kinds, (file.layout.kind for file in files), None)
         self._pass = _Pass(schema, checking, self.kind)
 
     @property
@@ -113,22 +113,22 @@ class StreamReader:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many elements were left out, moved or ignored in this reading so far, by reason."""
+        """How many elements were dropped, moved or ignored in this reading so far, by reason."""
         one = self._pass
         return one.decoder.counts + one.openclose.counts + one.checker.counts
 
     @property
     def dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out, with the reason."""
+        """The elements dropped, with the reason."""
         return [*self._pass.openclose.dropped, *self._pass.checker.dropped]
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out since the last time of asking; forgets them, and unreadable rows."""
+        """The elements dropped since the last call; forgets them, and unreadable rows."""
         self._pass.decoder.dropped.clear()
         return [*self._pass.openclose.take_dropped(), *self._pass.checker.take_dropped()]
 
     def forget_before(self, t: int) -> None:
-        """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
+        """Changes to events that ended before ``t`` have no effect: they need not be checked."""
         self._pass.checker.forget_before(t)
         self._pass.openclose.forget_before(t)
 
@@ -142,19 +142,19 @@ class StreamReader:
 
     @property
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
-        """The rows left out because no element could be made of them, with the reason."""
+        """The rows dropped because no element could be made of them, with the reason."""
         return self._pass.decoder.dropped
 
     def __iter__(self) -> Iterator[EventBatch]:
         self._pass = one = _Pass(self.schema, self._checking, self.kind)
-        for chunk in chunks(self._files, one.decoder, self.schema, self._size):
-            batch = one.checked(chunk)
+        for chunk in read_chunks(self._files, one.decoder, self.schema, self._size):
+            batch = one.check(chunk)
             if len(batch):
                 yield batch
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class _Checks:
     """How strictly elements are looked at."""
 
     policy: Policy
@@ -164,23 +164,23 @@ class Checking:
 class _Pass:
     """One reading of a stream: everything that must start afresh with it."""
 
-    def __init__(self, schema: pa.Schema, checking: Checking, kind: TimeKind) -> None:
+    def __init__(self, schema: pa.Schema, checking: _Checks, kind: TimeKind) -> None:
         self._kind = kind
         self.decoder = Decoder(schema, checking.policy)
         self.openclose = OpenClose(checking.policy)
         self.checker = Checker(checking.policy, orphans=checking.orphans)
 
-    def checked(self, chunk: Chunk) -> EventBatch:
+    def check(self, chunk: Chunk) -> EventBatch:
         """The valid elements of a chunk, without opens and closes."""
         try:
-            return self._check(chunk.batch, chunk)
+            return self._check_elements(chunk.batch, chunk)
         except StreamError as why:
             if chunk.origin is None or why.row is None:
                 raise
-            file, row = chunk.place(why.row)
+            file, row = chunk.locate(why.row)
             raise StreamError(why.reason, file=file, row=row) from None
 
-    def _check(self, batch: EventBatch, chunk: Chunk) -> EventBatch:
+    def _check_elements(self, batch: EventBatch, chunk: Chunk) -> EventBatch:
         try:
             batch = self.openclose.translate(
                 batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind
@@ -188,6 +188,14 @@ class _Pass:
         except StreamError as why:
             # What comes before the faulty row is looked at first: the first fault is the one to report.
             if why.row is not None and why.row > chunk.first_row:
-                self._check(batch.slice(0, why.row - chunk.first_row), chunk)
+                self._check_elements(batch.slice(0, why.row - chunk.first_row), chunk)
             raise
         return self.checker.check(batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind)
+
+
+def read_history(path: str | PathLike[str], *, schema: pa.Schema | None = None) -> History:
+    """The history in a file or a directory of files."""
+    reader = open_stream(path, schema=schema)
+    if reader.has_kinds:
+        raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
+    return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)

@@ -6,15 +6,19 @@ Numbers are written so that they read back to the same value, instants as ISO 86
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from io import BufferedIOBase
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import TimeError
-from recension.core.formats.columns import TimeColumns, is_text
-from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merged
+from recension.core.formats.columns import TIMES, TimeColumns, is_text
+from recension.core.formats.files import convert_column, create_bytes
+from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merge_kinds
 
 _DAY: Final = 86_400
 _YEAR_1: Final = -719_162 * _DAY
@@ -29,6 +33,47 @@ _NAME_IN_DIGITS: Final = r"^(-?0\d+|\+\d+|0[xX].*)$"
 # Sixteen digits may be more than a float can tell apart.
 _LONG_INTEGER: Final = r"^-?\d{16,}$"
 _EXACT_IN_FLOAT: Final = 1 << 53
+
+
+class TextSink(ABC):
+    """A file of one line a row, written a column at a time: no Python value per row."""
+
+    def __init__(self, path: Path, schema: pa.Schema, file: BufferedIOBase | None = None) -> None:
+        self._file = file or create_bytes(path)
+        self._path, self._names, self._row = path, schema.names, 1
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        if not len(batch):
+            return
+        columns = [
+            convert_column(
+                column,
+                self.encode_times if name in TIMES else self.encode_values,
+                name=name,
+                file=str(self._path),
+                first_row=self._row,
+            )
+            for name, column in zip(self._names, batch.columns, strict=True)
+        ]
+        self._file.write("\n".join(self.join_columns(columns).to_pylist()).encode() + b"\n")
+        self._row += len(batch)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+    @abstractmethod
+    def encode_times(self, column: pa.Array) -> pa.Array:
+        """A control column of times as texts."""
+
+    @abstractmethod
+    def encode_values(self, column: pa.Array) -> pa.Array:
+        """Any other column as texts."""
+
+    @abstractmethod
+    def join_columns(self, columns: list[pa.Array]) -> pa.Array:
+        """The texts of all columns as one line a row."""
 
 
 def is_scalar(kind: pa.DataType) -> bool:
@@ -77,9 +122,9 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """The inverse of `to_text`. Raises ``ArrowInvalid`` for text that is no value of that type."""
     if is_text(kind):
         return column.cast(kind)
-    column = _without_empty(column)
+    column = _drop_empty(column)
     if pa.types.is_timestamp(kind):
-        return _instants(column, kind)
+        return _parse_instants(column, kind)
     if pa.types.is_time(kind):
         moment = pa.timestamp(kind.unit)
         return pc.binary_join_element_wise("1970-01-01", column, " ").cast(moment).cast(kind)
@@ -92,12 +137,12 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column.cast(kind)
 
 
-def _without_empty(column: pa.Array) -> pa.Array:
+def _drop_empty(column: pa.Array) -> pa.Array:
     """Other writers quote everything, and leave ``""`` where there is no number."""
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
-def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _parse_instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Timestamps with or without a zone, also mixed; those without are UTC."""
     zoned = pc.match_substring_regex(column, _ZONED)
     nothing = pa.scalar(None, pa.string())
@@ -108,7 +153,7 @@ def _instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def ticks_from_text(column: pa.Array, kind: TimeKind) -> pa.Array:
     """Ticks from cells that hold integers or ISO 8601 timestamps; those of another kind are refused."""
-    column = _without_empty(column)
+    column = _drop_empty(column)
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.int64())
     counted = is_integer_text(column)
@@ -119,7 +164,7 @@ def ticks_from_text(column: pa.Array, kind: TimeKind) -> pa.Array:
     if bool(pc.all(counted).as_py()):
         return whole
     spelled = pc.if_else(counted, nothing, column)
-    moments = _instants(spelled, NAIVE)
+    moments = _parse_instants(spelled, NAIVE)
     zoned = pc.match_substring_regex(spelled, _ZONED)
     _refuse(AWARE, kind, spelled, zoned)
     _refuse(NAIVE, kind, spelled, pc.invert(zoned))
@@ -135,7 +180,7 @@ def has_timestamp(ticks: pa.Array) -> pa.Array:
 def _refuse(kind: pa.DataType, wanted: TimeKind, column: pa.Array, which: pa.Array) -> None:
     """Cells of a kind in a column of another; ``which`` are of that kind."""
     try:
-        merged(wanted, kind)
+        merge_kinds(wanted, kind)
     except TimeError as why:
         if len(cells := column.filter(which)):
             raise TimeError(f"{cells[0].as_py()!r}: {why}") from None
@@ -161,7 +206,7 @@ def time_type_of(column: pa.Array) -> pa.DataType:
 
     Cells that do not go with it are refused when they are read, with their row.
     """
-    cells = _without_empty(column).drop_null()
+    cells = _drop_empty(column).drop_null()
     counted = is_integer_text(cells)
     try:
         ticks = pc.if_else(counted, cells, pa.scalar(None, pa.string())).cast(pa.int64())
@@ -243,7 +288,7 @@ def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     return right if pa.types.is_null(left) else left
 
 
-def with_one_time_type(types: Mapping[str, pa.DataType], times: TimeColumns) -> pa.Schema:
+def unify_time_columns(types: Mapping[str, pa.DataType], times: TimeColumns) -> pa.Schema:
     """Columns whose times are all integers or all timestamps: a text shows that cell by cell."""
     common = pa.null()
     for name in times.all:

@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.core.errors import FormatError
-from recension.core.formats import csv_write, json_write
 from recension.core.formats.arrow_ipc import ArrowSink
+from recension.core.formats.csv_files import CsvSink
 from recension.core.formats.encode import history_rows, history_schema, stream_rows, stream_schema
+from recension.core.formats.files import format_errors
+from recension.core.formats.json_lines import JsonSink
+from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.listing import format_of
 from recension.core.formats.parquet import ParquetSink
-from recension.core.formats.place import reading
+from recension.core.formats.text import is_scalar
 from recension.core.history import History
 
 _HISTORY_BATCH: Final = 1 << 16
@@ -93,16 +96,16 @@ def _print(file: BufferedIOBase, form: str, batches: Iterable[pa.RecordBatch], s
 
 def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, escape_formulas: bool) -> int:
     refuse_unwritable(path, schema)
-    with replacing(path) as partial:
-        with reading(str(path)):
+    with replacement_of(path) as partial:
+        with format_errors(str(path)):
             sink = _sink(partial, format_of(path), schema, escape_formulas)
         try:
             written = 0
             for batch in batches:
-                with _naming(path):
+                with _target_errors(path):
                     sink.write(batch)
                 written += len(batch)
-            with _naming(path):
+            with _target_errors(path):
                 sink.close()
         except BaseException:
             with suppress(OSError, ValueError, pa.ArrowException):
@@ -123,33 +126,35 @@ def _sink(
         case "parquet":
             return ParquetSink(path, schema)
         case "json":
-            return json_write.JsonSink(path, schema, file)
+            return JsonSink(path, schema, file)
         case "csv":
-            return csv_write.CsvSink(path, schema, file, escape_formulas=escape_formulas)
+            return CsvSink(path, schema, file, escape_formulas=escape_formulas)
         case _:
             return ArrowSink(path, schema, file)
 
 
 def refuse_unwritable(path: Path, schema: pa.Schema) -> None:
     """Refuse columns that the format of a file has no form for."""
-    checks = {"csv": csv_write.why_unwritable, "json": json_write.why_unwritable}
-    check = checks.get(format_of(path))
-    if check is not None and (reason := check(schema)):
-        raise FormatError(reason, file=str(path))
+    form = format_of(path)
+    has_form = {"csv": is_scalar, "json": has_json_form}.get(form)
+    for field in schema if has_form else ():
+        if has_form and not has_form(field.type):
+            reason = f"{field.type} cannot be written as {form.upper()}; use Parquet or Arrow"
+            raise FormatError(f"column {field.name}: {reason}", file=str(path))
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _target_errors(path: Path) -> Iterator[None]:
     """Errors name the file that was asked for, not the partial one beside it."""
     try:
-        with reading(str(path)):
+        with format_errors(str(path)):
             yield
     except FormatError as why:
         raise FormatError(why.reason, file=str(path), row=why.row) from None
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacement_of(path: Path) -> Iterator[Path]:
     """A hidden file beside ``path``, which takes its place if all goes well."""
     target = Path(os.path.realpath(path))
     # Short, since a name may be as long as the file system allows; the extension is what was asked for, also
@@ -157,7 +162,7 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = target.with_name(f".{target.stem[:40]}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
-        with reading(str(path)):
+        with format_errors(str(path)):
             partial.replace(target)
     finally:
         with suppress(OSError):

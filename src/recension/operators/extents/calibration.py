@@ -1,29 +1,32 @@
-"""Measures what window extents take on this machine, so that schemes are chosen by its own costs.
+"""Measures what window extents cost on this machine, so that schemes are chosen by its own costs.
 
 The extents are those that queries run on: the lazy one that queries share, and eager ones. Each is timed
-while it fills, while it slides, and at a scan, for a grid of probabilities; only processor time counts.
+while it fills, while it slides (one tuple comes, one goes) and at a scan, for a grid of probabilities; only
+processor time counts. The readings are made to coalesce and to come late with those probabilities.
 
-Source: temporal coalescing §7.3; coalescing ruling 31.
+The equations of the cost model are linear in the constants. So the constants are the least squares of the
+relative errors, none of them below zero.
+
+Source: temporal coalescing §7.1 and §7.3; coalescing rulings 30 and 31, section 9.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, inserts
+from recension.core.batch import EventBatch, Index, Mask, inserts
+from recension.core.ticks import Ticks
 from recension.operators.base import Operator
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.sharing import Keeper, Owner, Reader
 from recension.operators.extents.windows import RangeWindow
-from recension.operators.schemes.constants import Constants
-from recension.operators.schemes.fitting import Timing, error, fit
-from recension.operators.schemes.sample import readings
+from recension.operators.schemes.constants import Constants, Numbers
 
 GRID: Final = (0.05, 0.35, 0.65, 0.95)
 _READINGS: Final = pa.schema([(name, pa.int64()) for name in ("g", "v", "w", "x")])
@@ -31,6 +34,7 @@ _ANSWERS: Final = pa.schema([(name, pa.int64()) for name in ("g", "v", "valid_st
 _QUERY: Final = CoalescingQuery(["g"], ["v"])
 _GROUPS: Final = 4
 _NANO: Final = 1e9
+_NAMES: Final = [field.name for field in fields(Constants)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def calibrate(effort: Effort | None = None, notify: Callable[[float], None] | No
     effort, found = effort or Effort(), []
     cases = [(is_eager, cp, oop) for cp in GRID for oop in GRID for is_eager in (True, False)]
     for done, (is_eager, cp, oop) in enumerate(cases):
-        runs = [_timed(is_eager, cp, oop, effort, seed) for seed in range(effort.repeats)]
+        runs = [_time_extent(is_eager, cp, oop, effort, seed) for seed in range(effort.repeats)]
         least = (min(run[part] for run in runs) for part in range(3))
         found.append(Timing(is_eager, cp, oop, effort.held, *least))
         if notify is not None:
@@ -65,16 +69,18 @@ def calibrate(effort: Effort | None = None, notify: Callable[[float], None] | No
     return Calibration(constants, error(found, constants), tuple(found))
 
 
-def _timed(is_eager: bool, cp: float, oop: float, effort: Effort, seed: int) -> tuple[float, float, float]:
+def _time_extent(
+    is_eager: bool, cp: float, oop: float, effort: Effort, seed: int
+) -> tuple[float, float, float]:
     """Nanoseconds a reading: while filling, while sliding, and at a scan of a full window."""
     # The one slide there is comes when two windows have passed.
     window = RangeWindow(effort.held, 4 * effort.held)
     batches = list(_batches(cp, oop, effort, seed))
     half = len(batches) // 2
     update, scan = _extent(is_eager, window)
-    filling = _took(lambda: [update.on_batch(0, batch) for batch in batches[:half]])
-    sliding = _took(lambda: _slide(update, batches[half:], effort.held))
-    scanning = _took(lambda: scan(4 * effort.held + 1))
+    filling = _measure(lambda: [update.on_batch(0, batch) for batch in batches[:half]])
+    sliding = _measure(lambda: _slide(update, batches[half:], effort.held))
+    scanning = _measure(lambda: scan(4 * effort.held + 1))
     arrived = sum(map(len, batches)) / 2
     return filling / arrived, sliding / arrived, scanning / effort.held
 
@@ -105,7 +111,122 @@ def _batches(cp: float, oop: float, effort: Effort, seed: int) -> Iterator[Event
         yield inserts(times[part], times[part] + 1, payload.slice(start, effort.batch))
 
 
-def _took(work: Callable[[], object]) -> float:
+def _measure(work: Callable[[], object]) -> float:
     started = time.process_time()
     work()
     return (time.process_time() - started) * _NANO
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What an extent took at some probabilities: for a tuple that comes while it fills, or while it slides.
+
+    And for a scan, divided by the tuples held, whatever the scheme.
+    """
+
+    is_eager: bool
+    cp: float
+    oop: float
+    held: int
+    filling: float
+    sliding: float
+    scanning: float
+
+
+def fit(timings: Sequence[Timing]) -> Constants:
+    """The constants that explain the timings best."""
+    rows = _rows(timings)
+    found = least_squares(rows, np.ones(len(rows)))
+    return Constants(**dict(zip(_NAMES, found.tolist(), strict=True)))
+
+
+def error(timings: Sequence[Timing], constants: Constants) -> float:
+    """How far timings are from what constants explain, as a part of them, on average."""
+    known = np.array([getattr(constants, name) for name in _NAMES])
+    return float(np.abs(_rows(timings) @ known - 1).mean())
+
+
+def _rows(timings: Sequence[Timing]) -> Numbers:
+    """For every time measured how often each operation is in it, divided by the time."""
+    rows = []
+    for timing in timings:
+        arrival, expiry, scan = _eager(timing) if timing.is_eager else _lazy(timing)
+        measured = (
+            (arrival, timing.filling),
+            (arrival | expiry, timing.sliding),
+            (scan, timing.scanning),
+        )
+        rows += [[terms.get(name, 0.0) / took for name in _NAMES] for terms, took in measured if took > 0]
+    return np.array(rows)
+
+
+def _eager(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """How often each operation is done for a tuple that comes, one that goes, and one held in a scan."""
+    apart, least = 1 - at.cp, max(at.cp, 1 / at.held)
+    arrival = {
+        "insert": apart,
+        "merge": at.cp,
+        "merge_late": at.oop * at.cp**2,
+        "split": at.oop * apart,
+        "split_late": at.oop**2 * apart / least,
+    }
+    return arrival, {"detach": at.cp, "delete": apart}, {"read": apart, "stamp": at.cp}
+
+
+def _lazy(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    return {"lazy_insert": 1.0, "find": at.oop}, {"lazy_delete": 1.0}, {"read": 1.0, "coalesce": at.cp}
+
+
+def least_squares(rows: Numbers, wanted: Numbers) -> Numbers:
+    """The x of no negative number with ``rows @ x`` nearest to ``wanted`` (Lawson and Hanson's method)."""
+    size = rows.shape[1]
+    free, x = np.zeros(size, np.bool_), np.zeros(size)
+    for _ in range(3 * size):
+        pull = np.where(free, -np.inf, rows.T @ (wanted - rows @ x))
+        if free.all() or pull.max() <= 1e-9:
+            break
+        free[int(pull.argmax())] = True
+        x = _feasible(rows, wanted, free, x)
+    return x
+
+
+def _feasible(rows: Numbers, wanted: Numbers, free: Mask, x: Numbers) -> Numbers:
+    """The best with these numbers free, going only as far as none becomes negative, and fixing those at 0."""
+    while True:
+        best = np.zeros(len(x))
+        best[free] = np.linalg.lstsq(rows[:, free], wanted, rcond=None)[0]
+        falling = free & (best <= 0)
+        if not falling.any():
+            return best
+        step = float((x[falling] / (x[falling] - best[falling])).min())
+        x = x + step * (best - x)
+        free &= x > 1e-15
+        x = np.where(free, x, 0.0)
+
+
+class Readings(NamedTuple):
+    """In the order of arrival: when, of which group, and what."""
+
+    times: Ticks
+    groups: Index
+    values: Index
+
+
+def readings(size: int, cp: float, oop: float, groups: int = 1, block: int = 64, seed: int = 0) -> Readings:
+    """Groups take turns; a reading is as the one before it in its group with probability ``cp``.
+
+    Time goes in blocks of so many readings of each group. Late readings of a block come after all others of
+    it, in any order; the last reading of each group in a block is never late, so that late ones are.
+    """
+    rnd, span = np.random.default_rng(seed), block * groups
+    times = np.arange(size, dtype=np.int64)
+    group = times % groups
+    change = (rnd.random(size) >= cp).astype(np.int64)
+    values = np.empty(size, np.int64)
+    for each in range(groups):
+        values[each::groups] = np.cumsum(change[each::groups])
+    place = times % span
+    late = (rnd.random(size) < oop) & (place < span - groups)
+    arrival = times // span * (2 * span) + np.where(late, span + rnd.permutation(size) % span, place)
+    order = np.argsort(arrival, kind="stable")
+    return Readings(times[order], group[order], values[order])

@@ -23,7 +23,7 @@ import pyarrow as pa
 from recension.core.batch import INSERT, EventBatch, Mask, concat, empty, take_rows
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.laid import Hashed
+from recension.operators.extents.extent import HashedPayload
 from recension.operators.extents.query import CoalescingQuery
 from recension.operators.extents.sharing import Keeper, Owner, Reader
 from recension.operators.extents.windows import SlidingWindow
@@ -35,7 +35,7 @@ _SAMPLE: Final = 2048
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuerySpec:
     """One query: what it asks, and the columns of its answers."""
 
     query: CoalescingQuery
@@ -48,13 +48,13 @@ class CoalesceMany(Operator):
     Where the answers of a lone query have that schema already, they are not numbered.
     """
 
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(
         self,
         schema: pa.Schema,
         readings: pa.Schema,
-        asked: Sequence[Asked],
+        asked: Sequence[QuerySpec],
         window: SlidingWindow,
         is_eager: Mask,
         planner: Planner | None = None,
@@ -83,14 +83,14 @@ class CoalesceMany(Operator):
         return np.array([isinstance(member, Owner) for member in self._members], np.bool_)
 
     @property
-    def _read(self) -> Keeper | None:
+    def _keeper_in_use(self) -> Keeper | None:
         """The keeper, if any query reads what it keeps."""
         return None if self.is_eager.all() else self._keeper
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
-        view = None if (kept := self._read) is None else kept.view(batch)
+        view = None if (kept := self._keeper_in_use) is None else kept.view(batch)
         shown = [
             member.show(view) if isinstance(member, Reader) else member.on_batch(port, batch)
             for member in self._members
@@ -100,10 +100,10 @@ class CoalesceMany(Operator):
         if self._planner is not None:
             self._learn(batch)
             self._replan()
-        return self._together(shown)
+        return self._combine(shown)
 
     def on_cti(self, port: int, t: int) -> Output:
-        view = None if (kept := self._read) is None else kept.view_at(t)
+        view = None if (kept := self._keeper_in_use) is None else kept.view_at(t)
         shown = [
             member.show(view) if isinstance(member, Reader) else member.on_cti(port, t).batch
             for member in self._members
@@ -113,14 +113,14 @@ class CoalesceMany(Operator):
             self._rely_on_keeper(t)
         for learned in self._learned:
             learned.forget(self._first_time())
-        return self.emit(t, self._together(shown))
+        return self.emit(t, self._combine(shown))
 
-    def _together(self, shown: Iterable[EventBatch]) -> EventBatch:
+    def _combine(self, shown: Iterable[EventBatch]) -> EventBatch:
         """All answers, each with its query's number."""
-        parts = [self._numbered(j, batch) for j, batch in enumerate(shown) if len(batch)]
+        parts = [self._add_number(j, batch) for j, batch in enumerate(shown) if len(batch)]
         return concat(parts) if parts else empty(self.schema)
 
-    def _numbered(self, j: int, batch: EventBatch) -> EventBatch:
+    def _add_number(self, j: int, batch: EventBatch) -> EventBatch:
         if batch.schema.equals(self.schema):
             return batch
         number, *others = self.schema
@@ -138,13 +138,13 @@ class CoalesceMany(Operator):
         """Let queries have these schemes: at once where they can, else when the lazy extent is complete."""
         self._wanted = np.array(is_eager, np.bool_)
         if self._keeper is None and not self._wanted.all():
-            self._keeper = self._young_keeper()
+            self._keeper = self._begin_keeper()
         if self._keeper is not None and self._keeper.since == BEGINNING:
-            self._settle()
+            self._apply_schemes()
         elif self._wanted.all():
             self._keeper = None  # it was young, and nobody waits for it any more
 
-    def _settle(self) -> None:
+    def _apply_schemes(self) -> None:
         """There is a complete lazy extent, or none is needed: every query gets the scheme it should have."""
         for j, (member, eager) in enumerate(zip(self._members, self._wanted.tolist(), strict=True)):
             if eager and isinstance(member, Reader):
@@ -156,14 +156,14 @@ class CoalesceMany(Operator):
         if self._wanted.all():
             self._keeper = None
 
-    def _young_keeper(self) -> Keeper:
+    def _begin_keeper(self) -> Keeper:
         """Begun where all queries are eager: of the readings so far it has none."""
         owner = self._members[0]
         assert isinstance(owner, Owner), "without a keeper all queries are eager"
         keeper = Keeper(self._readings, self._window, since=owner.watermark)
         keeper.out_cti = owner.out_cti
         if not len(owner.extent):
-            keeper.grown_up(owner)
+            keeper.become_complete(owner)
         return keeper
 
     def _rely_on_keeper(self, t: int) -> None:
@@ -173,8 +173,8 @@ class CoalesceMany(Operator):
             return
         assert isinstance(owner, Owner), "while a keeper is young all queries are eager"
         if t > keeper.since and not owner.extent.count_before(keeper.since + 1):
-            keeper.grown_up(owner)
-            self._settle()
+            keeper.become_complete(owner)
+            self._apply_schemes()
 
     # What is learned, and the plan made of it.
 
@@ -183,10 +183,10 @@ class CoalesceMany(Operator):
         rows = np.flatnonzero(batch.kind == INSERT)
         self._arrived += len(rows)
         rows = rows[-_SAMPLE:]
-        times, latest = batch.vs[rows], Hashed(take_rows(batch.payload, rows))
+        times, latest = batch.vs[rows], HashedPayload(take_rows(batch.payload, rows))
         for each, learned in zip(self._asked, self._learned, strict=True):
             values = latest.payload.select(list(each.query.on))
-            learned.see(latest.of(each.query.group_by), times, values)
+            learned.observe(latest.of(each.query.group_by), times, values)
 
     def _replan(self) -> None:
         assert self._planner is not None, "schemes are planned"
@@ -199,26 +199,26 @@ class CoalesceMany(Operator):
             self.move(plan.selection.is_eager)
 
     def _held(self) -> int:
-        return max(own.state_rows() for own in self._keeping())
+        return max(own.state_rows() for own in self._holders())
 
     def _first_time(self) -> int:
-        return min(own.extent.first_time() for own in self._keeping())
+        return min(own.extent.first_time() for own in self._holders())
 
-    def _keeping(self) -> list[Keeper | Owner]:
+    def _holders(self) -> list[Keeper | Owner]:
         """Those that hold readings."""
         found: list[Keeper | Owner] = [] if self._keeper is None else [self._keeper]
         return found + [member for member in self._members if isinstance(member, Owner)]
 
     def trace(self) -> tuple[int, ...] | None:
         """What is learned, and the schemes, leave no trace in answers."""
-        return self._keeping()[0].trace()
+        return self._holders()[0].trace()
 
     def state_rows(self) -> int:
-        return sum(own.state_rows() for own in self._keeping())
+        return sum(own.state_rows() for own in self._holders())
 
     def state_bytes(self) -> int:
         learned = sum(each.nbytes() for each in self._learned if len(each))
-        return learned + sum(own.state_bytes() for own in self._keeping())
+        return learned + sum(own.state_bytes() for own in self._holders())
 
     def snapshot_state(self) -> Chunks:
         chunks = {"schemes": pa.table({"is_eager": self.is_eager, "is_wanted": self._wanted})}
@@ -248,15 +248,15 @@ class CoalesceMany(Operator):
             learned.restore(_part(f"{j}/learned", chunks))
         if self._planner is not None:
             self._arrived = chunks["arrived"]["readings"][0].as_py()
-            self.plan = self._planner.from_arrow(chunks["plan"]) if "plan" in chunks else None
+            self.plan = self._planner.restore(chunks["plan"]) if "plan" in chunks else None
 
-    def words(self) -> list[str]:
+    def describe_choices(self) -> list[str]:
         """The schemes as they are, and why."""
         if self.plan is None:
             eager = int(self.is_eager.sum())
             return [f"{eager} eager, {len(self._members) - eager} lazy; nothing is learned yet"]
         waits = "" if bool((self.is_eager == self._wanted).all()) else " (a lazy extent is being filled)"
-        first, *rest = self.plan.lines()
+        first, *rest = self.plan.describe()
         return [first + waits, *rest]
 
 

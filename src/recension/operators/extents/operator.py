@@ -23,16 +23,13 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, empty, take_rows
 from recension.core.rowhash import Hashes, combine
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.extents.extent import Extent
-from recension.operators.extents.laid import Laid
-from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.region import Region, region_of
-from recension.operators.extents.scanning import scanned
+from recension.operators.changes import EventRows, insert_rows, transition
+from recension.operators.extents.extent import Extent, HashedPayload, MergedReadings, Stretch, distinct_rows
+from recension.operators.extents.query import CoalescingQuery, Region, find_region, number_hashes
 from recension.operators.extents.windows import Answers, Marks, RangeWindow, SlidingWindow
-from recension.operators.state.readings import come_and_gone
-from recension.operators.transition import Shown, first_shown, transition
+from recension.operators.state.readings import find_come_and_gone
 
 _REACH: Final = 64
 _SCANS: Final = 4
@@ -42,7 +39,7 @@ _SCANS: Final = 4
 class CoalesceExtent(Operator):
     """One query over one extent, by the eager or the lazy scheme."""
 
-    promises_alike = True
+    shards_share_ctis = True
 
     def __init__(
         self,
@@ -73,14 +70,14 @@ class CoalesceExtent(Operator):
         return self._watermark
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        return self._step(*self._given(batch)) if len(batch) else empty(self.schema)
+        return self._step(*self._prepare(batch)) if len(batch) else empty(self.schema)
 
-    def _given(self, batch: EventBatch) -> tuple[EventBatch, tuple[Index, Index], int]:
+    def _prepare(self, batch: EventBatch) -> tuple[EventBatch, tuple[Index, Index], int]:
         """What is kept of readings, which of them come and go, and up to when they are."""
         payload = batch.payload.select(self._kept.names)
         batch = EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
         started = int(batch.vs[batch.kind == INSERT].max(initial=BEGINNING))
-        return batch, come_and_gone(batch), max(self._watermark, started)
+        return batch, find_come_and_gone(batch), max(self._watermark, started)
 
     def on_cti(self, port: int, t: int) -> Output:
         none = np.zeros(0, np.int64)
@@ -88,60 +85,66 @@ class CoalesceExtent(Operator):
         if t == FOREVER:
             self._extent.clear()
         else:
-            self._extent.forget(min(self._window.passed(self._extent, t), len(self._extent)))
+            self._extent.forget(min(self._window.count_forgettable(self._extent, t), len(self._extent)))
         return self.emit(t, shown)
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
         marks = self._marks(batch, changed, watermark)
-        if slides := self._scannable(marks):
-            return self._updated_and_scanned(batch, changed, marks, slides)
-        looked = self._window.look(self._extent, marks, links=self._is_eager)
+        if slides := self._slides_to_scan(marks):
+            return self._update_and_scan(batch, changed, marks, slides)
+        looked = self._window.find_stretch(self._extent, marks, links=self._is_eager)
         if looked is None:
             self._watermark = watermark
             return empty(self.schema)
         stretch, shows = looked
         if self._is_eager and not shows:
-            laid = self._with_neighbours(batch, changed, marks)
+            merged = self._with_neighbours(batch, changed, marks)
         else:
-            laid = Laid(self._extent, stretch, batch, changed)
-        region = self._region(laid)
+            merged = MergedReadings(self._extent, stretch, batch, changed)
+        region = self._region(merged)
         self._watermark = watermark  # only now: what is refused leaves no trace
         if not marks.is_quiet:
-            self._write(laid, region)
+            self._write(merged, region)
         if not shows:
             return empty(self.schema)
         before = self._extent.forgotten + stretch.first
-        return answered(self.schema, self._query, laid, region, self._window.answers(region, before, marks))
+        return emit_answers(
+            self.schema, self._query, merged, region, self._window.answers(region, before, marks)
+        )
 
-    def _updated_and_scanned(
+    def _update_and_scan(
         self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks, slides: Sequence[int]
     ) -> EventBatch:
         """As the paper has it: first what comes and goes is coalesced, then the extent is scanned."""
         if not marks.is_quiet:
-            laid = self._with_neighbours(batch, changed, marks)
-            self._write(laid, self._region(laid))
+            merged = self._with_neighbours(batch, changed, marks)
+            self._write(merged, self._region(merged))
         self._watermark = marks.new
         assert isinstance(self._window, RangeWindow), "only time-based windows are scanned"
-        return scanned(self._extent, self._query, self._window, slides, self.schema)
+        return scan_extent(self._extent, self._query, self._window, slides, self.schema)
 
-    def _scannable(self, marks: Marks) -> Sequence[int]:
+    def _slides_to_scan(self, marks: Marks) -> Sequence[int]:
         """The slides that are due, if an eager extent is updated first and scanned for each of them."""
         if self._is_eager and isinstance(self._window, RangeWindow):
-            return self._window.due(marks, _SCANS)
+            return self._window.find_due_slides(marks, _SCANS)
         return ()
 
-    def _with_neighbours(self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks) -> Laid:
+    def _with_neighbours(
+        self, batch: EventBatch, changed: tuple[Index, Index], marks: Marks
+    ) -> MergedReadings:
         """Also the readings before and after each change in its group: mostly they are near."""
         names, reach = self._query.group_by, _REACH
-        laid = Laid(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
-        while not laid.has_neighbours(names, self._window.reaches(laid.stretch, marks), len(self._extent)):
+        merged = MergedReadings(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
+        while not merged.has_neighbours(
+            names, self._window.reaches(merged.stretch, marks), len(self._extent)
+        ):
             stretch = self._extent.around(marks.first, marks.last, reach, reach)
-            laid, reach = Laid(self._extent, stretch, batch, changed), reach * 8
-        return laid
+            merged, reach = MergedReadings(self._extent, stretch, batch, changed), reach * 8
+        return merged
 
-    def _region(self, laid: Laid) -> Region:
+    def _region(self, merged: MergedReadings) -> Region:
         has_links = self._is_eager and self._query.equivalent is not None
-        return region_of(laid, self._query, links_kept=has_links, ties=self._window.ties)
+        return find_region(merged, self._query, links_kept=has_links, ties=self._window.ties)
 
     def _marks(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> Marks:
         comes, goes = (batch.vs[rows] for rows in changed)
@@ -152,7 +155,7 @@ class CoalesceExtent(Operator):
         more, passed = (int(sign[times < mark].sum()) for mark in (self._watermark, watermark))
         return Marks(self._watermark, watermark, int(times.min()), int(times.max()), more, passed - more)
 
-    def _write(self, laid: Laid, region: Region, *, elsewhere: bool = False) -> None:
+    def _write(self, merged: MergedReadings, region: Region, *, elsewhere: bool = False) -> None:
         """Keep the readings that there are now; an eager extent gives equal neighbours one payload."""
         source = region.source.copy()
         if self._shares:
@@ -160,7 +163,7 @@ class CoalesceExtent(Operator):
             head = np.maximum.accumulate(np.where(runs.begins, np.arange(len(runs)), 0))
             source[runs.at] = source[runs.at[head]]
         at = np.flatnonzero(region.is_new)
-        laid.write(self._extent, region.time[at], source[at], region.begins[at], elsewhere=elsewhere)
+        merged.write(self._extent, region.time[at], source[at], region.begins[at], elsewhere=elsewhere)
 
     def trace(self) -> tuple[int, ...] | None:
         return (self._watermark, self._extent.forgotten)
@@ -179,13 +182,17 @@ class CoalesceExtent(Operator):
         self._extent.restore("extent", chunks)
 
 
-def answered(
-    schema: pa.Schema, query: CoalescingQuery, laid: Laid, region: Region, shown: tuple[Answers, Answers]
+def emit_answers(
+    schema: pa.Schema,
+    query: CoalescingQuery,
+    merged: MergedReadings,
+    region: Region,
+    shown: tuple[Answers, Answers],
 ) -> EventBatch:
     """The elements that take the answers shown before to those to be shown."""
     old, new = shown
     at, end = np.append(old.at, new.at), np.append(old.end, new.end)
-    start, facts = region.time[at], laid.payload.select(query.columns)
+    start, facts = region.time[at], merged.payload.select(query.columns)
 
     def payload(rows: Index) -> pa.RecordBatch:
         columns = take_rows(facts, region.source[at[rows]]).columns
@@ -194,7 +201,48 @@ def answered(
         )
 
     if not len(old.at):
-        return first_shown(new.vs, new.ve, payload)
+        return insert_rows(new.vs, new.ve, payload)
     hashes: Hashes = combine(combine(region.fact[at], start), end)
-    was = Shown(old.vs, old.ve, hashes[: len(old.at)])
-    return transition(was, Shown(new.vs, new.ve, hashes[len(old.at) :]), payload)
+    was = EventRows(old.vs, old.ve, hashes[: len(old.at)])
+    return transition(was, EventRows(new.vs, new.ve, hashes[len(old.at) :]), payload)
+
+
+def scan_extent(
+    extent: Extent, query: CoalescingQuery, window: RangeWindow, slides: Sequence[int], schema: pa.Schema
+) -> EventBatch:
+    """The answers of these slides, in order."""
+    stretch = extent.between(max(slides[0] - window.span, BEGINNING), slides[-1])
+    rows, place = distinct_rows(stretch.columns["row"])
+    facts = extent.payload(rows).select(query.columns)
+    group = number_hashes(HashedPayload(facts).of(query.group_by))[place]
+    found = [_runs(stretch, group, max(y - window.span, BEGINNING), y) for y in slides]
+    at, end = (np.concatenate(part) for part in zip(*found, strict=True))
+    vs = np.repeat(np.array(slides, np.int64), [len(leads) for leads, _ in found])
+    start = stretch.columns["time"][at]
+
+    def payload(rows: Index) -> pa.RecordBatch:
+        columns = take_rows(facts, place[at[rows]]).columns
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
+        )
+
+    return insert_rows(vs, add(vs, window.slide), payload)
+
+
+def _runs(stretch: Stretch, group: Index, low: int, high: int) -> tuple[Index, Ticks]:
+    """The readings that lead a run in ``[low, high]``, by group, and up to when each run is valid there."""
+    time = stretch.columns["time"]
+    first, last = int(np.searchsorted(time, low)), int(np.searchsorted(time, high, "right"))
+    inside, of = np.arange(first, last), group[first:last]
+    size = int(of.max(initial=0)) + 1
+    earliest, latest = np.full(size, -1), np.full(size, -1)
+    earliest[of[::-1]], latest[of] = (
+        inside[::-1],
+        inside,
+    )  # of readings of one group, the last one written stays
+    leads = stretch.columns["begins"][first:last].copy()
+    leads[earliest[earliest >= 0] - first] = True
+    at = first + np.flatnonzero(leads)
+    at = at[np.argsort(group[at], kind="stable")]
+    is_last = np.append(group[at[1:]] != group[at[:-1]], True)[: len(at)]
+    return at, time[np.where(is_last, latest[group[at]], np.append(at[1:], -1)[: len(at)])]

@@ -16,19 +16,17 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, empty
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Output
-from recension.operators.extents.extent import Extent, Stretch
-from recension.operators.extents.laid import Laid
-from recension.operators.extents.operator import CoalesceExtent, answered
-from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.region import region_of, staying
+from recension.operators.extents.extent import Extent, MergedReadings, Stretch
+from recension.operators.extents.operator import CoalesceExtent, emit_answers
+from recension.operators.extents.query import CoalescingQuery, find_region, find_staying
 from recension.operators.extents.windows import Marks, SlidingWindow
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class KeeperView:
     """What there is to see of a batch, or a CTI, laid over what is kept; ``before``: readings before it."""
 
-    laid: Laid
+    merged: MergedReadings
     marks: Marks
     shows: bool
     before: int
@@ -43,32 +41,34 @@ class Keeper(CoalesceExtent):
 
     def __init__(self, readings: pa.Schema, window: SlidingWindow, since: int = BEGINNING) -> None:
         super().__init__(readings, readings, CoalescingQuery(readings.names, []), window, "lazy")
-        self._extent = _Together(readings)
+        self._extent = _SharedExtent(readings)
         self.since = since
 
-    def view(self, batch: EventBatch) -> View | None:
+    def view(self, batch: EventBatch) -> KeeperView | None:
         """What readers see of a batch that is not taken in yet; None if there is nothing to see."""
-        batch, changed, watermark = self._given(batch)
+        batch, changed, watermark = self._prepare(batch)
         return self._view(batch, changed, watermark)
 
-    def view_at(self, t: int) -> View | None:
+    def view_at(self, t: int) -> KeeperView | None:
         """What readers see when time has come so far."""
         none = np.zeros(0, np.int64)
         return self._view(self._no_readings, (none, none), max(self._watermark, t))
 
-    def _view(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> View | None:
+    def _view(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> KeeperView | None:
         marks = self._marks(batch, changed, watermark)
-        looked = self._window.look(self._extent, marks, links=False)
+        looked = self._window.find_stretch(self._extent, marks, links=False)
         if looked is None:
             return None
         stretch, shows = looked
-        laid = Laid(self._extent, stretch, batch, changed)
-        return View(laid, marks, shows, self._extent.forgotten + stretch.first)
+        merged = MergedReadings(self._extent, stretch, batch, changed)
+        return KeeperView(merged, marks, shows, self._extent.forgotten + stretch.first)
 
-    def all_of_it(self) -> Laid:
+    def merge_all(self) -> MergedReadings:
         """Everything that is kept."""
         none = np.zeros(0, np.int64)
-        return Laid(self._extent, self._extent.between(BEGINNING, FOREVER), self._no_readings, (none, none))
+        return MergedReadings(
+            self._extent, self._extent.between(BEGINNING, FOREVER), self._no_readings, (none, none)
+        )
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if self.since > BEGINNING:
@@ -79,13 +79,17 @@ class Keeper(CoalesceExtent):
         """Readings are kept by time, whatever their groups."""
         marks = self._marks(batch, changed, watermark)
         if not marks.is_quiet:
-            laid = Laid(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
-            at = laid.order
-            if len(laid.gone_at):
-                stays = np.ones(len(laid.time), np.bool_)
-                stays[: laid.kept] = staying(laid.hashed.of(self._query.group_by), laid, self._query)
+            merged = MergedReadings(
+                self._extent, self._extent.between(marks.first, marks.last), batch, changed
+            )
+            at = merged.order
+            if len(merged.gone_at):
+                stays = np.ones(len(merged.time), np.bool_)
+                stays[: merged.kept] = find_staying(
+                    merged.hashed.of(self._query.group_by), merged, self._query
+                )
                 at = at[stays[at]]
-            laid.write(self._extent, laid.time[at], laid.source[at], laid.began[at])
+            merged.write(self._extent, merged.time[at], merged.source[at], merged.began[at])
         self._watermark = watermark
         return empty(self.schema)
 
@@ -94,13 +98,13 @@ class Keeper(CoalesceExtent):
         self._watermark = max(self._watermark, t)
         if t == FOREVER:
             self._extent.clear()
-        elif (rows := self._window.passed(self._extent, t)) > 0:
+        elif (rows := self._window.count_forgettable(self._extent, t)) > 0:
             is_all = rows >= len(self._extent)
             kept = len(self._extent) if is_all else self._extent.count_before(self._extent.time_at(rows))
             self._extent.forget(kept)
         return self.emit(t)
 
-    def grown_up(self, owner: Owner) -> None:
+    def become_complete(self, owner: Owner) -> None:
         """It has all readings now that a query by itself holds, and perhaps some of the same time before."""
         more = len(self._extent) - len(owner.extent)
         self.since, self._watermark = BEGINNING, owner.watermark
@@ -121,16 +125,16 @@ class Reader:
         """``schema``: of the answers."""
         self.schema, self._query, self._window = schema, query, window
 
-    def show(self, view: View | None) -> EventBatch:
+    def show(self, view: KeeperView | None) -> EventBatch:
         """What a batch, or a CTI, changes in the answers."""
         if view is None:
             return empty(self.schema)
         # Also where nothing is shown: what contradicts itself is refused before it is kept.
-        region = region_of(view.laid, self._query, links_kept=False, ties=self._window.ties)
+        region = find_region(view.merged, self._query, links_kept=False, ties=self._window.ties)
         if not view.shows:
             return empty(self.schema)
         shown = self._window.answers(region, view.before, view.marks)
-        return answered(self.schema, self._query, view.laid, region, shown)
+        return emit_answers(self.schema, self._query, view.merged, region, shown)
 
 
 class Owner(CoalesceExtent):
@@ -143,14 +147,14 @@ class Owner(CoalesceExtent):
 
     def fill(self, keeper: Keeper) -> None:
         """Take over from a reader of the keeper: coalesce everything that is kept, once."""
-        laid = keeper.all_of_it()
-        region = region_of(laid, self._query, links_kept=False, ties=self._window.ties)
-        self._write(laid, region, elsewhere=True)
+        merged = keeper.merge_all()
+        region = find_region(merged, self._query, links_kept=False, ties=self._window.ties)
+        self._write(merged, region, elsewhere=True)
         self._extent.forgotten = keeper.extent.forgotten
         self._watermark, self.out_cti = keeper.watermark, keeper.out_cti
 
 
-class _Together(Extent):
+class _SharedExtent(Extent):
     """An extent that queries with orders of their own read."""
 
     def around(self, low: int, high: int, before: int, after: int) -> Stretch:

@@ -14,12 +14,11 @@ from typing import Protocol
 import numpy as np
 
 from recension.core.batch import Index, Mask
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.core.window_limit import USUAL, WindowLimit
 from recension.operators.extents.extent import Extent, Stretch
-from recension.operators.extents.region import Region
-from recension.operators.extents.runs import Runs
+from recension.operators.extents.query import ReadingRuns, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class SlidingWindow(Protocol):
     def ties(self) -> bool:
         """Does it matter which of the readings of one time comes first?"""
 
-    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+    def find_stretch(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         """The readings to look at and whether there is anything to show; None if nothing is to be done.
 
         ``links``: also those with which the ones that come and go may be linked, where that is of use.
@@ -70,7 +69,7 @@ class SlidingWindow(Protocol):
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
         """What was shown and what is to be shown, where they may differ; ``before``: readings before it."""
 
-    def passed(self, extent: Extent, t: int) -> int:
+    def count_forgettable(self, extent: Extent, t: int) -> int:
         """How many of the first readings no change after ``t`` can make matter again."""
 
 
@@ -83,7 +82,7 @@ class RangeWindow:
     limit: WindowLimit = USUAL
     ties = False
 
-    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+    def find_stretch(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         is_due = self._first_from(marks.old) < marks.new
         last = min(marks.last + self.span, marks.old - 1)
         shows = is_due or (not marks.is_quiet and self._first_from(marks.first) <= last)
@@ -96,7 +95,7 @@ class RangeWindow:
             low, high = min(low, marks.old - self.span), max(high, marks.new)
         return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
 
-    def due(self, marks: Marks, most: int) -> Sequence[int]:
+    def find_due_slides(self, marks: Marks, most: int) -> Sequence[int]:
         """The slides that are passed now, if no other is concerned and they are not too many."""
         first = self._first_from(marks.old)
         if marks.first <= min(marks.last + self.span, marks.old - 1) or marks.new - first > most * self.slide:
@@ -113,19 +112,19 @@ class RangeWindow:
 
     def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
         new = region.runs(region.is_new, region.begins, region.time)
-        due = self._shown(new, np.arange(len(new)), marks.old, marks.new - 1)
+        due = self._find_answers(new, np.arange(len(new)), marks.old, marks.new - 1)
         last = min(marks.last + self.span, marks.old - 1)
         if last < marks.first:  # no slide that was shown is concerned
-            return _nothing(), due
+            return _no_answers(), due
         old = region.runs(region.is_old, region.began, region.time)
-        was = self._shown(old, _touched(region, old), marks.first, last)
-        now = self._shown(new, _touched(region, new), marks.first, last)
+        was = self._find_answers(old, _find_touched(region, old), marks.first, last)
+        now = self._find_answers(new, _find_touched(region, new), marks.first, last)
         return was, Answers(*(np.concatenate([getattr(p, n) for p in (now, due)]) for n in Answers.__slots__))
 
-    def _shown(self, runs: Runs, of: Index, low: int, high: int) -> Answers:
+    def _find_answers(self, runs: ReadingRuns, of: Index, low: int, high: int) -> Answers:
         """What some readings show at the slides of ``[low, high]``."""
         if high < low:
-            return _nothing()
+            return _no_answers()
         first, last = (places[of] for places in runs.windows(self.span))
         first, last = np.maximum(first, low), np.minimum(last, min(high, FOREVER - 1))
         slides = _multiples(first, last, self.slide)
@@ -134,7 +133,7 @@ class RangeWindow:
         i, y = of[owner], number * self.slide
         return Answers(runs.at[i], runs.ends(i, y), y, add(y, self.slide))
 
-    def passed(self, extent: Extent, t: int) -> int:
+    def count_forgettable(self, extent: Extent, t: int) -> int:
         """What is not before ``t`` may still be taken back, though no window may hold it."""
         return extent.count_before(max(min(self._first_from(t) - self.span, t), BEGINNING))
 
@@ -152,7 +151,7 @@ class RowsWindow:
         """So many readings before a change decide what is shown of it, and what the last answer was."""
         return self.size + self.slide
 
-    def look(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
+    def find_stretch(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         if marks.is_quiet and marks.old == marks.new:
             return None
         if not self._is_concerned(extent, marks):
@@ -179,13 +178,13 @@ class RowsWindow:
         was, now = region.is_old & (region.time < marks.old), region.is_new & (region.time < marks.new)
         changed = np.flatnonzero(was != now)
         if not len(changed):
-            return _nothing(), _nothing()
+            return _no_answers(), _no_answers()
         first = before + int(was[: changed[0]].sum())
         low, until = first // self.slide * self.slide, None if self._shifts(marks) else int(changed[-1]) + 1
-        old = self._shown(region, was, region.began, before, low, until)
-        return old, self._shown(region, now, region.begins, before, low, until)
+        old = self._find_answers(region, was, region.began, before, low, until)
+        return old, self._find_answers(region, now, region.begins, before, low, until)
 
-    def _shown(
+    def _find_answers(
         self, region: Region, side: Mask, begins: Mask, before: int, low: int, until: int | None
     ) -> Answers:
         """The answers from number ``low`` on, to the last that holds what stands before ``until``."""
@@ -202,11 +201,11 @@ class RowsWindow:
         i, y = owner[lasts], y[lasts]
         return Answers(runs.at[i], runs.ends(i, y), vs[lasts], ve[lasts])
 
-    def passed(self, extent: Extent, t: int) -> int:
+    def count_forgettable(self, extent: Extent, t: int) -> int:
         return extent.count_before(t) - self._margin
 
 
-def _nothing() -> Answers:
+def _no_answers() -> Answers:
     none = np.zeros(0, np.int64)
     return Answers(none, none, none, none)
 
@@ -217,7 +216,7 @@ def _multiples(first: Index, last: Index, step: int) -> tuple[Index, Index]:
     return quotient + (rest > 0), last // step + 1
 
 
-def _touched(region: Region, runs: Runs) -> Index:
+def _find_touched(region: Region, runs: ReadingRuns) -> Index:
     """The readings of a side between whose neighbours, or in whose run, a reading comes or goes."""
     order = np.argsort(region.group, kind="stable")
     place = np.empty(len(order), np.int64)

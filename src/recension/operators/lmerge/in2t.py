@@ -2,7 +2,7 @@
 
 The payload is stored once, whatever the number of inputs; an input costs one integer a node. A node whose
 start a stable of an input has passed is *half frozen*: those are looked at whenever a stable comes, the
-others wait in a queue by their start.
+others wait in a queue by their start. A batch of an input comes to the index as the last change of each key.
 
 Source      Physically Independent Stream Merging, §IV-D, figure 1.
 """
@@ -10,16 +10,18 @@ Source      Physically Independent Stream Merging, §IV-D, figure 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, take_rows
-from recension.core.rowhash import Hashes
+from recension.core.batch import INSERT, EventBatch, Index, Mask, take_rows
+from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import KeyTable
+from recension.operators.changes import new_end
+from recension.operators.lmerge.key_table import KeyTable, find_repeated
 from recension.operators.lmerge.merge import NONE, OUT
-from recension.operators.lmerge.payloads import Payloads
+from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 _END = (np.int64, NONE)
@@ -31,12 +33,12 @@ class In2t:
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         ends = {_column(port): _END for port in (OUT, *range(ports))}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._payloads = Payloads(schema)
+        self._payloads = PayloadStore(schema)
         self._starts = TimeQueue()
         self._half = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return self._nodes.live
+        return self._nodes.live_ports
 
     def nbytes(self) -> int:
         """Memory held."""
@@ -79,7 +81,7 @@ class In2t:
         """The payloads of some nodes."""
         return self._payloads.take(self._nodes["row"][nodes])
 
-    def all(self) -> Index:
+    def all_nodes(self) -> Index:
         """Every node."""
         return self._nodes.rows()
 
@@ -89,7 +91,7 @@ class In2t:
         self._half = np.concatenate([self._half, fresh[self._nodes.is_live(fresh)]])
         return self._half
 
-    def in_order(self, nodes: Index) -> Index:
+    def sort_nodes(self, nodes: Index) -> Index:
         """The places of nodes by (vs, key)."""
         return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
 
@@ -127,3 +129,65 @@ class In2t:
 
 def _column(port: int) -> str:
     return "out" if port == OUT else f"in {port}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """One entry for each key, in order of its last element.
+
+    row       that element
+    end       the end the event has after it, NONE if it is removed
+    is_new    was it inserted within the batch?
+    first     the first element of the key
+    conflict  an element, if any, that inserts an event which the batch itself has with another end
+    """
+
+    row: Index
+    key: Hashes
+    end: Ticks
+    is_new: Mask
+    first: Index
+    conflict: int | None = None
+
+    def find_clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
+        """An element, if any, that inserts an event which the input has (``held``), with another end.
+
+        With ``repeats`` an insert with the same end only says again what was said.
+        """
+        if self.conflict is not None:
+            return self.conflict
+        opening = (batch.kind[self.first] == INSERT) & (held != NONE)
+        if repeats:
+            opening &= held != batch.ve[self.first]
+        return int(self.first[opening].min()) if bool(opening.any()) else None
+
+
+def find_key_changes(batch: EventBatch, repeats: bool = True) -> KeyChanges:
+    """The last word on each key, where every key has at most one event at a time."""
+    keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
+    end = new_end(batch)
+    end = np.where(end == batch.vs, np.int64(NONE), end)
+    inserted = batch.kind == INSERT
+    again = find_repeated(keys)
+    if not len(again):
+        rows = np.arange(len(batch))
+        return KeyChanges(rows, keys, end, inserted, rows)
+    order = again[np.argsort(keys[again], kind="stable")]
+    same = keys[order][1:] == keys[order][:-1]
+    clash = order[1:][same & inserted[order][1:] & _differs(end[order], repeats)]
+    first = np.flatnonzero(np.append(True, ~same))
+    last = order[np.append(~same, True)]
+    inserted[last] = np.logical_or.reduceat(inserted[order], first)
+    keep = np.ones(len(batch), np.bool_)
+    keep[order[np.append(same, False)]] = False
+    opening = np.arange(len(batch))
+    opening[last] = order[first]
+    rows = np.flatnonzero(keep)
+    conflict = int(clash.min()) if len(clash) else None
+    return KeyChanges(rows, keys[rows], end[rows], inserted[rows], opening[rows], conflict)
+
+
+def _differs(end: Ticks, repeats: bool) -> Mask:
+    """Is there an event before each but the first, with another end than the one that comes?"""
+    different: Mask = (end[:-1] != NONE) & ((end[1:] != end[:-1]) | (not repeats))
+    return different

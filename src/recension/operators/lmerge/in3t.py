@@ -20,7 +20,7 @@ from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
 from recension.operators.lmerge.key_table import KeyTable
 from recension.operators.lmerge.merge import OUT
-from recension.operators.lmerge.payloads import Payloads
+from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 _COUNT = (np.int32, 0)
@@ -29,7 +29,7 @@ _EVENT = {"node": (np.int64, 0), "ve": (np.int64, 0)}
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FrozenEvents:
     """The events that start before a stable, with their nodes."""
 
     events: Index
@@ -45,7 +45,7 @@ class In3t:
         counts = {_column(port): _COUNT for port in (OUT, *ports)}
         self.nodes = KeyTable(_NODE | counts)
         self.events = KeyTable(_EVENT | counts)
-        self._payloads = Payloads(schema)
+        self._payloads = PayloadStore(schema)
         self._starts = TimeQueue()
         self._half = np.zeros(0, np.int64)
 
@@ -97,21 +97,21 @@ class In3t:
         """The payloads of some nodes."""
         return self._payloads.take(self.nodes["row"][nodes])
 
-    def freeze(self, t: int) -> Frozen:
+    def freeze(self, t: int) -> FrozenEvents:
         """All events that start before ``t``: they are half frozen from now on."""
         _, fresh = self._starts.pop_before(t)
         events = np.concatenate([self._half, fresh[self.events.is_live(fresh)]])
         self._half = events
         node = self.events["node"][events]
-        return Frozen(events, node, self.nodes["vs"][node], self.events["ve"][events])
+        return FrozenEvents(events, node, self.nodes["vs"][node], self.events["ve"][events])
 
-    def of_nodes(self, frozen: Frozen, some: Mask) -> Frozen:
+    def with_whole_nodes(self, frozen: FrozenEvents, some: Mask) -> FrozenEvents:
         """All events of the nodes that some of the events have, by (vs, key, ve)."""
         wanted = np.zeros(len(self.nodes), np.bool_)
         wanted[frozen.node[some]] = True
         at = np.flatnonzero(wanted[frozen.node])
         at = at[np.lexsort((frozen.ve[at], self.nodes.keys[frozen.node[at]], frozen.vs[at]))]
-        return Frozen(frozen.events[at], frozen.node[at], frozen.vs[at], frozen.ve[at])
+        return FrozenEvents(frozen.events[at], frozen.node[at], frozen.vs[at], frozen.ve[at])
 
     def kill(self, events: Index, nodes: Index) -> None:
         """Forget events and nodes; of a node all events must go."""
@@ -128,7 +128,7 @@ class In3t:
             self._starts.renumber(moved)
             self._half = moved[self._half]
 
-    def unused(self, events: Index, ports: list[int]) -> Mask:
+    def find_unused(self, events: Index, ports: list[int]) -> Mask:
         """Which events nobody has."""
         total = self.count(OUT)[events].astype(np.int64)
         for port in ports:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti, inserts
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Output
-from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, is_frozen, mismatch
-from recension.operators.state.slices import cut, whole
+from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, is_frozen, mismatch_error
+from recension.operators.state.chunks import cut_table, unite_table
 
 
 class InOrderMerge(LogicalMerge):
@@ -35,13 +35,13 @@ class InOrderMerge(LogicalMerge):
         self._memory: list[Holding] = []
 
     @abstractmethod
-    def news(self, port: int, batch: EventBatch) -> EventBatch:
+    def select_new(self, port: int, batch: EventBatch) -> EventBatch:
         """The part of a joined input's next elements, in order, that has not been shown."""
 
     def check(self, port: int, batch: EventBatch) -> None:
         """Raise if an element is not what the case allows."""
         if bool(batch.kind.any()):
-            raise mismatch(
+            raise mismatch_error(
                 batch, int(batch.kind.argmax()), self.case, "there are no retractions in this case"
             )
         before = np.concatenate([[np.int64(self._last[port])], batch.vs[:-1]])
@@ -49,7 +49,7 @@ class InOrderMerge(LogicalMerge):
         wrong[0] &= self._last[port] > BEGINNING
         if bool(wrong.any()):
             reason = f"it starts {'at or ' if self.strict else ''}before the element before it"
-            raise mismatch(batch, int(wrong.argmax()), self.case, reason)
+            raise mismatch_error(batch, int(wrong.argmax()), self.case, reason)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         one = self.inputs[port]
@@ -64,7 +64,7 @@ class InOrderMerge(LogicalMerge):
         return self._with_joiners([self._take(port, batch)])
 
     def _take(self, port: int, batch: EventBatch) -> EventBatch:
-        shown = self.news(port, batch)
+        shown = self.select_new(port, batch)
         if self._remembers:
             held = [Holding(port, batch), Holding(OUT, shown)]
             self._memory += [one for one in held if not is_frozen(one.events.ve, self.out_cti).all()]
@@ -75,13 +75,13 @@ class InOrderMerge(LogicalMerge):
         return self.advance()
 
     def advance(self) -> Output:
-        return self._promise([])
+        return self._advance_output([])
 
-    def _promise(self, shown: list[EventBatch]) -> Output:
+    def _advance_output(self, shown: list[EventBatch]) -> Output:
         """The furthest stable, then what those show that join at it; their stables may be further."""
         reached: int | None = None
         while True:
-            furthest = self.inputs.furthest()
+            furthest = self.inputs.find_leader()
             if furthest is not None and furthest[1] > self.out_cti:
                 self.out_cti = reached = furthest[1]
             joining = self.inputs.join(max(self.max_vs, self.out_cti))
@@ -90,7 +90,7 @@ class InOrderMerge(LogicalMerge):
             for port in joining:
                 shown += [self._take(port, batch) for batch in self._waiting.pop(port, []) if len(batch)]
         if reached is not None:
-            self.inputs.bid_farewell()
+            self.inputs.mark_left()
             self._forget(reached)
         given = [batch for batch in shown if len(batch)]
         return Output(concat(given) if given else self._nothing, reached)
@@ -99,7 +99,7 @@ class InOrderMerge(LogicalMerge):
         """What was shown, and what those show that join because of it: their stables may come with it."""
         if all(state != "joining" for state in self.inputs.states()):
             return shown[0]
-        answer = self._promise(shown)
+        answer = self._advance_output(shown)
         return answer.batch if answer.cti is None else concat([answer.batch, cti(answer.cti, self.schema)])
 
     def on_attach(self, port: int) -> None:
@@ -135,7 +135,7 @@ class InOrderMerge(LogicalMerge):
         kept = [("waiting", port, batch) for port, batches in self._waiting.items() for batch in batches]
         kept += [("memory", held.port, held.events) for held in self._memory]
         for number, (kind, port, batch) in enumerate(kept):
-            chunks |= cut(f"kept/{kind}/{port}/{number}", _to_arrow(batch))
+            chunks |= cut_table(f"kept/{kind}/{port}/{number}", _to_arrow(batch))
         names = [f"kept/{kind}/{port}/{number}" for number, (kind, port, _) in enumerate(kept)]
         return {**chunks, "kept": pa.table({"name": pa.array(names, pa.string())})}
 
@@ -146,7 +146,7 @@ class InOrderMerge(LogicalMerge):
         self._waiting, self._memory = {}, []
         for name in chunks["kept"]["name"].to_pylist():
             _, kind, port, _ = name.split("/")
-            batch = _from_arrow(whole(name, chunks), self.schema)
+            batch = _from_arrow(unite_table(name, chunks), self.schema)
             if kind == "waiting":
                 self._waiting.setdefault(int(port), []).append(batch)
             else:

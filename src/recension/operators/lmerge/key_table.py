@@ -17,7 +17,7 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut_table, unite_table
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
@@ -36,7 +36,7 @@ class KeyTable:
 
     def clear(self) -> None:
         """Forget all rows."""
-        self._size = self.live = 0
+        self._size = self.live_ports = 0
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
         self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
@@ -73,7 +73,7 @@ class KeyTable:
 
     def find(self, keys: Hashes) -> Index:
         """The row of each key, NOWHERE if there is none."""
-        keys = _nonzero(keys)
+        keys = _avoid_zero(keys)
         last = np.uint64(len(self._slots) - 1)
         slot = (keys & last).view(np.int64)
         found = self._slots[slot]
@@ -87,14 +87,14 @@ class KeyTable:
 
     def add(self, keys: Hashes, **columns: Column) -> Index:
         """New rows under keys that are distinct and not there yet; columns not named get their default."""
-        keys = _nonzero(keys)
+        keys = _avoid_zero(keys)
         start, self._size = self._size, self._size + len(keys)
         self._make_room()
         rows = np.arange(start, self._size)
         self._keys[start : self._size] = keys
         for name, (_, fill) in self._types.items():
             self._columns[name][start : self._size] = columns.get(name, fill)
-        self.live += len(keys)
+        self.live_ports += len(keys)
         self._place(rows)
         return rows
 
@@ -115,11 +115,11 @@ class KeyTable:
     def kill(self, rows: Index) -> None:
         """Forget rows that are there, each named once."""
         self._keys[rows] = _DEAD
-        self.live -= len(rows)
+        self.live_ports -= len(rows)
 
     def tidy(self) -> Index | None:
         """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= self.live + self.live // _SPARE + _LEAST:
+        if self._size <= self.live_ports + self.live_ports // _SPARE + _LEAST:
             return None
         alive = self.keys != _DEAD
         moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
@@ -132,9 +132,9 @@ class KeyTable:
     def _make_room(self) -> None:
         if self._size > len(self._keys):
             room = self._size + self._size // _SPARE
-            self._keys = _grown(self._keys, room, 0)
+            self._keys = _grow(self._keys, room, 0)
             for name, (_, fill) in self._types.items():
-                self._columns[name] = _grown(self._columns[name], room, fill)
+                self._columns[name] = _grow(self._columns[name], room, fill)
         if 3 * self._size > len(self._slots):
             self._slots = np.full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
             self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
@@ -159,11 +159,11 @@ class KeyTable:
         """The living rows as tables whose names begin with ``name``, renumbered from 0."""
         rows = self.rows()
         columns = {column: self[column][rows] for column in self._types}
-        return cut(name, pa.table({"key": self.keys[rows], **columns}))
+        return cut_table(name, pa.table({"key": self.keys[rows], **columns}))
 
     def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the table that gave these chunks; columns that it had are made."""
-        table = whole(name, chunks)
+        table = unite_table(name, chunks)
         self.clear()
         columns = {column: table[column].to_numpy() for column in self._types}
         self.add(table["key"].to_numpy(), **columns)
@@ -171,7 +171,7 @@ class KeyTable:
 
 def first_of_each(keys: Hashes) -> Index:
     """The place where each key comes for the first time, in order."""
-    again = repeated(keys)
+    again = find_repeated(keys)
     if not len(again):
         return np.arange(len(keys))
     order = again[np.argsort(keys[again], kind="stable")]
@@ -181,7 +181,7 @@ def first_of_each(keys: Hashes) -> Index:
     return np.flatnonzero(keep)
 
 
-def repeated(keys: Hashes) -> Index:
+def find_repeated(keys: Hashes) -> Index:
     """The places of all keys that come more than once, in order.
 
     Keys are thrown into slots; only where several met is it worth sorting.
@@ -203,11 +203,11 @@ def repeated(keys: Hashes) -> Index:
     return np.sort(order[np.append(False, same) | np.append(same, False)])
 
 
-def _nonzero(keys: Hashes) -> Hashes:
+def _avoid_zero(keys: Hashes) -> Hashes:
     return np.where(keys == _DEAD, np.uint64(1), keys) if bool((keys == _DEAD).any()) else keys
 
 
-def _grown(column: Column, room: int, fill: int) -> Column:
+def _grow(column: Column, room: int, fill: int) -> Column:
     grown = np.full(room, fill, column.dtype)
     grown[: len(column)] = column
     return grown

@@ -1,5 +1,7 @@
-"""What all logical merges have in common: inputs that come and go, and one output that neither repeats nor
-omits.
+"""What all logical merges have in common: inputs that come and go, and one output without repeats or gaps.
+
+A stream that joins with a time ``t`` is complete for every event that ends at ``t`` or later. Its stables
+have no effect on the output until the output's own stable has reached ``t`` (rulings 39–41).
 
 Source      Physically Independent Stream Merging, §III-B, §V-B and §V-D; rulings 39–47.
 """
@@ -8,24 +10,114 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
-from recension.core.errors import StreamError
+from recension.core.errors import RecensionError, StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import kind_in_messages
-from recension.operators.base import Chunks, Operator, Orphans, Output, changes
-from recension.operators.lmerge.inputs import Inputs, State
-from recension.operators.state.net_changes import net_changes
+from recension.operators.base import Chunks, Operator, Orphans, Output
+from recension.operators.changes import changes, net_changes
 
 OUT: Final = -1
 """The output, where ports are named."""
 NONE: Final = BEGINNING
 """The end of an event that is not there."""
+
+State: TypeAlias = Literal["joining", "joined", "leaving", "left"]
+
+
+@dataclass(slots=True)
+class Input:
+    """One input, past or present. Numbers are never used again (ruling 44)."""
+
+    since: int = BEGINNING
+    stable: int = BEGINNING
+    state: State = "joined"
+
+    @property
+    def is_live(self) -> bool:
+        """Does it still count?"""
+        return self.state in ("joining", "joined")
+
+
+class Inputs:
+    """All inputs by port."""
+
+    def __init__(self, ports: int) -> None:
+        self._all = [Input() for _ in range(ports)]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, port: int) -> Input:
+        return self._all[port]
+
+    def attach(self, since: int) -> int:
+        """A new input that is complete from ``since`` on; its port."""
+        self._all.append(Input(since, state="joining"))
+        return len(self._all) - 1
+
+    def gate(self, port: int, since: int) -> None:
+        """An input that is there from the beginning, but complete only from ``since`` on."""
+        if since > BEGINNING:
+            self._all[port] = Input(since, state="joining")
+
+    def detach(self, port: int) -> None:
+        """An input leaves; what it sends from now on is ignored."""
+        if not self._all[port].is_live:
+            raise RecensionError("merge: this input has left already")
+        self._all[port].state = "leaving"
+
+    def mark_left(self) -> None:
+        """The output's stable has moved on: nothing of those who left is shown unsettled any more."""
+        for one in self._all:
+            if one.state == "leaving":
+                one.state = "left"
+
+    def note(self, port: int, t: int) -> None:
+        """An input promises that nothing before ``t`` changes any more."""
+        self._all[port].stable = max(self._all[port].stable, t)
+
+    def join(self, reached: int) -> list[int]:
+        """The inputs whose time the output has reached now, in order of their ports."""
+        due = [port for port, one in enumerate(self._all) if one.state == "joining" and one.since <= reached]
+        for port in due:
+            self._all[port].state = "joined"
+        return due
+
+    def live_ports(self) -> list[int]:
+        """The ports of inputs that have not left."""
+        return [port for port, one in enumerate(self._all) if one.is_live]
+
+    def joined_ports(self) -> list[int]:
+        """The ports of inputs that take part in everything."""
+        return [port for port, one in enumerate(self._all) if one.state == "joined"]
+
+    def find_leader(self) -> tuple[int, int] | None:
+        """Of the joined inputs the one with the greatest stable, the first of equal ones, and that stable."""
+        joined = self.joined_ports()
+        if not joined:
+            return None
+        port = max(joined, key=lambda port: (self._all[port].stable, -port))
+        return port, self._all[port].stable
+
+    def states(self) -> list[State]:
+        """The state of each input by port."""
+        return [one.state for one in self._all]
+
+    def snapshot(self) -> pa.Table:
+        """All inputs."""
+        kinds = [("since", pa.int64()), ("stable", pa.int64()), ("state", pa.string())]
+        return pa.Table.from_pylist([asdict(one) for one in self._all], pa.schema(kinds))
+
+    def restore(self, table: pa.Table) -> None:
+        """Become the inputs that `snapshot` gave."""
+        self._all = [Input(**row) for row in table.to_pylist()]
 
 
 class CaseMismatchError(StreamError):
@@ -91,11 +183,11 @@ class LogicalMerge(Operator):
     @property
     def is_halted(self) -> bool:
         """Has every input that could move the output left, while others wait for it to move? (ruling 45)"""
-        return not self.inputs.joined() and bool(self.inputs.live())
+        return not self.inputs.joined_ports() and bool(self.inputs.live_ports())
 
-    def lagging(self) -> list[int]:
+    def lagging_ports(self) -> list[int]:
         """The inputs that are behind the output: feedback is for them."""
-        return [port for port in self.inputs.live() if self.inputs[port].stable < self.out_cti]
+        return [port for port in self.inputs.live_ports() if self.inputs[port].stable < self.out_cti]
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """What a reader does not want is not wanted of any input either."""
@@ -131,21 +223,21 @@ class IndexedMerge(LogicalMerge):
         before, passes = self.out_cti, 0
         while True:
             self.inputs.join(self.out_cti)
-            furthest = self.inputs.furthest()
+            furthest = self.inputs.find_leader()
             if furthest is None or furthest[1] <= self.reached:
                 break
             shown += self.pass_over(*furthest)
             passes += 1
         if self.out_cti > before:
-            self.inputs.bid_farewell()
+            self.inputs.mark_left()
         shown = [batch for batch in shown if len(batch)]
         cti = self.out_cti if self.out_cti > before else None
         whole = concat(shown) if shown else self._nothing
         # A key is adjusted once for a stable (ruling 38), however many inputs it let in.
-        return Output(_net(whole) if passes > 1 else whole, cti)
+        return Output(_net_batch(whole) if passes > 1 else whole, cti)
 
 
-def _net(batch: EventBatch) -> EventBatch:
+def _net_batch(batch: EventBatch) -> EventBatch:
     """What the batch does to each event in the end."""
     net = net_changes(batch)
     net = net.take(net.old != net.new)
@@ -157,14 +249,14 @@ def is_frozen(ve: Ticks, t: int) -> Mask:
     return ve < t if t < FOREVER else np.ones(len(ve), np.bool_)
 
 
-def rows_of(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
+def take_ascending(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
     """Payload rows in ascending order, without copying where they are neighbours."""
     if payload.num_columns and len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
         return payload.slice(int(rows[0]), len(rows))
     return take_rows(payload, rows)
 
 
-def mismatch(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
+def mismatch_error(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
     """The error that names an element."""
     element = batch.slice(row, row + 1).to_elements(kind_in_messages())[0]
     advice = "give the merge a stronger case, or on_mismatch='fallback'"

@@ -24,13 +24,13 @@ PolicyName: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]
 Leader: TypeAlias = Literal["stable", "starts", "unfrozen"]
 
 
-class Witness(Protocol):
+class MergeView(Protocol):
     """What a policy may ask of the merge."""
 
     def ends(self, port: int) -> Ticks:
         """The end each input, or the output, has for every node."""
 
-    def live(self) -> list[int]:
+    def live_ports(self) -> list[int]:
         """The inputs that have not left."""
 
     def unfrozen(self, port: int) -> int:
@@ -53,7 +53,7 @@ class Policy(ABC):
         """An input has sent elements with these starts."""
 
     @abstractmethod
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         """Of the nodes that an input has just changed: which follow it now."""
 
     def snapshot(self) -> pa.Table:
@@ -67,7 +67,7 @@ class Policy(ABC):
 class First(Policy):
     """Out3: the first that anyone says of a key is shown; changes wait until they are final."""
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         missing: Mask = (merge.ends(OUT)[nodes] == NONE) & (merge.ends(port)[nodes] != NONE)
         return missing
 
@@ -75,14 +75,14 @@ class First(Policy):
 class Eager(Policy):
     """Out1: every change is shown."""
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         return np.ones(len(nodes), np.bool_)
 
 
 class HalfFrozen(Policy):
     """Out2, for latency: a key is shown when a stable has passed its start, and never removed."""
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         return np.zeros(len(nodes), np.bool_)
 
 
@@ -97,7 +97,7 @@ class Lead(Policy):
 
     follows = True
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         return np.full(len(nodes), port == merge.leader)
 
 
@@ -110,9 +110,9 @@ class LeadByStarts(First):
     def note(self, port: int, vs: Ticks) -> None:
         self._latest[port] = max(self._latest.get(port, BEGINNING), int(vs.max(initial=BEGINNING)))
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
-        latest = max(merge.live(), key=lambda one: (self._latest.get(one, BEGINNING), -one))
-        return super().shows(port, nodes, merge) & (port == latest)
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
+        latest = max(merge.live_ports(), key=lambda one: (self._latest.get(one, BEGINNING), -one))
+        return super().follows_input(port, nodes, merge) & (port == latest)
 
     def snapshot(self) -> pa.Table:
         kinds = pa.schema([("port", pa.int64()), ("vs", pa.int64())])
@@ -125,9 +125,9 @@ class LeadByStarts(First):
 class LeadByUnfrozen(First):
     """A key is shown first by the input that has the most events which may still go."""
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
-        most = max(merge.live(), key=lambda one: (merge.unfrozen(one), -one))
-        return super().shows(port, nodes, merge) & (port == most)
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
+        most = max(merge.live_ports(), key=lambda one: (merge.unfrozen(one), -one))
+        return super().follows_input(port, nodes, merge) & (port == most)
 
 
 class Quorum(First):
@@ -136,15 +136,15 @@ class Quorum(First):
     def __init__(self, part: float) -> None:
         self._part = part
 
-    def shows(self, port: int, nodes: Index, merge: Witness) -> Mask:
-        live = merge.live()
+    def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
+        live = merge.live_ports()
         holders = np.zeros(len(nodes), np.int64)
         for one in live:
             holders += merge.ends(one)[nodes] != NONE
-        return super().shows(port, nodes, merge) & (holders >= math.ceil(self._part * len(live)))
+        return super().follows_input(port, nodes, merge) & (holders >= math.ceil(self._part * len(live)))
 
 
-def policy_of(name: PolicyName, leader: Leader = "stable", quorum: float = 0.5) -> Policy:
+def make_policy(name: PolicyName, leader: Leader = "stable", quorum: float = 0.5) -> Policy:
     """The policy of that name."""
     match name, leader:
         case "first", _:

@@ -29,7 +29,7 @@ class R0(InOrderMerge):
         # Until then the furthest start is that of nothing; an event may start there.
         self._has_begun = False
 
-    def news(self, port: int, batch: EventBatch) -> EventBatch:
+    def select_new(self, port: int, batch: EventBatch) -> EventBatch:
         first = int(np.searchsorted(batch.vs, self.max_vs, side="right" if self._has_begun else "left"))
         self._has_begun = True
         first = max(first, int(np.searchsorted(batch.vs, self.out_cti)))

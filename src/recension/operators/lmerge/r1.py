@@ -32,7 +32,7 @@ class R1(InOrderMerge):
         self._shown = 0
         self._sent = [(BEGINNING, 0)] * ports
 
-    def news(self, port: int, batch: EventBatch) -> EventBatch:
+    def select_new(self, port: int, batch: EventBatch) -> EventBatch:
         low, high = (int(np.searchsorted(batch.vs, self.max_vs, side=side)) for side in ("left", "right"))
         own_vs, own_count = self._sent[port]
         sent = own_count if own_vs == self.max_vs else 0

@@ -17,8 +17,8 @@ from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.in_order import InOrderMerge
-from recension.operators.lmerge.key_table import KeyTable, first_of_each, repeated
-from recension.operators.lmerge.merge import CaseMismatchError, mismatch
+from recension.operators.lmerge.key_table import KeyTable, find_repeated, first_of_each
+from recension.operators.lmerge.merge import CaseMismatchError, mismatch_error
 
 
 class R2(InOrderMerge):
@@ -36,7 +36,7 @@ class R2(InOrderMerge):
     def check(self, port: int, batch: EventBatch) -> None:
         super().check(port, batch)
         rows, keys = self._keys(batch)
-        again = repeated(keys)
+        again = find_repeated(keys)
         own = self._own.setdefault(port, _own_table())
         found = own.find(keys)
         known = (found >= 0) & (batch.vs[rows] == self._last[port])
@@ -56,7 +56,7 @@ class R2(InOrderMerge):
         """Where a stronger case may take over, a repeat may be a second event."""
         if len(again) or bool(known.any()):
             row = int(rows[known].min()) if bool(known.any()) else int(rows[again].max())
-            raise mismatch(batch, row, self.case, "the input has this start and payload already")
+            raise mismatch_error(batch, row, self.case, "the input has this start and payload already")
 
     def _refuse_clashes(self, batch: EventBatch, rows: Index, keys: Hashes, again: Index) -> None:
         order = again[np.argsort(keys[again], kind="stable")]
@@ -66,7 +66,7 @@ class R2(InOrderMerge):
             raise self._clash(batch, int(rows[order[1:][other]].min()))
 
     def _clash(self, batch: EventBatch, row: int) -> CaseMismatchError:
-        return mismatch(batch, row, self.case, "two events with one start and payload end differently")
+        return mismatch_error(batch, row, self.case, "two events with one start and payload end differently")
 
     def _keys(self, batch: EventBatch) -> tuple[Index, Hashes]:
         """The rows that share their start with a neighbour, or have the furthest, first or last start."""
@@ -82,7 +82,7 @@ class R2(InOrderMerge):
         self._tied = (batch, rows, keys)
         return rows, keys
 
-    def news(self, port: int, batch: EventBatch) -> EventBatch:
+    def select_new(self, port: int, batch: EventBatch) -> EventBatch:
         rows, keys = self._keys(batch)
         self._tied = None
         floor = max(self.max_vs, self.out_cti)
@@ -122,7 +122,7 @@ class R2(InOrderMerge):
             self._seen.clear()
 
     def state_rows(self) -> int:
-        return super().state_rows() + self._seen.live
+        return super().state_rows() + self._seen.live_ports
 
     def state_bytes(self) -> int:
         return super().state_bytes() + self._seen.nbytes()

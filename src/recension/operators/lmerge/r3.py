@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Output, changes
-from recension.operators.lmerge.in2t import In2t
+from recension.operators.base import Chunks, Output
+from recension.operators.changes import changes
+from recension.operators.lmerge.in2t import In2t, KeyChanges, find_key_changes
 from recension.operators.lmerge.merge import (
     NONE,
     OUT,
@@ -27,10 +28,9 @@ from recension.operators.lmerge.merge import (
     Holdings,
     IndexedMerge,
     is_frozen,
-    mismatch,
-    rows_of,
+    mismatch_error,
+    take_ascending,
 )
-from recension.operators.lmerge.news import News, news_of
 from recension.operators.lmerge.policies import First, Policy
 
 
@@ -59,27 +59,27 @@ class R3(IndexedMerge):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self.inputs[port].is_live:
             return self._nothing
-        news = news_of(batch, self._repeats)
-        self._check(port, batch, news, nodes := self._index.find(news.key))
+        changed = find_key_changes(batch, self._repeats)
+        self._check(port, batch, changed, nodes := self._index.find(changed.key))
         self._policy.note(port, batch.vs)
-        vs = batch.vs[news.row]
-        fresh = (nodes < 0) & news.is_new & (vs >= self._max_in) & (news.end != NONE)
+        vs = batch.vs[changed.row]
+        fresh = (nodes < 0) & changed.is_new & (vs >= self._max_in) & (changed.end != NONE)
         if bool(fresh.any()):
             new = np.flatnonzero(fresh)
-            nodes[new] = self._index.add(news.key[new], vs[new], batch.payload, news.row[new])
+            nodes[new] = self._index.add(changed.key[new], vs[new], batch.payload, changed.row[new])
         known = np.flatnonzero(nodes >= 0)
-        nodes, rows = nodes[known], news.row[known]
-        self._index.ends(port)[nodes] = news.end[known]
-        shown = np.flatnonzero(self._policy.shows(port, nodes, self))
-        return self._show(nodes[shown], news.end[known][shown], batch.payload, rows[shown])
+        nodes, rows = nodes[known], changed.row[known]
+        self._index.ends(port)[nodes] = changed.end[known]
+        shown = np.flatnonzero(self._policy.follows_input(port, nodes, self))
+        return self._show(nodes[shown], changed.end[known][shown], batch.payload, rows[shown])
 
-    def _check(self, port: int, batch: EventBatch, news: News, nodes: Index) -> None:
+    def _check(self, port: int, batch: EventBatch, changed: KeyChanges, nodes: Index) -> None:
         """An input may repeat an insert, but not hold two events of one key."""
         held = np.full(len(nodes), NONE)
         if len(self._index):
             held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE)
-        if (row := news.clash(batch, held, self._repeats)) is not None:
-            raise mismatch(batch, row, "R3", "the input has this start and payload with another end")
+        if (row := changed.find_clash(batch, held, self._repeats)) is not None:
+            raise mismatch_error(batch, row, "R3", "the input has this start and payload with another end")
 
     def _show(self, nodes: Index, end: Ticks, payload: pa.RecordBatch, rows: Index) -> EventBatch:
         """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""
@@ -92,7 +92,7 @@ class R3(IndexedMerge):
         at = np.flatnonzero((old != end) & allowed)
         out[nodes[at]] = end[at]
         vs, old, end = vs[at], old[at], end[at]
-        shown = rows_of(payload, rows[at])
+        shown = take_ascending(payload, rows[at])
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
 
     @property
@@ -117,7 +117,7 @@ class R3(IndexedMerge):
             due = passed & ((out == NONE) | ((out != end) & (final | (out < lo))))
             done = passed & final
         at = np.flatnonzero(due | (gone & (out != NONE)))
-        at = at[self._index.in_order(nodes[at])]
+        at = at[self._index.sort_nodes(nodes[at])]
         shown = [self._settle(nodes[at], end[at])]
         self._index.kill(nodes[gone | done])
         self._index.tidy()
@@ -135,7 +135,7 @@ class R3(IndexedMerge):
         """Another input leads: a policy that follows it brings every node into line."""
         if not self._policy.follows:
             return self._nothing
-        nodes = self._index.all()
+        nodes = self._index.all_nodes()
         end, out = self._index.ends(self.leader)[nodes], self._index.ends(OUT)[nodes]
         at = np.flatnonzero(end != out)
         nodes, end = nodes[at], end[at]
@@ -146,12 +146,12 @@ class R3(IndexedMerge):
 
     def on_detach(self, port: int) -> Output:
         self._index.detach(port)
-        nodes = self._index.all()
+        nodes = self._index.all_nodes()
         backed = (self._index.ends(OUT)[nodes] != NONE) | (self._index.vs(nodes) < self._max_in)
-        for other in self.inputs.live():
+        for other in self.inputs.live_ports():
             backed |= self._index.ends(other)[nodes] != NONE
         self._index.kill(nodes[~backed])
-        furthest = self.inputs.furthest()
+        furthest = self.inputs.find_leader()
         if port != self.leader or furthest is None:
             return Output(self._nothing, None)
         self.leader = furthest[0]
@@ -161,19 +161,19 @@ class R3(IndexedMerge):
         """The end each input, or the output, has for every node."""
         return self._index.ends(port)
 
-    def live(self) -> list[int]:
+    def live_ports(self) -> list[int]:
         """The inputs that have not left."""
-        return self.inputs.live()
+        return self.inputs.live_ports()
 
     def unfrozen(self, port: int) -> int:
         """How many events an input has that no stable has passed."""
-        nodes = self._index.all()
+        nodes = self._index.all_nodes()
         is_so = (self._index.ends(port)[nodes] != NONE) & (self._index.vs(nodes) >= self._max_in)
         return int(is_so.sum())
 
     def holdings(self) -> Holdings:
-        nodes = self._index.all()
-        for port in (OUT, *self.inputs.live()):
+        nodes = self._index.all_nodes()
+        for port in (OUT, *self.inputs.live_ports()):
             held = nodes[self._index.ends(port)[nodes] != NONE]
             vs, ve = self._index.vs(held), self._index.ends(port)[held]
             yield Holding(port, changes(vs, vs, ve, self._index.payload(held)))
@@ -194,4 +194,4 @@ class R3(IndexedMerge):
         furthest = chunks["furthest"].to_pylist()[0]
         self._max_in, self.leader = furthest["max_in"], furthest["leader"]
         self._policy.restore(chunks["policy"])
-        self._index.restore(chunks, self.inputs.live(), self._max_in)
+        self._index.restore(chunks, self.inputs.live_ports(), self._max_in)

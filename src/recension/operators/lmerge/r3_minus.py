@@ -15,10 +15,17 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Output, changes
-from recension.operators.lmerge.in2t import In2t
-from recension.operators.lmerge.merge import NONE, OUT, IndexedMerge, is_frozen, mismatch, rows_of
-from recension.operators.lmerge.news import news_of
+from recension.operators.base import Chunks, Output
+from recension.operators.changes import changes
+from recension.operators.lmerge.in2t import In2t, find_key_changes
+from recension.operators.lmerge.merge import (
+    NONE,
+    OUT,
+    IndexedMerge,
+    is_frozen,
+    mismatch_error,
+    take_ascending,
+)
 
 
 class R3Minus(IndexedMerge):
@@ -31,23 +38,23 @@ class R3Minus(IndexedMerge):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self.inputs[port].is_live:
             return self._nothing
-        news = news_of(batch)
+        changed = find_key_changes(batch)
         own, out = self._indexes[port], self._indexes[OUT]
-        nodes, vs = own.find(news.key), batch.vs[news.row]
+        nodes, vs = own.find(changed.key), batch.vs[changed.row]
         held = np.where(nodes >= 0, own.ends(OUT)[nodes], NONE) if len(own) else np.full(len(nodes), NONE)
-        if (row := news.clash(batch, held)) is not None:
-            raise mismatch(batch, row, "R3-", "the input has this start and payload with another end")
-        is_shown = out.find(news.key) >= 0
-        shown = np.flatnonzero(~is_shown & news.is_new & (vs >= self.out_cti) & (news.end != NONE))
-        _put(out, news.key[shown], vs[shown], news.end[shown], batch.payload, news.row[shown])
+        if (row := changed.find_clash(batch, held)) is not None:
+            raise mismatch_error(batch, row, "R3-", "the input has this start and payload with another end")
+        is_shown = out.find(changed.key) >= 0
+        shown = np.flatnonzero(~is_shown & changed.is_new & (vs >= self.out_cti) & (changed.end != NONE))
+        _put(out, changed.key[shown], vs[shown], changed.end[shown], batch.payload, changed.row[shown])
         known = is_shown.copy()
         known[shown] = True
-        enters = np.flatnonzero((nodes < 0) & known & news.is_new & (news.end != NONE))
+        enters = np.flatnonzero((nodes < 0) & known & changed.is_new & (changed.end != NONE))
         stays = np.flatnonzero(nodes >= 0)
-        own.ends(OUT)[nodes[stays]] = news.end[stays]
-        _put(own, news.key[enters], vs[enters], news.end[enters], batch.payload, news.row[enters])
-        vs, rows = vs[shown], news.row[shown]
-        return changes(vs, vs, news.end[shown], rows_of(batch.payload, rows))
+        own.ends(OUT)[nodes[stays]] = changed.end[stays]
+        _put(own, changed.key[enters], vs[enters], changed.end[enters], batch.payload, changed.row[enters])
+        vs, rows = vs[shown], changed.row[shown]
+        return changes(vs, vs, changed.end[shown], take_ascending(batch.payload, rows))
 
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         out, own = self._indexes[OUT], self._indexes[leader]
@@ -63,7 +70,7 @@ class R3Minus(IndexedMerge):
         allowed = np.where(gone, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
         self.anomalies += int((wrong & ~allowed).sum())
         at = np.flatnonzero(wrong & allowed)
-        at = at[out.in_order(nodes[at])]
+        at = at[out.sort_nodes(nodes[at])]
         new = np.where(gone, vs, end)[at]
         shown = changes(vs[at], old[at], new, out.payload(nodes[at]))
         out.ends(OUT)[nodes[at]] = end[at]
@@ -99,7 +106,7 @@ class R3Minus(IndexedMerge):
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live())}
+        self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live_ports())}
         for port, index in self._indexes.items():
             own = {n.removeprefix(f"{port}/"): t for n, t in chunks.items() if n.startswith(f"{port}/")}
             index.restore(own, [], max(self.out_cti, BEGINNING))

@@ -12,17 +12,20 @@ Source      Physically Independent Stream Merging, §IV-E; rulings 24–30, 39�
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
+from recension.core.netting import group_sizes
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
-from recension.operators.base import Chunks, Output, changes, new_end
-from recension.operators.lmerge.in3t import Frozen, In3t
-from recension.operators.lmerge.key_table import first_of_each, repeated
-from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, rows_of
-from recension.operators.lmerge.settlement import Settlement, moved, settle
+from recension.operators.base import Chunks, Output
+from recension.operators.changes import changes, new_end
+from recension.operators.lmerge.in3t import FrozenEvents, In3t
+from recension.operators.lmerge.key_table import find_repeated, first_of_each
+from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, take_ascending
 
 
 class R4(IndexedMerge):
@@ -38,7 +41,7 @@ class R4(IndexedMerge):
         nodes = self._nodes(batch)
         known = np.flatnonzero(nodes >= 0)
         events = self._apply(port, batch, known, nodes[known])
-        return self._more(port, batch, known, nodes[known], events)
+        return self._show_more(port, batch, known, nodes[known], events)
 
     def _nodes(self, batch: EventBatch) -> Index:
         """The node of each element; an insert that no stable has passed makes it."""
@@ -80,12 +83,14 @@ class R4(IndexedMerge):
                 there[at] = False
         return there
 
-    def _more(self, port: int, batch: EventBatch, known: Index, nodes: Index, events: Index) -> EventBatch:
+    def _show_more(
+        self, port: int, batch: EventBatch, known: Index, nodes: Index, events: Index
+    ) -> EventBatch:
         """Where the input now has more events of a node than the output, the last inserts are shown."""
         fresh = np.flatnonzero((batch.kind[known] == INSERT) & (batch.vs[known] >= self.out_cti))
         lacking = self._index.size(port)[nodes[fresh]] - self._index.size(OUT)[nodes[fresh]]
         at = np.flatnonzero(lacking > 0)
-        if len(again := repeated(_as_keys(nodes[fresh[at]]))):
+        if len(again := find_repeated(_as_keys(nodes[fresh[at]]))):
             keep = np.ones(len(at), np.bool_)
             order = again[np.argsort(nodes[fresh[at[again]]], kind="stable")]
             keep[order] = _rank_from_last(nodes[fresh[at[order]]]) < lacking[at[order]]
@@ -95,7 +100,7 @@ class R4(IndexedMerge):
         np.add.at(self._index.count(OUT), events[shown], 1)
         rows = known[shown]
         vs, ve = batch.vs[rows], batch.ve[rows]
-        return changes(vs, vs, ve, rows_of(batch.payload, rows)) if len(rows) else self._nothing
+        return changes(vs, vs, ve, take_ascending(batch.payload, rows)) if len(rows) else self._nothing
 
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
@@ -106,12 +111,12 @@ class R4(IndexedMerge):
         answer = self._nothing
         differing = held != shown
         if bool(differing.any()):
-            answer = self._settled(self._index.of_nodes(frozen, differing), leader, t)
+            answer = self._settle(self._index.with_whole_nodes(frozen, differing), leader, t)
         self._forget(frozen, t)
         self.out_cti = t
         return [answer]
 
-    def _settled(self, frozen: Frozen, leader: int, t: int) -> EventBatch:
+    def _settle(self, frozen: FrozenEvents, leader: int, t: int) -> EventBatch:
         matters = frozen.ve >= self.out_cti
         held = np.where(matters, self._index.count(leader)[frozen.events], 0)
         shown = np.where(matters, self._index.count(OUT)[frozen.events], 0)
@@ -124,20 +129,20 @@ class R4(IndexedMerge):
         order = np.argsort(at, kind="stable")
         old, new, vs = change.old[order], change.new[order], frozen.vs[at[order]]
         payload = self._index.payload(frozen.node[at[order]])
-        return changes(vs, moved(frozen.ve, old, vs), moved(frozen.ve, new, vs), payload)
+        return changes(vs, ends_at(frozen.ve, old, vs), ends_at(frozen.ve, new, vs), payload)
 
-    def _note_shown(self, frozen: Frozen, change: Settlement) -> None:
+    def _note_shown(self, frozen: FrozenEvents, change: Settlement) -> None:
         counts = self._index.count(OUT)
         np.add.at(counts, frozen.events[change.old[change.old >= 0]], -1)
         np.add.at(counts, frozen.events[change.new[change.new >= 0]], 1)
 
-    def _forget(self, frozen: Frozen, t: int) -> None:
+    def _forget(self, frozen: FrozenEvents, t: int) -> None:
         """Events that are final, nodes of which the output has no other, and events that nobody has."""
         final = is_frozen(frozen.ve, t)
         open_nodes = np.zeros(len(self._index.nodes), np.bool_)
         open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
         stays = open_nodes[frozen.node]
-        gone = final | ~stays | self._index.unused(frozen.events, self.inputs.live())
+        gone = final | ~stays | self._index.find_unused(frozen.events, self.inputs.live_ports())
         self._index.kill(frozen.events[gone], np.unique(frozen.node[~stays]))
 
     def on_attach(self, port: int) -> None:
@@ -162,7 +167,7 @@ class R4(IndexedMerge):
         np.add.at(self._index.count(holding.port), rows, 1)
 
     def state_rows(self) -> int:
-        return self._index.events.live
+        return self._index.events.live_ports
 
     def state_bytes(self) -> int:
         return self._index.nbytes()
@@ -172,7 +177,7 @@ class R4(IndexedMerge):
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._index = In3t(self.schema, self.inputs.live())
+        self._index = In3t(self.schema, self.inputs.live_ports())
         self._index.restore(chunks, self.out_cti)
 
 
@@ -184,3 +189,70 @@ def _rank_from_last(nodes: Index) -> Index:
     """How many entries of the same node come after each, for nodes in order."""
     last = np.searchsorted(nodes, nodes, side="right")
     return last - 1 - np.arange(len(nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Changes of single events: from ``old`` to ``new``, places in the list of frozen events, -1 for none."""
+
+    old: Index
+    new: Index
+    anomalies: int
+
+
+def settle(frozen: FrozenEvents, held: Index, shown: Index, t: int, max_stable: int) -> Settlement:
+    """``held`` and ``shown`` say how often the leading input and the output have each event."""
+    node = _number_nodes(frozen.node)
+    lacking, surplus = np.maximum(held - shown, 0), np.maximum(shown - held, 0)
+    final = is_frozen(frozen.ve, t)
+    missing, extra = _repeat_places(lacking, node, final), _repeat_places(surplus, node, final)
+    nodes = int(node[-1]) + 1
+    excess = np.bincount(node[extra], minlength=nodes) - np.bincount(node[missing], minlength=nodes)
+    is_open = np.zeros(nodes, np.bool_)
+    is_open[node] = frozen.vs >= max_stable
+    # Where a stable has passed the start, events can be neither made nor removed: those too many stay.
+    anomalies = int(np.abs(excess[~is_open]).sum())
+    removed, extra = _first_few(extra, node, np.maximum(excess, 0))
+    added, missing = _first_few(missing, node, np.maximum(-excess, 0))
+    removed, added = removed[is_open[node[removed]]], added[is_open[node[added]]]
+    old, new = _pair_adjusts(extra, missing, node, final)
+    nobody = np.full(len(removed), -1), np.full(len(added), -1)
+    return Settlement(
+        np.concatenate([removed, old, nobody[1]]), np.concatenate([nobody[0], new, added]), anomalies
+    )
+
+
+def _number_nodes(nodes: Index) -> Index:
+    """Nodes come together; number them in order."""
+    return np.cumsum(np.append(False, nodes[1:] != nodes[:-1]))
+
+
+def _repeat_places(counts: Index, node: Index, final: Mask) -> Index:
+    """Each event as often as counted, node by node, those that would be final first."""
+    at = np.repeat(np.arange(len(counts)), counts)
+    return at[np.lexsort((at, ~final[at], node[at]))]
+
+
+def _first_few(places: Index, node: Index, few: Index) -> tuple[Index, Index]:
+    """For each node its first few places; and the rest."""
+    rank = _rank(node[places])
+    is_first = rank < few[node[places]]
+    return places[is_first], places[~is_first]
+
+
+def _rank(nodes: Index) -> Index:
+    """The place of each entry within its node, for nodes in order."""
+    _, sizes = group_sizes(nodes)
+    return np.arange(len(nodes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _pair_adjusts(extra: Index, missing: Index, node: Index, final: Mask) -> tuple[Index, Index]:
+    """Of every node the k-th of what is too much becomes the k-th of what is too little, if one is final."""
+    # Both lists now hold equally many places of each node, in order of the nodes.
+    due = final[extra] | final[missing]
+    return extra[due], missing[due]
+
+
+def ends_at(ends: Ticks, places: Index, otherwise: Ticks) -> Ticks:
+    """The end at each place; where there is none, what stands for "not there"."""
+    return np.where(places >= 0, ends[places], otherwise)

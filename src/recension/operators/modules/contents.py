@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
 from recension.modules.members import Payloads, Window
-from recension.operators.modules.hosting import GivenTo, HostedModule
-from recension.operators.modules.members import Members, WindowList, members_of
+from recension.operators.changes import NetChanges
+from recension.operators.modules.hosting import GivenTo, HostedModule, Members, WindowList, members_of
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.net_changes import NetChanges
 from recension.operators.windowed.events import CoveringEvents, Placement
 
 

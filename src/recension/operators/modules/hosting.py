@@ -1,7 +1,14 @@
-"""Calling users' code: what a module is given, and errors that name the module, the window and its payloads.
+"""Calling users' code: the members a module is given, and errors that name the module, the window and them.
+
+Members come by (vs, payload, ve). Where events neither outlast each other nor count by their ends, the
+members of a window lie together; otherwise every (window, event) pair is written out:
+
+    events by start     a  b  c  d  e  f  g
+    windows             |--------|
+                              |--------|          slices, nothing is copied
 
 `add` and `remove` of an incremental module may change its state in place. To call them twice, where that is
-verified, the state is stored before and restored for the second call: so what is compared is what is stored,
+verified, the state is stored before and restored for the second call. So what is compared is what is stored,
 and states may be objects of any class.
 """
 
@@ -9,20 +16,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from recension.core.batch import Index, take_rows
 from recension.core.errors import ModuleError, RecensionError
-from recension.core.exact import MISFITS, exact_array, misfit, plain
 from recension.core.ticks import Ticks
-from recension.modules.failures import failure, said
+from recension.core.values import MISFITS, exact_array, misfit, plain
+from recension.modules.calls import (
+    NotDeterministicError,
+    call_twice,
+    describe_error,
+    module_error,
+    require_same,
+)
 from recension.modules.members import Events, Payloads, Table, Window
 from recension.modules.module import Clipping, Incremental, Module
-from recension.modules.repetition import NotDeterministicError, require_same, twice
 from recension.modules.stored_state import from_bytes, to_bytes
-from recension.operators.modules.members import Members, Order, WindowList
+from recension.operators.value_order import payload_order
+from recension.operators.windowed.events import CoveringEvents
 
 Given: TypeAlias = Payloads | Callable[[], Payloads]
 """What a module was given; or where to find it, if it is needed for an error only."""
@@ -38,7 +52,7 @@ class Caller:
 
     def call(self, fn: Callable[[], Any], window: Window, given: Given) -> Any:
         """What the module's code gives."""
-        return self.call_once((lambda: twice(fn)) if self.verify else fn, window, given)
+        return self.call_once((lambda: call_twice(fn)) if self.verify else fn, window, given)
 
     def call_once(self, fn: Callable[[], Any], window: Window, given: Given, verb: str = "") -> Any:
         """The same once, whatever is verified; ``verb`` names the method if it is not `compute`."""
@@ -47,11 +61,11 @@ class Caller:
         except NotDeterministicError as why:
             raise self.failure(f"{verb}{why}", window, given) from None
         except Exception as why:
-            raise self.failure(f"{verb}{said(why)}", window, given) from why
+            raise self.failure(f"{verb}{describe_error(why)}", window, given) from why
 
     def failure(self, reason: str, window: Window, given: Given) -> ModuleError:
         """An error in one line."""
-        return failure(self.name, reason, window, given() if callable(given) else given)
+        return module_error(self.name, reason, window, given() if callable(given) else given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +134,15 @@ class StateCalls:
         assert isinstance(hosted.module, Incremental)
         self._module, self._caller = hosted.module, hosted.caller
 
-    def timed(self, window: Window) -> tuple[Window, ...]:
+    def window_argument(self, window: Window) -> tuple[Window, ...]:
         """What time-sensitive modules are given beside the rest."""
         return (window,) if self._module.is_time_sensitive else ()
 
     def build(self, members: Payloads, window: Window) -> Any:
         """The state of these members alone."""
-        begun = self._make("initial: ", lambda: self._module.initial(*self.timed(window)), window, members)
+        begun = self._make(
+            "initial: ", lambda: self._module.initial(*self.window_argument(window)), window, members
+        )
         return self.add(begun, members, window) if len(members) else begun
 
     def add(self, state: Any, members: Payloads, window: Window) -> Any:
@@ -145,7 +161,7 @@ class StateCalls:
 
     def compute(self, state: Any, window: Window, given: Given) -> Any:
         """What the module gives for a state."""
-        timed = self.timed(window)
+        timed = self.window_argument(window)
         return self._caller.call(lambda: self._module.compute(state, *timed), window, given)
 
     def _make(self, verb: str, make: Callable[[], Any], window: Window, given: Given) -> Any:
@@ -162,7 +178,7 @@ class StateCalls:
         method = getattr(self._module, verb)
 
         def change(before: Any) -> Any:
-            return method(before, members, *self.timed(window))
+            return method(before, members, *self.window_argument(window))
 
         def change_twice() -> Any:
             before = self.store(state)
@@ -186,3 +202,98 @@ class StateCalls:
     def restore(self, stored: bytes) -> Any:
         """The state that these bytes are."""
         return self._module.restored(from_bytes(stored))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowList:
+    """Windows in order of (group, low): ``[low, high)`` on the axis, ``[start, end)`` in time."""
+
+    group: Index
+    low: Index
+    high: Index
+    start: Ticks
+    end: Ticks
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+Order: TypeAlias = Literal["payload", "start", "any"]
+"""By start and payload; by start alone, those that start together anyhow; or all of them anyhow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Window ``w`` has the rows ``low[w]`` to ``high[w]``."""
+
+    low: Index
+    high: Index
+    vs: Ticks
+    ve: Ticks
+    payload: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+def members_of(found: CoveringEvents, *, by_start: bool, order: Order) -> Members:
+    """The members of each window, in the order that matters."""
+    windows, in_order = np.arange(found.snapshots), order == "payload"
+    if order == "any" and _never_falls(found.first) and _never_falls(found.stop):
+        low, high = _slices(found.first, found.stop, windows)
+        return Members(low, high, found.vs, found.ve, found.payload)
+    by = by_start_and_payload(found.first, found.vs, found.ve, found.payload, in_order=in_order)
+    first, stop = found.first[by], found.stop[by]
+    if by_start and _never_falls(stop):
+        rows = by
+        low, high = _slices(first, stop, windows)
+    else:
+        if not by_start:
+            nowhere = np.zeros(len(by), np.int64)
+            by = by_start_and_payload(nowhere, found.vs, found.ve, found.payload, in_order=in_order)
+        window, rows = found.incidence_in(by)
+        low, high = np.searchsorted(window, windows), np.searchsorted(window, windows, "right")
+    return Members(low, high, found.vs[rows], found.ve[rows], take_rows(found.payload, rows))
+
+
+def _never_falls(places: Index) -> bool:
+    return bool((places[1:] >= places[:-1]).all())
+
+
+def _slices(first: Index, stop: Index, windows: Index) -> tuple[Index, Index]:
+    """Where the members of each window lie, if events begin and end in the order in which they are."""
+    low = np.searchsorted(stop, windows, "right")
+    return low, np.maximum(low, np.searchsorted(first, windows, "right"))
+
+
+def by_start_and_payload(
+    first: Index, vs: Ticks, ve: Ticks, payload: pa.RecordBatch, *, in_order: bool
+) -> Index:
+    """Rows by (first, vs); and where those are equal by payload and end, if that matters."""
+    order = _by_start(first, vs)
+    if not in_order:
+        return order
+    a, b = first[order], vs[order]
+    tied = np.append(False, (a[1:] == a[:-1]) & (b[1:] == b[:-1]))[: len(order)]
+    tied |= np.append(tied[1:], False)[: len(order)]
+    if bool(tied.any()):
+        rows = order[tied]
+        by_payload = payload_order_with(ve[rows], take_rows(payload, rows))
+        rank = np.empty(len(rows), np.int64)
+        rank[by_payload] = np.arange(len(rows))
+        order[tied] = rows[np.lexsort((rank, vs[rows], first[rows]))]
+    return order
+
+
+def _by_start(first: Index, vs: Ticks) -> Index:
+    """Rows by (first, vs); as they are found they often lie so, window by window."""
+    apart, together = first[1:] > first[:-1], first[1:] == first[:-1]
+    if bool((apart | (together & (vs[1:] >= vs[:-1]))).all()):
+        return np.arange(len(vs))
+    return np.lexsort((vs, first))
+
+
+def payload_order_with(ve: Ticks, payload: pa.RecordBatch) -> Index:
+    """Row numbers by (payload, ve)."""
+    by_end = np.argsort(ve, kind="stable")
+    return by_end[payload_order(take_rows(payload, by_end), len(by_end))]

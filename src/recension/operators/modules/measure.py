@@ -22,17 +22,16 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, empty, take_rows
-from recension.core.rowhash import row_hash
+from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import kind_in_messages, shown_here
+from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
-from recension.operators.modules.answers import Answers, OperatorRows
+from recension.operators.changes import EventRows, net_changes, plain_inserts, transition
+from recension.operators.modules.answers import Answers, OperatorRows, Rows
 from recension.operators.modules.contents import EventChanges, WindowContents
-from recension.operators.modules.members import WindowList
-from recension.operators.modules.rows import KeptRows, Rows
-from recension.operators.state.net_changes import net_changes, plain_inserts
-from recension.operators.transition import Shown, transition
+from recension.operators.modules.hosting import WindowList
+from recension.operators.state.event_store import EventStore
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
 from recension.operators.windowed.operator import Measure
@@ -71,7 +70,7 @@ class Modules(Measure):
         self._kept = None if spec.recompute else KeptRows(answers.schema)
         self._in_cti = BEGINNING
         follows = index.is_fixed and spec.waits_for is None and not spec.breaks_ties
-        self.promises_alike = follows or spec.stamp in ("time_bound", "unrestricted")
+        self.shards_share_ctis = follows or spec.stamp in ("time_bound", "unrestricted")
 
     def no_events(self) -> EventBatch:
         return empty(self._spec.stored)
@@ -115,7 +114,9 @@ class Modules(Measure):
         return rows
 
     def _contents(self, windows: WindowList) -> WindowContents:
-        find = partial(self._events.within, self._index.group_hash, windows.group, windows.low, windows.high)
+        find = partial(
+            self._events.find_within, self._index.group_hash, windows.group, windows.low, windows.high
+        )
         return WindowContents(
             windows, self._index.group_hash(windows.group), find, by_start=self._index.by_start
         )
@@ -142,7 +143,7 @@ class Modules(Measure):
         """What is promised to be time-bound changes nothing before what makes it change."""
         if not len(out) or int(out.sync().min()) >= since:
             return
-        first, begun = int(np.argmin(out.sync())), shown_here(since)
+        first, begun = int(np.argmin(out.sync())), describe_time_in_message(since)
         (change,) = out.slice(first, first + 1).to_elements(kind_in_messages())
         windows, at = next(
             (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()
@@ -212,6 +213,55 @@ def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
         return empty(new.payload.schema)
     payload = pa.concat_batches([old.payload, new.payload])
     hashes = row_hash(payload, len(old.owner) + len(new.owner))
-    before = Shown(old.vs, old.ve, hashes[: len(old.owner)])
-    after = Shown(new.vs, new.ve, hashes[len(old.owner) :])
+    before = EventRows(old.vs, old.ve, hashes[: len(old.owner)])
+    after = EventRows(new.vs, new.ve, hashes[len(old.owner) :])
     return transition(before, after, partial(take_rows, payload), moves_ends=moves_ends)
+
+
+class KeptRows:
+    """What is shown for each window, by its place on the axis: its group and where it begins.
+
+    A window is dropped when it is closed.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._held = EventStore(schema, ("start", "end"))
+
+    def __len__(self) -> int:
+        return self._held.count_live()
+
+    def take(self, windows: WindowList, group: Hashes) -> Rows:
+        """The rows of these windows, which are no longer kept."""
+        asked, at = self._held.find_overlaps(group, windows.low, windows.low + 1)
+        own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
+        asked, at = asked[own], at[own]
+        start, end = (self._held.column(name, at) for name in ("start", "end"))
+        rows = Rows(asked, start, end, self._held.payload(at))
+        self._held.remove(at)
+        return rows
+
+    def put(self, windows: WindowList, group: Hashes, rows: Rows) -> None:
+        """Keep the rows of these windows, but of those that are closed already."""
+        owner = rows.owner
+        open_ = np.flatnonzero(windows.high[owner] > self._held.frontier)
+        at: Index = owner[open_]
+        payload = rows.payload.take(pa.array(open_)) if rows.payload.num_columns else rows.payload
+        tag = np.zeros(len(at), np.uint64)
+        lifetime = {"start": rows.vs[open_], "end": rows.ve[open_]}
+        self._held.insert(group[at], windows.low[at], windows.high[at], tag, payload, **lifetime)
+
+    def forget(self, closed: int) -> None:
+        """Windows that end on the axis by then are closed."""
+        self._held.expire(closed)
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._held.nbytes()
+
+    def snapshot(self) -> Chunks:
+        """The rows as named Arrow tables."""
+        return self._held.snapshot("shown")
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+        self._held.restore("shown", chunks)

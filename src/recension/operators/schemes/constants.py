@@ -51,18 +51,18 @@ class Constants:
     lazy_delete: float | None = None
 
     @property
-    def lazily(self) -> tuple[float, float]:
+    def lazy_costs(self) -> tuple[float, float]:
         """C_insert and C_delete of the lazy extent."""
         return (
             self.insert if self.lazy_insert is None else self.lazy_insert,
             self.delete if self.lazy_delete is None else self.lazy_delete,
         )
 
-    def merging(self, cp: Numbers, oop: Numbers) -> Numbers:
+    def merge_cost(self, cp: Numbers, oop: Numbers) -> Numbers:
         """C_merge of each query."""
         return self.merge + self.merge_late * oop * cp
 
-    def splitting(self, cp: Numbers, oop: Numbers, held: float) -> Numbers:
+    def split_cost(self, cp: Numbers, oop: Numbers, held: float) -> Numbers:
         """C_split of each query; a run has at most all that is held, so that cp is never quite nothing."""
         return self.split + self.split_late * oop / np.maximum(cp, 1 / max(held, 1))
 

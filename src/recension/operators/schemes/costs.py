@@ -114,15 +114,15 @@ class CostModel:
         c, apart = self.constants, 1 - q.cp
         arrival = (
             apart * c.insert
-            + q.cp * c.merging(q.cp, q.oop)
-            + q.oop * apart * c.splitting(q.cp, q.oop, self.load.held)
+            + q.cp * c.merge_cost(q.cp, q.oop)
+            + q.oop * apart * c.split_cost(q.cp, q.oop, self.load.held)
         )
         expiry = q.cp * c.detach + apart * c.delete
         return self.load.arrived * arrival + self.load.expired * expiry
 
     def lazy_update(self) -> float:
         """Equation 4; late tuples have to be put in place here too."""
-        insert, delete = self.constants.lazily
+        insert, delete = self.constants.lazy_costs
         arrival = insert + self.usual_oop * self.constants.find
         return self.load.arrived * arrival + self.load.expired * delete
 
@@ -146,8 +146,8 @@ class CostModel:
     def greatest_update(self) -> float:
         """U_max: everything is coalesced. Not the greatest there is: eager updates may cost more than 1."""
         one, usual = np.ones(1), np.full(1, self.usual_oop)
-        merging = float(self.constants.merging(one, usual)[0])
-        return self.load.arrived * merging + self.load.expired * self.constants.detach
+        merge_cost = float(self.constants.merge_cost(one, usual)[0])
+        return self.load.arrived * merge_cost + self.load.expired * self.constants.detach
 
     @property
     def greatest_scan(self) -> float:
@@ -162,16 +162,16 @@ class CostModel:
             self.eager_scan(q) / self.greatest_scan,
         )
 
-    def eager(self, q: Queries) -> Numbers:
+    def eager_cost(self, q: Queries) -> Numbers:
         """Equation 9: what each query costs with an extent of its own."""
         memory, update, scan = self.eager_parts(q)
         return self.weights.memory * memory + self.weights.update * update + self.weights.scan * scan
 
-    def lazy(self, q: Queries) -> Numbers:
+    def lazy_cost(self, q: Queries) -> Numbers:
         """Equation 10, the part of each query: its scans of the shared extent."""
         return self.weights.scan * self.lazy_scan(q) / self.greatest_scan
 
-    def shared(self) -> float:
+    def shared_cost(self) -> float:
         """Equation 10, the part that is paid once if any query is lazy: keeping the shared extent."""
         memory = self.lazy_memory() / self.greatest_memory
         return self.weights.memory * memory + self.weights.update * self.lazy_update() / self.greatest_update

@@ -63,41 +63,41 @@ class Probabilities:
             merged / compared if compared else 0.0, late / arrived if arrived else 0.0, compared, arrived
         )
 
-    def see(self, groups: Hashes, times: Ticks, values: pa.RecordBatch) -> None:
+    def observe(self, groups: Hashes, times: Ticks, values: pa.RecordBatch) -> None:
         """Tuples have arrived, in this order."""
         if not len(times):
             return
         known = self._known(groups)
-        seen = _Seen(
+        seen = _Tuples(
             np.append(self._groups[known], groups),
             np.append(self._times[known], times),
             pa.concat_batches([take_rows(self._values, known), values]),
             len(known),
         )
-        compared, merged = seen.compared(self._alike)
-        counts = np.array([len(times), seen.late(), compared, merged], np.float64)
+        compared, merged = seen.count_compared(self._alike)
+        counts = np.array([len(times), seen.count_late(), compared, merged], np.float64)
         self._counts = self._counts * 0.5 ** (len(times) / self._half_life) + counts
         self._keep(known, seen)
 
     def forget(self, before: int) -> None:
         """Groups that have not been heard of since may go: the window no longer holds anything of them."""
-        self._rest(np.flatnonzero(self._times >= before))
+        self._keep_rows(np.flatnonzero(self._times >= before))
 
     def _known(self, groups: Hashes) -> Index:
         """Where the groups of a batch stand among those seen before."""
         found: Index = np.flatnonzero(np.isin(self._groups, groups))
         return found
 
-    def _keep(self, known: Index, seen: _Seen) -> None:
+    def _keep(self, known: Index, seen: _Tuples) -> None:
         """The latest tuple of each group in the batch instead of the one kept so far."""
-        self._rest(np.delete(np.arange(len(self)), known))
+        self._keep_rows(np.delete(np.arange(len(self)), known))
         groups, times, values = seen.latest()
         order = np.argsort(np.append(self._groups, groups))
         self._groups = np.append(self._groups, groups)[order]
         self._times = np.append(self._times, times)[order]
         self._values = take_rows(pa.concat_batches([self._values, values]), order)
 
-    def _rest(self, kept: Index) -> None:
+    def _keep_rows(self, kept: Index) -> None:
         self._groups, self._times = self._groups[kept], self._times[kept]
         self._values = take_rows(self._values, kept)
 
@@ -118,7 +118,7 @@ class Probabilities:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Tuples:
     """The latest of each group seen before, so many, then the tuples of a batch."""
 
     groups: Hashes
@@ -126,7 +126,7 @@ class _Seen:
     values: pa.RecordBatch
     before: int
 
-    def late(self) -> int:
+    def count_late(self) -> int:
         """How many of the batch are older than the latest of their group when they arrive."""
         by_group = np.argsort(self.groups, kind="stable")
         rank = np.unique(self.times[by_group], return_inverse=True)[1]
@@ -135,7 +135,7 @@ class _Seen:
         height = number * np.int64(len(rank)) + rank
         return int((height < np.maximum.accumulate(height)).sum())
 
-    def compared(self, alike: Alike) -> tuple[int, int]:
+    def count_compared(self, alike: Alike) -> tuple[int, int]:
         """How many of the batch have a neighbour at hand or need none; how many are equivalent to theirs.
 
         The first of a group needs none. A late tuple that comes before all at hand of its group has one

@@ -176,8 +176,8 @@ class BlockTable:
         ]
         self._blocks[start:stop] = fresh
         firsts = np.array(edges[:-1], np.int64)
-        self._first_group = _spliced(self._first_group, start, stop, columns["group"][firsts])
-        self._first_time = _spliced(self._first_time, start, stop, columns["time"][firsts])
+        self._first_group = _splice_column(self._first_group, start, stop, columns["group"][firsts])
+        self._first_time = _splice_column(self._first_time, start, stop, columns["time"][firsts])
 
     def _block_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
         """The last block whose first key is before (or at) the given key; -1 if there is none."""
@@ -201,7 +201,7 @@ class BlockTable:
         )
 
 
-def _spliced(values: Index, start: int, stop: int, fresh: Column) -> Index:
+def _splice_column(values: Index, start: int, stop: int, fresh: Column) -> Index:
     return np.concatenate([values[:start], fresh, values[stop:]])
 
 

@@ -23,12 +23,12 @@ from recension.core.errors import StreamError
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import NetChanges, identity
 from recension.operators.state.block_table import Columns
 from recension.operators.state.end_points import EndPoints, is_among
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
@@ -38,7 +38,7 @@ _SLACK: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class ChainEnds:
     """Chains that are whole in what was looked at: where they begin and end, and the row of their first."""
 
     start: Ticks
@@ -47,7 +47,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _ChainAxis:
     """Events before and after a batch, in order; ``last`` ends a stretch of the table that was read."""
 
     columns: Columns
@@ -82,11 +82,11 @@ class Chains(EndPoints):
         """Payloads of rows, also of events that have just gone."""
         return self._store.take(rows)
 
-    def apply(self, change: NetChanges, group: Index, payload: pa.RecordBatch) -> tuple[Ends, Ends]:
+    def apply(self, change: NetChanges, group: Index, payload: pa.RecordBatch) -> tuple[ChainEnds, ChainEnds]:
         """Take in changes, each with its group; the chains before and after, where any may differ."""
         come, gone = np.flatnonzero(change.new > change.vs), np.flatnonzero(change.old != change.vs)
         rows = self._store.append(take_rows(payload, change.row[come]), len(come))
-        added = _fresh(change, group, come, rows)
+        added = _new_events(change, group, come, rows)
         removed = identity(change.hash[gone], change.vs[gone], change.old[gone])
         order = np.lexsort((change.vs, group))
         group, low = group[order], change.vs[order]
@@ -97,12 +97,12 @@ class Chains(EndPoints):
             unstable, until = self._link(axis)
             if not len(unstable):
                 break
-            high = _wider(group, low, high, unstable, until)
-        old, new = _whole(axis, axis.is_old, "old "), _whole(axis, axis.is_new, "")
+            high = _widen(group, low, high, unstable, until)
+        old, new = _whole_chains(axis, axis.is_old, "old "), _whole_chains(axis, axis.is_new, "")
         self._write(axis, extract)
         return old, new
 
-    def _axis(self, extract: LeafExtract, added: Columns, removed: Hashes) -> _Axis:
+    def _axis(self, extract: LeafExtract, added: Columns, removed: Hashes) -> _ChainAxis:
         kept = extract.columns
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
         stays, _, found = surviving(held, removed)
@@ -112,7 +112,7 @@ class Chains(EndPoints):
         order = np.lexsort((columns["time"], columns["group"]))
         size, more = len(stays), len(added["row"])
         columns |= {f"old {name}": columns[name].copy() for name in ("start", "head", "reach")}
-        axis = _Axis(
+        axis = _ChainAxis(
             {name: column[order] for name, column in columns.items()},
             (np.arange(size + more) < size)[order],
             np.append(stays, np.ones(more, np.bool_))[order],
@@ -121,7 +121,7 @@ class Chains(EndPoints):
         _check(axis)
         return axis
 
-    def _link(self, axis: _Axis) -> tuple[Index, Ticks]:
+    def _link(self, axis: _ChainAxis) -> tuple[Index, Ticks]:
         """Link the events that there are now; (group, time) where it must go on beyond what was read."""
         own, at = axis.columns, np.flatnonzero(axis.is_new)
         # The first of a stretch lies before all changes there: what it knew of its chain stays true.
@@ -130,7 +130,7 @@ class Chains(EndPoints):
         has_previous = np.append(False, stretch[1:] == stretch[:-1])[: len(at)]
         goes_on = has_previous & ~is_known
         asked = np.flatnonzero(goes_on)
-        goes_on[asked] = self._compared(own["row"][at[asked - 1]], own["row"][at[asked]])
+        goes_on[asked] = self._compare(own["row"][at[asked - 1]], own["row"][at[asked]])
         far = _running_max(~goes_on, np.where(is_known, own["old reach"][at], own["end"][at]))
         gap = np.append(False, own["time"][at][1:] > far[:-1])[: len(at)]
         begins = (~goes_on | gap) & ~is_known
@@ -144,13 +144,13 @@ class Chains(EndPoints):
             differs |= own[name][ends] != own[f"old {name}"][ends]
         return own["group"][ends[differs]], own["time"][ends[differs]]
 
-    def _compared(self, before: Index, after: Index) -> Mask:
+    def _compare(self, before: Index, after: Index) -> Mask:
         if not len(after):
             return np.zeros(0, np.bool_)
         values = (self._store.take(rows).select(self._on) for rows in (before, after))
         return self._equivalent(*values)
 
-    def _write(self, axis: _Axis, extract: LeafExtract) -> None:
+    def _write(self, axis: _ChainAxis, extract: LeafExtract) -> None:
         own, stays = axis.columns, axis.is_new & ~axis.is_last
         columns = {name: own[name][stays] for name in ("group", "time", *_COLUMNS)}
         born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
@@ -175,7 +175,7 @@ class Chains(EndPoints):
         goes &= np.where(is_followed, np.append(is_settled[1:], True), own["reach"] < t)
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
-        self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _after(goes))))
+        self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
         self._count(group[:0], group[goes])
         self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
 
@@ -205,19 +205,19 @@ class Chains(EndPoints):
         self._store.restore("events", chunks)
 
 
-def _check(axis: _Axis) -> None:
+def _check(axis: _ChainAxis) -> None:
     """Which of two comes first would depend on their ends, and move with them (coalescing ruling 4)."""
     group, time = (axis.columns[name][axis.is_new] for name in ("group", "time"))
     twice = (time[1:] == time[:-1]) & (group[1:] == group[:-1])
     if bool(twice.any()):
-        moment = shown_here(int(time[1:][np.argmax(twice)]))
+        moment = describe_time_in_message(int(time[1:][np.argmax(twice)]))
         raise StreamError(
             f"two events of one group start at {moment}, but an equivalence needs an order: name what tells "
             "them apart in group_by"
         )
 
 
-def _wider(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks) -> Ticks:
+def _widen(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks) -> Ticks:
     """Look several times as far, beyond the last event seen, in groups that are not settled yet."""
     last = np.searchsorted(unstable, group, "right") - 1
     found = (last >= 0) & (unstable[last] == group)
@@ -226,7 +226,7 @@ def _wider(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks)
     return np.where(found, np.maximum(high, add(seen, ahead.view(np.int64))), high)
 
 
-def _fresh(change: NetChanges, group: Index, come: Index, rows: Index) -> Columns:
+def _new_events(change: NetChanges, group: Index, come: Index, rows: Index) -> Columns:
     """Events that come, not linked yet."""
     nothing = np.zeros(len(come), np.int64)
     columns = {"group": group[come], "time": change.vs[come], "end": change.new[come], "row": rows}
@@ -242,7 +242,7 @@ def _running_max(begins: Mask, values: Ticks) -> Ticks:
     return greatest
 
 
-def _after(mask: Mask) -> Mask:
+def _follows(mask: Mask) -> Mask:
     """Which come directly after one that is marked?"""
     return np.append(False, mask[:-1])[: len(mask)]
 
@@ -255,11 +255,11 @@ def _none_before(bad: Mask, first: Mask) -> Mask:
     return none
 
 
-def _whole(axis: _Axis, side: Mask, before: str) -> Ends:
+def _whole_chains(axis: _ChainAxis, side: Mask, before: str) -> ChainEnds:
     """The chains whose last event is known, with what was known of them before or is now."""
     at = np.flatnonzero(side)
     own, stretch = axis.columns, np.cumsum(axis.starts)[at]
     start, head, reach = (own[f"{before}{name}"][at] for name in ("start", "head", "reach"))
     is_end = np.append((stretch[1:] != stretch[:-1]) | (own["row"][at][1:] == head[1:]), True)[: len(at)]
     is_end &= ~axis.is_last[at]
-    return Ends(start[is_end], reach[is_end], head[is_end])
+    return ChainEnds(start[is_end], reach[is_end], head[is_end])

@@ -3,6 +3,9 @@
 Of the past, only the state that lasts into the present is kept: after a CTI ``t`` a group has the end points
 at or after ``t``, and the last one before it if events live there. A group without end points loses its
 number once such groups are the majority.
+
+`KeptMoments` keeps more of the past. A window of ``n`` moments that reaches up to the present begins at most
+``n - 1`` moments before it; what lies further back is final and forgotten (rulings G7, G8).
 """
 
 from __future__ import annotations
@@ -57,14 +60,11 @@ class EndPoints:
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
         numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
-        self._number_up_to(int(numbers.max(initial=-1)) + 1)
+        groups = int(numbers.max(initial=-1)) + 1
+        if groups > len(self._points_of):
+            self._points_of.append({"points": np.zeros(groups - len(self._points_of), np.int64)})
+            self._held.make_room(groups)
         return numbers
-
-    def _number_up_to(self, groups: int) -> None:
-        missing = groups - len(self._points_of)
-        if missing > 0:
-            self._points_of.append({"points": np.zeros(missing, np.int64)})
-            self._held.number_up_to(groups)
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
         """The key rows of groups."""
@@ -82,7 +82,7 @@ class EndPoints:
 
     def is_endless(self) -> bool:
         """Does an event of any group never end?"""
-        groups = self.in_use()
+        groups = self.groups_in_use()
         ends = np.full(len(groups), FOREVER)
         return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
 
@@ -115,7 +115,7 @@ class EndPoints:
         return groups
 
     def _take_due(self, t: int) -> Index:
-        """The groups that have end points before ``t``."""
+        """The groups that have had end points before ``t`` since they were last asked for."""
         return distinct(self._expiring.pop_before(t)[1])
 
     def _count(self, born: Index, gone: Index) -> None:
@@ -127,18 +127,18 @@ class EndPoints:
         self._in_use += int(np.count_nonzero(points[touched])) - before
 
     def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
-        """Of some groups, the first end point before the CTI is at ``time``; the others have none."""
+        """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
         self._held.set(groups, np.full(len(groups), FOREVER))
         self._held.set(held, time)
 
-    def _set(self, points: Index, held: Ticks) -> None:
+    def _set_groups(self, points: Index, held: Ticks) -> None:
         self._points_of, self._held = Arena({"points": np.int64}), GroupTimes()
         self._points_of.append({"points": points})
-        self._held.number_up_to(len(held))
+        self._held.make_room(len(held))
         self._held.set(np.arange(len(held)), held)
         self._in_use = int(np.count_nonzero(points))
 
-    def in_use(self) -> Index:
+    def groups_in_use(self) -> Index:
         """The groups that have end points."""
         return np.flatnonzero(self._points_of["points"])
 
@@ -151,13 +151,14 @@ class EndPoints:
 
         The new number of each group, -1 for those given up; None when nothing changed.
         """
-        if self._keys is None or len(self._points_of) < _RETIRE_AT or 2 * self._in_use > len(self._points_of):
+        known = len(self._points_of)
+        if self._keys is None or known < _RETIRE_AT or 2 * self._in_use > known:
             return None
         in_use, held = self._points_of["points"] > 0, self._held.times()
         numbers = self._keys.retire(in_use)
         self._table.renumber(numbers)
         self._expiring.renumber(numbers)
-        self._set(self._points_of["points"][in_use], held[in_use])
+        self._set_groups(self._points_of["points"][in_use], held[in_use])
         return numbers
 
     def snapshot(self) -> Chunks:
@@ -174,23 +175,53 @@ class EndPoints:
         """Become the end points that `snapshot` gave."""
         self._table.restore(chunks["points"])
         self._expiring.restore(chunks["expiring"])
-        self._set(*(chunks["groups"][name].to_numpy() for name in ("points", "held")))
+        self._set_groups(*(chunks["groups"][name].to_numpy() for name in ("points", "held")))
         if self._keys is not None:
             rows = chunks["keys"].combine_chunks().to_batches()
             self._keys.restore(rows[0] if rows else self._keys.no_rows())
+
+
+class KeptMoments(EndPoints):
+    """Rows (group, time, n, ...), ``n`` counting the events at that moment alone."""
+
+    def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
+        # What refers to a moment is what counts at it: there is nothing else to remember it for.
+        super().__init__({name: kind for name, kind in columns.items() if name != "refs"}, key_schema)
+
+    def around(self, group: Index, time: Ticks, rows: int) -> LeafExtract:
+        """The moments about each (group, time), at least ``rows`` before and after it."""
+        return self._table.extract_around(group, time, rows)
+
+    def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
+        """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
+        groups = self._take_due(t)
+        if not len(groups):
+            return groups, groups
+        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        own = {name: column[~extract.follower] for name, column in extract.columns.items()}
+        past = np.flatnonzero((own["time"] < t) & is_among(own["group"], groups))
+        group, time = own["group"][past], own["time"][past]
+        from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
+        goes, stays = from_end > keep, from_end <= keep
+        first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
+        self._hold(groups, group[first], time[first])
+        self._count(group[:0], group[goes])
+        rest = np.delete(np.arange(len(own["time"])), past[goes])
+        self._table.replace(extract, {name: column[rest] for name, column in own.items()})
+        return group[goes], time[goes]
 
 
 class GroupTimes:
     """A time for each group, FOREVER unless it is set; finds the earliest without looking at all of them."""
 
     def __init__(self) -> None:
-        self._size = 0
+        self._groups = 0
         self._times = np.full((0, _ROW), FOREVER)
         self._earliest = np.full(0, FOREVER)
 
-    def number_up_to(self, groups: int) -> None:
-        """Make room for more groups."""
-        self._size = groups
+    def make_room(self, groups: int) -> None:
+        """For so many groups; room doubles, so that this costs O(1) a group over time."""
+        self._groups = groups
         if groups > self._times.size:
             more = -(-groups // _ROW) + len(self._times)
             self._times = np.concatenate([self._times, np.full((more, _ROW), FOREVER)])
@@ -208,11 +239,11 @@ class GroupTimes:
 
     def times(self) -> Ticks:
         """All of them, by group."""
-        return self._times.reshape(-1)[: self._size]
+        return self._times.reshape(-1)[: self._groups]
 
 
 def is_among(groups: Index, some: Index) -> Mask:
-    """Which of the groups are among some, which are sorted."""
+    """Which of the groups are among ``some``, which are sorted."""
     place = np.minimum(np.searchsorted(some, groups), len(some) - 1)
     found: Mask = some[place] == groups
     return found

@@ -1,11 +1,17 @@
 """Events with their payloads in the order of their starts, changed and taken out a few at a time.
 
-A `BlockTable` sorted by (start, hash of the payload) and a `RowStore` for the payloads.
+A `BlockTable` sorted by (start, hash of the payload) and a `RowStore` for the payloads. The events of the
+first start stand apart, in the order in which they come out:
+
+start   |=====)                 out
+        |==========)            first: held back while its end may still move
+        |===)                   waits behind it, by the order of payloads, though it has ended
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +19,13 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.netting import surviving
 from recension.core.rowhash import Hashes
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.changes import NetChanges, identity
 from recension.operators.state.block_table import BlockTable, Columns, Extract
-from recension.operators.state.net_changes import NetChanges, identity
 from recension.operators.state.row_store import RowStore
 
 _SLACK = 1024
+_FIRST_LOOK = 64
 
 
 class EventsByStart:
@@ -38,21 +45,21 @@ class EventsByStart:
     def apply(self, change: NetChanges, payload: pa.RecordBatch) -> None:
         """Take over the net changes of a batch; ``payload`` has the rows of the batch that they name."""
         gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
-        added = _rows(change, come, change.new)
+        added = _table_rows(change, come, change.new)
         added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
-        self._exchange(_rows(change, gone, change.old), added)
+        self._exchange(_table_rows(change, gone, change.old), added)
 
     def add(self, rows: Columns) -> None:
         """Take in rows that were taken out."""
         self._exchange({name: column[:0] for name, column in rows.items()}, rows)
 
     def _exchange(self, removed: Columns, added: Columns) -> None:
-        named = _sorted({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
+        named = _sort_rows({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
         extract = self._table.extract(named["group"], named["time"], named["time"])
         held = {name: column[~extract.follower] for name, column in extract.columns.items()}
         stays, _, _ = surviving(_identities(held), _identities(removed))
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
-        self._table.replace(extract.blocks, _sorted(merged))
+        self._table.replace(extract.blocks, _sort_rows(merged))
 
     def until_open(self, t: int) -> Extract:
         """The first blocks: all events that start no later than the first that does not end before ``t``."""
@@ -66,6 +73,10 @@ class EventsByStart:
             if not bool(head.follower.any()) or (at >= 0 and start[-1] > start[at]):
                 return head
             rows *= 2
+
+    def is_endless(self) -> bool:
+        """Is there an event that never ends?"""
+        return bool(len(self)) and FOREVER in self._table.head(len(self)).columns["end"]
 
     def payload(self, rows: Index) -> pa.RecordBatch:
         """The payloads of rows of the table."""
@@ -102,7 +113,7 @@ def is_open_at(end: Ticks, t: int) -> Mask:
     return (end >= t) & (t < FOREVER)
 
 
-def _rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
+def _table_rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
     return {"group": change.vs[at], "time": change.hash[at].view(np.int64), "end": end[at]}
 
 
@@ -110,6 +121,72 @@ def _identities(rows: Columns) -> Hashes:
     return identity(rows["time"].view(np.uint64), rows["group"], rows["end"])
 
 
-def _sorted(columns: Columns) -> Columns:
+def _sort_rows(columns: Columns) -> Columns:
     order = np.lexsort((columns["time"], columns["group"]))
     return {name: column[order] for name, column in columns.items()}
+
+
+@dataclass(slots=True, eq=False)
+class Front:
+    """By (payload, end). Those before ``at`` are out; one that was removed ends at the beginning of time."""
+
+    start: int
+    end: Ticks
+    row: Index
+    hash: Hashes
+    at: int = 0
+    _by_hash: tuple[Hashes, Index] | None = field(default=None)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.end[self.at :] > BEGINNING))
+
+    @property
+    def first_end(self) -> int:
+        """Until when the first holds back all others."""
+        return int(self.end[self.at])
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return 24 * len(self.end) * (1 if self._by_hash is None else 2)
+
+    def release(self, t: int) -> tuple[Ticks, Index]:
+        """Take out those that are final at ``t``, up to the first that is not: their ends and rows."""
+        start, width = self.at, _FIRST_LOOK
+        while self.at < len(self.end):
+            is_open = is_open_at(self.end[self.at : self.at + width], t)
+            if bool(is_open.any()):
+                self.at += int(np.argmax(is_open))
+                break
+            self.at, width = self.at + len(is_open), 2 * width
+        out = start + np.flatnonzero(self.end[start : self.at] > BEGINNING)
+        return self.end[out], self.row[out]
+
+    def change(self, change: NetChanges) -> bool:
+        """Move ends; False, and nothing has changed, where that is not enough.
+
+        It is enough for events whose payload no other here has: their place does not depend on their end.
+        """
+        if not len(change):
+            return True
+        if self._by_hash is None:
+            order = np.argsort(self.hash)
+            self._by_hash = self.hash[order], order
+        hashes, order = self._by_hash
+        found = np.minimum(np.searchsorted(hashes, change.hash), len(hashes) - 1)
+        is_alone = np.searchsorted(hashes, change.hash, "right") - found == 1
+        place = order[found]
+        if not bool((is_alone & (place >= self.at) & (self.end[place] == change.old)).all()):
+            return False
+        self.end[place] = np.where(change.new > change.vs, change.new, np.int64(BEGINNING))
+        return True
+
+    def rows(self) -> dict[str, Ticks]:
+        """What is not out, as rows of a table of events by start."""
+        at = self.at + np.flatnonzero(self.end[self.at :] > BEGINNING)
+        start = np.full(len(at), self.start)
+        return {
+            "group": start,
+            "time": self.hash[at].view(np.int64),
+            "end": self.end[at],
+            "row": self.row[at],
+        }

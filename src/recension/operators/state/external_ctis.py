@@ -9,18 +9,23 @@ the interval is complete; the frontier is the end of the complete intervals that
 
 Sources may not let them overlap. Where they do, the one that begins first is asked, of several the one that
 ends first: whatever is behind it waits until it is complete or the frontier is past its end.
+
+A batch is first weighed, which changes nothing: its proof has the frontier after each row. Then the proof
+is adopted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, EventBatch
+from recension.core.batch import EXTERNAL_CTI, EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.state.proof import Arrivals, Interval, Proof, Walk
 from recension.operators.state.sync_counts import SyncCounts
 from recension.operators.state.time_queue import TimeBag
 
@@ -28,6 +33,9 @@ from recension.operators.state.time_queue import TimeBag
 _BYTES = 184
 _SLACK = 64
 _COLUMNS = ("vs", "ve", "expected")
+# (vs, ve, expected)
+Interval: TypeAlias = tuple[int, int, int]
+_NEVER = 2**62
 
 
 class ExternalCtis:
@@ -61,12 +69,12 @@ class ExternalCtis:
         before the batch. External CTIs about the time before the last CTI cannot be verified (F8).
         """
         arrivals = Arrivals.of(batch, sync, aged)
-        walk = Walk(self._waiting, self._counts, self.frontier, self._since, arrivals)
+        walk = FrontierWalk(self._waiting, self._counts, self.frontier, self._since, arrivals)
         for at in np.flatnonzero(batch.kind == EXTERNAL_CTI).tolist():
-            walk.go_on(at)
-            if batch.vs[at] >= (walk.closed() if at else last):
+            walk.advance_to(at)
+            if batch.vs[at] >= (walk.closed_until() if at else last):
                 walk.add((int(batch.vs[at]), int(batch.ve[at]), int(batch.count[at])))
-        walk.go_on(len(batch))
+        walk.advance_to(len(batch))
         return walk.proof()
 
     def adopt(self, proof: Proof) -> None:
@@ -85,7 +93,7 @@ class ExternalCtis:
         self.frontier = max(self.frontier, t)
         while self._waiting and self._waiting[0][0] <= max(self.frontier, self._since):
             vs, ve, expected = self._waiting[0]
-            if ve > self.frontier and self._counts.within(vs, ve) != expected:
+            if ve > self.frontier and self._counts.count_within(vs, ve) != expected:
                 break
             self.frontier = max(self.frontier, ve)
             heappop(self._waiting)
@@ -123,3 +131,137 @@ class ExternalCtis:
         heapify(self._waiting)
         self._ends.push(np.sort(chunks["intervals"]["ve"].to_numpy()))
         self._counts.restore(chunks, self._starts())
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a batch proves: the frontier after each of its rows.
+
+    ``left``: how many of the first intervals that waited are behind it then; ``fresh``: those that have
+    come and wait now; ``syncs``: the sync times that have come, sorted.
+    """
+
+    frontier: Ticks
+    left: int
+    fresh: list[Interval]
+    syncs: Ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The inserts and retractions of a batch by sync time, and up to where age closes the past after each
+    row of the batch."""
+
+    row: Index
+    sync: Ticks
+    aged: Ticks
+
+    @staticmethod
+    def of(batch: EventBatch, sync: Ticks, aged: Ticks) -> Arrivals:
+        """Those of a batch."""
+        rows = np.flatnonzero(batch.is_data())
+        rows = rows[np.argsort(sync[rows], kind="stable")]
+        return Arrivals(rows, sync[rows], aged)
+
+    def count_within(self, vs: int, ve: int) -> Index:
+        """The rows with sync times in ``[vs, ve)``, in order."""
+        low, high = np.searchsorted(self.sync, (vs, ve))
+        return np.sort(self.row[low:high])
+
+    def aged_to(self, t: int) -> int:
+        """The first row after which age has closed the past up to ``t``."""
+        return int(np.searchsorted(self.aged, t))
+
+
+class FrontierWalk:
+    """Goes from row to row, but stops only where an external CTI comes or is left behind.
+
+    ``waiting`` is a heap, ``frontier`` where it stood before the batch; before ``since`` nothing is asked.
+    """
+
+    def __init__(
+        self, waiting: Sequence[Interval], counts: SyncCounts, frontier: int, since: int, arrivals: Arrivals
+    ) -> None:
+        self._counts, self._arrivals = counts, arrivals
+        self._frontier = self._proven = frontier
+        self._since = since
+        self._row = 0
+        self._passed: list[tuple[int, int]] = []
+        self._in_order, self._fresh = _iterate_heap(waiting), list[Interval]()
+        self._old, self._left = next(self._in_order, None), 0
+        self._asked: tuple[Interval, tuple[int, int]] | None = None
+
+    def closed_until(self) -> int:
+        """Up to where the past is closed before the row that was gone on to."""
+        aged = self._arrivals.aged
+        return max(self._proven, int(aged[self._row - 1])) if self._row else self._frontier
+
+    def add(self, interval: Interval) -> None:
+        """An external CTI comes with the row that was gone on to."""
+        heappush(self._fresh, interval)
+
+    def advance_to(self, to: int) -> None:
+        """Take in the rows before ``to``."""
+        while (first := self._first()) is not None:
+            if first[1] > self._proven:
+                complete, expired = self._find_due_rows(first)
+                if min(complete, expired) >= to:
+                    break
+                self._row = min(complete, expired)
+                if complete <= expired:
+                    self._proven = first[1]
+                    self._passed.append((complete, first[1]))
+            self._pop(first)
+        self._row = to
+
+    def _first(self) -> Interval | None:
+        """The interval that begins first, of those the one that ends first."""
+        if self._fresh and (self._old is None or self._fresh[0] < self._old):
+            return self._fresh[0]
+        return self._old
+
+    def _pop(self, first: Interval) -> None:
+        if first is self._old:
+            self._old, self._left = next(self._in_order, None), self._left + 1
+        else:
+            heappop(self._fresh)
+
+    def _find_due_rows(self, first: Interval) -> tuple[int, int]:
+        """The rows after which the interval is complete, and is behind what age has closed.
+
+        They stand for as long as it is first, since only what is left behind moves what is proven.
+        """
+        if self._asked is None or self._asked[0] is not first:
+            self._asked = first, (self._find_completing_row(*first), self._arrivals.aged_to(first[1]))
+        return self._asked[1]
+
+    def _find_completing_row(self, vs: int, ve: int, expected: int) -> int:
+        """The first row from here on after which an interval is reached and complete."""
+        reached = self._row
+        if vs > max(self._proven, self._since):
+            reached = max(reached, self._arrivals.aged_to(vs))
+        rows, missing = self._arrivals.count_within(vs, ve), expected - self._counts.count_within(vs, ve)
+        come = int(np.searchsorted(rows, reached, "right"))
+        if come == missing:
+            return reached
+        return int(rows[missing - 1]) if come < missing <= len(rows) else _NEVER
+
+    def proof(self) -> Proof:
+        """What the rows gone through prove."""
+        frontier = np.maximum(self._arrivals.aged, self._frontier)
+        for row, ve in self._passed:
+            frontier[row] = max(int(frontier[row]), ve)
+        if self._passed:
+            frontier = np.maximum.accumulate(frontier)
+        return Proof(frontier, self._left, self._fresh, self._arrivals.sync)
+
+
+def _iterate_heap(heap: Sequence[Interval]) -> Iterator[Interval]:
+    """What a heap holds in order, nothing taken out: only what is given out, and its heirs, is looked at."""
+    border = [(heap[0], 0)] if heap else []
+    while border:
+        item, at = heappop(border)
+        yield item
+        for heir in (2 * at + 1, 2 * at + 2):
+            if heir < len(heap):
+                heappush(border, (heap[heir], heir))

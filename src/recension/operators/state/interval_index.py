@@ -21,28 +21,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.netting import surviving
-from recension.core.ranges import expand
-from recension.core.rowhash import Hashes
+from recension.core.netting import expand, surviving
+from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut_table, unite_table
 from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
+_FIRST_LOOK: Final = 4
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _ArenaRun:
     """Rows ``start`` to ``stop`` of the arena, sorted by key, with the greatest length in each class.
 
     No two runs ever have the same serial number.
@@ -76,7 +77,7 @@ class IntervalIndex:
 
     def _clear(self) -> None:
         self._arena.clear()
-        self._runs: list[_Run] = []
+        self._runs: list[_ArenaRun] = []
         self._key: SortKey | None = None
         self._credit = 0
 
@@ -84,7 +85,7 @@ class IntervalIndex:
         """Rows held, dead ones that were not yet swept out included."""
         return len(self._arena)
 
-    def live(self) -> int:
+    def count_live(self) -> int:
         """How many intervals are there; looks at all of them."""
         return int(np.count_nonzero(self._arena["ve"] > self._frontier))
 
@@ -105,7 +106,7 @@ class IntervalIndex:
         """``group``, ``vs``, ``ve``, ``tag`` or an extra column of the intervals at these positions."""
         return self._arena[name].take(at)
 
-    def overlapping(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
+    def find_overlaps(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
         """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question."""
         lo = np.maximum(lo, self._frontier)
         if not self._runs or not len(lo):
@@ -142,13 +143,13 @@ class IntervalIndex:
         """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
         found = np.full(len(tags), -1)
         wanted = np.unique(tags)
-        at = np.concatenate([np.zeros(0, np.int64), *(self._with_tags(run, wanted) for run in self._runs)])
+        at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
         at = at[self._arena["ve"][at] > self._frontier]
         _, which, tag = surviving(self._arena["tag"][at], tags)
         found[tag] = at[which]
         return found
 
-    def _with_tags(self, run: _Run, wanted: Hashes) -> Index:
+    def _find_tags(self, run: _ArenaRun, wanted: Hashes) -> Index:
         if run.tags is None or run.by_tag is None:
             tags = self._arena["tag"][run.start : run.stop]
             run.by_tag = np.argsort(tags)
@@ -188,14 +189,14 @@ class IntervalIndex:
         del self._runs[keep:]
         self._runs.append(self._run(start, len(self._arena)))
 
-    def _run(self, start: int, stop: int) -> _Run:
+    def _run(self, start: int, stop: int) -> _ArenaRun:
         """Sorted rows of the arena as a run."""
         begin, end = offset(self._arena["vs"][start:stop]), offset(self._arena["ve"][start:stop])
         levels = self._arena["key"][start:stop] >> np.uint64(60)
         bounds = np.flatnonzero(np.diff(levels, prepend=levels[:1] + np.uint64(1)))
         longest = np.maximum.reduceat(np.maximum(begin, end) - begin, bounds)
         self._serial += 1
-        return _Run(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
+        return _ArenaRun(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
 
     def _renew(self) -> None:
         """Give the runs new serial numbers, because a column of them was rewritten."""
@@ -230,7 +231,7 @@ class IntervalIndex:
         self._credit += _GRACE
         if 2 * self._credit >= len(self._arena) > 0:
             self._credit = 0
-            if 2 * self.live() <= len(self._arena):
+            if 2 * self.count_live() <= len(self._arena):
                 self._rebuild()
 
     def snapshot(self, name: str) -> dict[str, pa.Table]:
@@ -252,7 +253,7 @@ class IntervalIndex:
         tables = {f"{name}/head": pa.table(head), f"{name}/dead": pa.table({"at": dead})}
         for run in self._runs:
             columns = {column: self._arena[column][run.start : run.stop].copy() for column in self._arena}
-            tables |= cut(f"{name}/run{run.serial}", pa.table(columns))
+            tables |= cut_table(f"{name}/run{run.serial}", pa.table(columns))
         return tables
 
     def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
@@ -261,10 +262,56 @@ class IntervalIndex:
         self._clear()
         self._frontier = head["frontier"]
         for serial in head["runs"]:
-            table, start = whole(f"{name}/run{serial}", chunks), len(self._arena)
+            table, start = unite_table(f"{name}/run{serial}", chunks), len(self._arena)
             self._arena.append({column: table[column].to_numpy() for column in self._arena})
             self._serial = serial - 1
             self._runs.append(self._run(start, len(self._arena)))
         self._key = SortKey(head["origin"], head["shift"]) if self._runs else None
         self._credit, self._serial = head["credit"], head["serial"]
         self.remove(chunks[f"{name}/dead"]["at"].to_numpy())
+
+
+class StartIndex(IntervalIndex):
+    """Instants as intervals of one tick, whose runs are therefore sorted by (group, instant)."""
+
+    def insert(self, group: Hashes, at: Ticks) -> None:
+        """Add instants."""
+        self.add(group, at, at + 1, combine(group, at))
+
+    def take_away(self, group: Hashes, at: Ticks) -> None:
+        """Remove instants, one for each that is named and there."""
+        found = self.find(combine(group, at))
+        self.remove(found[found >= 0])
+
+    def next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
+        """The first instant of the group strictly between ``after`` and ``before``; ``before`` if none is.
+
+        Cost: a search, then as many steps as dead or foreign instants lie in the way.
+        """
+        if not self._runs or not len(after):
+            return before.copy()
+        first, last = self._ranges(group, after, before)
+        question, nearest = np.repeat(np.arange(len(after)), first.shape[1]), before.copy()
+        todo, first, last, width = np.arange(first.size), first.ravel(), last.ravel(), _FIRST_LOOK
+        while len(todo):
+            stop = np.minimum(first + width, last)
+            owner, at = expand(first, stop)
+            asked = question[todo[owner]]
+            vs = self._arena["vs"][at]
+            hit = (vs > after[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
+            hit &= self._arena["ve"][at] > self._frontier
+            np.minimum.at(nearest, asked[hit], vs[hit])
+            # Instants that share a key are in no order: what was found stands when the key has changed.
+            go_on = self._undecided(owner[hit], at[hit], stop, last)
+            todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
+        return nearest
+
+    def _undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
+        """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
+        keys = self._arena["key"]
+        found = np.full(len(stop), -1)
+        found[owner[::-1]] = at[::-1]
+        more = np.flatnonzero(stop < last)
+        decided = (found[more] >= 0) & (keys[found[more]] != keys[stop[more]])
+        rest: Index = more[~decided]
+        return rest

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.block_table import BlockTable, Columns, Extract

@@ -14,19 +14,19 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
+from recension.operators.changes import net_changes
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.kept_moments import KeptMoments
+from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.net_changes import net_changes
 from recension.operators.state.row_store import RowStore
 
 _SLACK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ReadingAxis:
     """Readings before and after a batch, by (group, time), those next to each change among them.
 
     ``old_row`` and ``new_row`` number payloads, -1 where there is no reading; ``is_context`` marks the last
@@ -67,9 +67,9 @@ class Readings(KeptMoments):
         """The payloads of rows, also of readings that have just gone."""
         return self._store.take(rows)
 
-    def apply(self, batch: EventBatch, group: Index) -> Axis:
+    def apply(self, batch: EventBatch, group: Index) -> ReadingAxis:
         """Take in a batch of readings that come and go; those whose end alone moves stay as they are."""
-        comes, goes = come_and_gone(batch)
+        comes, goes = find_come_and_gone(batch)
         changed = np.concatenate([goes, comes])
         order = np.argsort(sort_keys([group[changed]], [batch.vs[changed]])[0], kind="stable")
         key_group, key_time = group[changed][order], batch.vs[changed][order]
@@ -77,11 +77,11 @@ class Readings(KeptMoments):
         rows = self._store.append(take_rows(batch.payload, comes), len(comes))
         added = np.concatenate([np.full(len(goes), -1), np.ones(len(comes), np.int64)])[order]
         row = np.concatenate([np.full(len(goes), -1), rows])[order]
-        axis = _merged(extract, key_group, key_time, added, row, self._keyed_by)
+        axis = _merge_changes(extract, key_group, key_time, added, row, self._keyed_by)
         self._write(axis, extract)
         return axis
 
-    def _write(self, axis: Axis, extract: LeafExtract) -> None:
+    def _write(self, axis: ReadingAxis, extract: LeafExtract) -> None:
         stays = (axis.new_row >= 0) & ~axis.is_context
         columns = {"group": axis.group[stays], "time": axis.time[stays], "row": axis.new_row[stays]}
         born, gone = (axis.old_row < 0) & (axis.new_row >= 0), (axis.old_row >= 0) & (axis.new_row < 0)
@@ -102,7 +102,7 @@ class Readings(KeptMoments):
         self._store.restore("readings", chunks)
 
 
-def come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
+def find_come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
     """The elements whose readings are there after the batch and were not before, and the other way round."""
     if not bool(batch.kind.any()):
         return np.arange(len(batch)), np.zeros(0, np.int64)
@@ -111,7 +111,9 @@ def come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
     return net.row[now & ~was], net.row[was & ~now]
 
 
-def _merged(extract: LeafExtract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str) -> Axis:
+def _merge_changes(
+    extract: LeafExtract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str
+) -> ReadingAxis:
     """Lay sorted changes over the readings kept so far."""
     kept = extract.columns
     keys, own = sort_keys([kept["group"], group], [kept["time"], time])
@@ -127,13 +129,13 @@ def _merged(extract: LeafExtract, group: Index, time: Ticks, added: Index, row: 
     new_row = np.where(count == 0, -1, old_row)
     came = added > 0
     new_row[at_changes[came]] = row[came]
-    return Axis(groups, times, old_row, new_row, is_context)
+    return ReadingAxis(groups, times, old_row, new_row, is_context)
 
 
 def _check(count: Index, times: Ticks, keyed_by: str) -> None:
     if bool((count > 1).any()):
-        moment = shown_here(int(times[np.argmax(count > 1)]))
+        moment = describe_time_in_message(int(times[np.argmax(count > 1)]))
         raise StreamError(f"two readings of one group at {moment}: name what tells them apart in {keyed_by}")
     if bool((count < 0).any()):
-        moment = shown_here(int(times[np.argmax(count < 0)]))
+        moment = describe_time_in_message(int(times[np.argmax(count < 0)]))
         raise StreamError(f"a reading at {moment} was retracted that had never been inserted")

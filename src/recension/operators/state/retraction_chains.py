@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -23,17 +24,17 @@ import pyarrow as pa
 from recension.core.bag import LiveEnds
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
-from recension.core.ticks import BEGINNING
-from recension.operators.state.deadlines import Deadlines
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state.row_store import RowStore
 
 _SLACK: Final = 1024
 # What waits and has something in common, by number, in the order in which it began to wait.
-_Shared: TypeAlias = "OrderedDict[int, Broken]"
+_Shared: TypeAlias = "OrderedDict[int, BrokenRun]"
 _Key = TypeVar("_Key")
+_STALE: Final = 64
 
 
-class Waiting(NamedTuple):
+class WaitingRetraction(NamedTuple):
     """One retraction, and the number under which its payload is kept."""
 
     ve: int
@@ -42,13 +43,13 @@ class Waiting(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Broken:
+class BrokenRun:
     """A run of retractions from ``ve`` to ``vn`` that waits; ``elements`` are those it is made of."""
 
     vs: int
     ve: int
     vn: int
-    elements: tuple[Waiting, ...]
+    elements: tuple[WaitingRetraction, ...]
 
     @property
     def sync(self) -> int:
@@ -67,7 +68,7 @@ class RetractionChains:
         self._payloads.clear()
         self._elements = 0
         self._numbers = count()
-        self._waiting: dict[int, tuple[int, Broken]] = {}
+        self._waiting: dict[int, tuple[int, BrokenRun]] = {}
         self._of: dict[int, _Shared] = {}
         self._from: dict[tuple[int, int], _Shared] = {}
         self._to: dict[tuple[int, int], _Shared] = {}
@@ -116,23 +117,25 @@ class RetractionChains:
         for broken in waiting:
             broken.elements = tuple(e._replace(payload=next(number)) for e in broken.elements)
 
-    def retract(self, key: int, ends: dict[int, int], vs: int, element: Waiting) -> tuple[int, int] | None:
+    def retract(
+        self, key: int, ends: dict[int, int], vs: int, element: WaitingRetraction
+    ) -> tuple[int, int] | None:
         """A retraction has come: the change of end it makes now, None if it waits or changes nothing."""
-        merged = Broken(vs, element.ve, element.vn, (element,))
+        merged = BrokenRun(vs, element.ve, element.vn, (element,))
         if element.ve not in ends and (before := self._take(self._to.get((key, element.ve)))) is not None:
-            merged = Broken(vs, before.ve, element.vn, (*before.elements, element))
+            merged = BrokenRun(vs, before.ve, element.vn, (*before.elements, element))
         if (after := self._take(self._from.get((key, element.vn)))) is not None:
-            merged = Broken(vs, merged.ve, after.vn, merged.elements + after.elements)
+            merged = BrokenRun(vs, merged.ve, after.vn, merged.elements + after.elements)
         moved = None
         if merged.ve != merged.vn:
             if merged.ve in ends:
-                moved = _moved(ends, merged)
+                moved = _move_end(ends, merged)
             else:
                 self._add(key, merged)
         self._live_until(key, ends, vs)
         return moved
 
-    def elements_of(self, waiting: Sequence[Broken]) -> EventBatch:
+    def elements_of(self, waiting: Sequence[BrokenRun]) -> EventBatch:
         """The retractions that these are made of."""
         rows = [(b.vs, e.ve, e.vn) for b in waiting for e in b.elements]
         vs, ve, vn = np.array(rows, np.int64).reshape(-1, 3).T
@@ -144,7 +147,7 @@ class RetractionChains:
         if key in self._of:
             self._alive.set(key, max(vs, max(ends, default=BEGINNING)))
 
-    def _add(self, key: int, broken: Broken) -> None:
+    def _add(self, key: int, broken: BrokenRun) -> None:
         number = next(self._numbers)
         self._waiting[number] = key, broken
         self._of.setdefault(key, OrderedDict())[number] = broken
@@ -154,11 +157,11 @@ class RetractionChains:
         self._ends.set(number, broken.ve)
         self._elements += len(broken.elements)
 
-    def _remove(self, number: int) -> Broken:
+    def _remove(self, number: int) -> BrokenRun:
         key, broken = self._waiting.pop(number)
-        _leave(self._of, key, number)
-        _leave(self._from, (key, broken.ve), number)
-        _leave(self._to, (key, broken.vn), number)
+        _discard(self._of, key, number)
+        _discard(self._from, (key, broken.ve), number)
+        _discard(self._to, (key, broken.vn), number)
         self._syncs.discard(number)
         self._ends.discard(number)
         if key not in self._of:
@@ -166,11 +169,11 @@ class RetractionChains:
         self._elements -= len(broken.elements)
         return broken
 
-    def _take(self, shared: _Shared | None) -> Broken | None:
+    def _take(self, shared: _Shared | None) -> BrokenRun | None:
         """Take out the first of these."""
         return self._remove(next(iter(shared))) if shared else None
 
-    def take_lost(self, frontier: int, aged: int) -> list[Broken]:
+    def take_lost(self, frontier: int, aged: int) -> list[BrokenRun]:
         """Take out what can no longer be mended, or may not change the past before ``aged``.
 
         What comes changes no end before the frontier, so that only an event alive there can still lead on
@@ -204,28 +207,28 @@ class RetractionChains:
         _, ve, vn = (column.to_pylist() for column in chunks["broken elements"].columns)
         payloads = chunks["broken payloads"].combine_chunks().to_batches()
         numbers = self.keep(payloads[0], len(ve)).tolist() if payloads else range(len(ve))
-        elements = [Waiting(*row) for row in zip(ve, vn, numbers, strict=True)]
+        elements = [WaitingRetraction(*row) for row in zip(ve, vn, numbers, strict=True)]
         start = 0
         for row in chunks["broken"].to_pylist():
             stop = start + row["size"]
-            self._add(row["key"], Broken(row["vs"], row["ve"], row["vn"], tuple(elements[start:stop])))
+            self._add(row["key"], BrokenRun(row["vs"], row["ve"], row["vn"], tuple(elements[start:stop])))
             start = stop
         for key, ends in live.ends_of(np.fromiter(self._of, np.uint64, len(self._of))).items():
             self._live_until(key, ends, next(iter(self._of[key].values())).vs)
 
 
-def _numbers(waiting: Sequence[Broken]) -> Index:
+def _numbers(waiting: Sequence[BrokenRun]) -> Index:
     """The numbers of their payloads, in their order."""
     return np.array([element.payload for broken in waiting for element in broken.elements], np.int64)
 
 
-def _leave(places: dict[_Key, _Shared], key: _Key, number: int) -> None:
+def _discard(places: dict[_Key, _Shared], key: _Key, number: int) -> None:
     del places[key][number]
     if not places[key]:
         del places[key]
 
 
-def _moved(ends: dict[int, int], merged: Broken) -> tuple[int, int]:
+def _move_end(ends: dict[int, int], merged: BrokenRun) -> tuple[int, int]:
     """Move an end that is alive."""
     ends[merged.ve] -= 1
     if not ends[merged.ve]:
@@ -233,3 +236,42 @@ def _moved(ends: dict[int, int], merged: Broken) -> tuple[int, int]:
     if merged.vn > merged.vs:
         ends[merged.vn] = ends.get(merged.vn, 0) + 1
     return merged.ve, merged.vn
+
+
+class Deadlines:
+    """Things are known by number. A deadline that was changed or given up stays in the heap until it comes
+    up, or until such are the majority."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def set(self, thing: int, time: int) -> None:
+        """The deadline of a thing."""
+        if self._of.get(thing) == time:
+            return
+        self._of[thing] = time
+        heappush(self._heap, (time, thing))
+        if len(self._heap) > 2 * len(self._of) + _STALE:
+            self._heap = [(time, thing) for thing, time in self._of.items()]
+            heapify(self._heap)
+
+    def discard(self, thing: int) -> None:
+        """A thing has no deadline any more."""
+        self._of.pop(thing, None)
+
+    def first(self) -> int:
+        """The earliest deadline, FOREVER if there is none."""
+        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else FOREVER
+
+    def pop_before(self, t: int) -> list[int]:
+        """Take out the things whose deadlines are before ``t``, in their order."""
+        due = []
+        while self._heap and self._heap[0][0] < t:
+            time, thing = heappop(self._heap)
+            if self._of.get(thing) == time:
+                del self._of[thing]
+                due.append(thing)
+        return due

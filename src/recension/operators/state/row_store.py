@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, null_payload, take_rows
-from recension.operators.state.slices import cut, whole
+from recension.operators.state.chunks import cut_table, unite_table
 
 _RATIO = 4
+_SMALL = 1024
+_MANY = 32
 
 
 class RowStore:
@@ -39,12 +41,12 @@ class RowStore:
 
     def append(self, rows: pa.RecordBatch, size: int) -> Index:
         """The numbers of the added rows; ``size`` is how many, for a schema without columns."""
-        start, keep = len(self), self._kept_before(size)
+        start, keep = len(self), self._count_kept(size)
         self._push(rows, size)
         self._unite(keep)
         return np.arange(start, start + size)
 
-    def _kept_before(self, size: int) -> int:
+    def _count_kept(self, size: int) -> int:
         """How many blocks stay as they are when so many rows come; the others become one with them."""
         keep, total = len(self._sizes), size
         while keep and self._sizes[keep - 1] <= _RATIO * total:
@@ -112,7 +114,7 @@ class RowStore:
         }
         tables = {f"{name}/blocks": pa.table(head)}
         for serial, block in zip(self._serials, self._blocks, strict=True):
-            tables |= cut(f"{name}/block{serial}", pa.Table.from_batches([block], self.schema))
+            tables |= cut_table(f"{name}/block{serial}", pa.Table.from_batches([block], self.schema))
         return tables
 
     def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
@@ -120,7 +122,20 @@ class RowStore:
         self.clear()
         head = chunks[f"{name}/blocks"].to_pylist()[0]
         for serial, size in zip(head["serials"], head["sizes"], strict=True):
-            rows = whole(f"{name}/block{serial}", chunks).combine_chunks().to_batches()
+            rows = unite_table(f"{name}/block{serial}", chunks).combine_chunks().to_batches()
             self._serial = serial - 1
             self._push(rows[0] if rows else null_payload(0, self.schema), size)
         self._serial = head["serial"]
+
+
+class PayloadStore(RowStore):
+    """A store that copies as little as it can."""
+
+    def _count_kept(self, size: int) -> int:
+        blocks, total = len(self._sizes), len(self) + size
+        if blocks >= _MANY and total < _MANY * _SMALL:
+            return 0
+        return blocks - bool(blocks and self._sizes[-1] + size <= _SMALL)
+
+    def _before_taking(self, rows: int) -> None:
+        """Nothing is united."""

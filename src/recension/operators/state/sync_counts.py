@@ -49,9 +49,9 @@ class SyncCounts:
         cells = np.searchsorted(self._cells, syncs, "right") - 1
         np.add.at(self._counts, cells[cells >= 0], 1)
 
-    def within(self, vs: int, ve: int) -> int:
+    def count_within(self, vs: int, ve: int) -> int:
         """How many have come with sync times in ``[vs, ve)``, an open interval that ends after ``low``."""
-        recent = self._recent.within(max(vs, self._low), ve)
+        recent = self._recent.count_within(max(vs, self._low), ve)
         if vs >= self._low:
             return recent
         return recent + int(self._counts[np.searchsorted(self._cells, vs) :].sum())

@@ -44,7 +44,7 @@ class TimeBag(SortedRuns):
     def __init__(self) -> None:
         super().__init__({"time": np.int64})
 
-    def within(self, low: int, high: int) -> int:
+    def count_within(self, low: int, high: int) -> int:
         """How many are in ``[low, high)``."""
         return sum(int(np.diff(np.searchsorted(run.key, (low, high)))[0]) for run in self)
 

@@ -123,14 +123,14 @@ class SumFloats(Accumulator):
         return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_with_kinds(_rounded(pairs[0]), *ints[1:]), mask=ints[0] == 0)
+        return pa.array(_with_kinds(_round_pair(pairs[0]), *ints[1:]), mask=ints[0] == 0)
 
 
 class Mean(SumFloats):
     """The arithmetic mean."""
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        mean = _rounded(pairs[0]) / np.maximum(ints[0], 1)
+        mean = _round_pair(pairs[0]) / np.maximum(ints[0], 1)
         return pa.array(_with_kinds(mean, *ints[1:]), mask=ints[0] == 0)
 
 
@@ -143,7 +143,7 @@ class MeanIntegers(Mean):
         return Contributions([_is_valid(values).astype(np.int64)], [_exact_pair(_longs(values))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_rounded(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+        return pa.array(_round_pair(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
 
 
 def _exact_pair(numbers: Longs) -> Pair:
@@ -205,5 +205,5 @@ def _with_kinds(sums: Floats, nans: Index, infinite: Index) -> Floats:
     return np.where((nans > 0) | (up & down), np.nan, with_infinite)
 
 
-def _rounded(pair: Pair) -> npt.NDArray[np.float64]:
+def _round_pair(pair: Pair) -> npt.NDArray[np.float64]:
     return pair[0] + pair[1]

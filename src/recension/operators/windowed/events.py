@@ -18,9 +18,9 @@ from recension.core.batch import EventBatch, Index, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
+from recension.operators.changes import identity, net_changes, plain_inserts
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.live_events import LiveEvents
-from recension.operators.state.net_changes import identity, net_changes, plain_inserts
+from recension.operators.state.event_store import EventStore
 from recension.operators.value_order import payload_order
 
 Placement: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
@@ -88,7 +88,7 @@ class EventsOfGroups:
     def __init__(self, schema: pa.Schema, place: Placement | None = None, *, insert_only: bool = False):
         self._place = place
         self._changes = plain_inserts if insert_only else net_changes
-        self._live = LiveEvents(schema, () if place is None else ("start", "end"))
+        self._live = EventStore(schema, () if place is None else ("start", "end"))
         self._own = ("vs", "ve") if place is None else ("start", "end")
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class EventsOfGroups:
         own = group if is_all else group[change.row]
         self._live.insert(own, vs, ve, tag, rows, start=start, end=end)
 
-    def within(
+    def find_within(
         self, group_hash: Callable[[Index], Hashes], group: Index, start: Ticks, end: Ticks
     ) -> CoveringEvents:
         """The events alive in intervals sorted by group and, within a group, by start and by end alike."""
@@ -124,7 +124,7 @@ class EventsOfGroups:
         first = np.flatnonzero(is_first)
         last = np.append(first[1:], len(group))[: len(first)] - 1
         low, high = start[first], end[last]
-        run, at = self._live.overlapping(group_hash(group[first]), low, high)
+        run, at = self._live.find_overlaps(group_hash(group[first]), low, high)
         vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         own = np.cumsum(is_first) - 1
         starts, ends, begin, stop = sort_keys(
@@ -141,9 +141,9 @@ class EventsOfGroups:
         Which of the two counts as the first is settled by their ends, and so not before these are final.
         FOREVER if there are none.
         """
-        return int(self._live.column(self._own[0], self._tied(t)).min(initial=FOREVER))
+        return int(self._live.column(self._own[0], self._find_ties(t)).min(initial=FOREVER))
 
-    def _tied(self, t: int) -> Index:
+    def _find_ties(self, t: int) -> Index:
         at = self._live.positions()
         start, end = (self._live.column(name, at) for name in self._own)
         at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]
@@ -161,7 +161,7 @@ class EventsOfGroups:
 
     def drop(self, group: Hashes, at: Ticks) -> None:
         """Forget the events at these instants of these groups."""
-        self._live.remove(self._live.overlapping(group, at, at + 1)[1])
+        self._live.remove(self._live.find_overlaps(group, at, at + 1)[1])
 
     def expire(self, t: int) -> None:
         """Forget the events that end, on their axis, at ``t`` or before."""
@@ -169,7 +169,7 @@ class EventsOfGroups:
 
     def live(self) -> int:
         """How many events there are; looks at all of them."""
-        return self._live.live()
+        return self._live.count_live()
 
     def nbytes(self) -> int:
         """Memory taken by the events."""

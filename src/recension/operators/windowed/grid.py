@@ -52,20 +52,20 @@ class Grid:
             raise RecensionError("an event that starts at the beginning of time is in windows without number")
         hops, past = divmod(self.size + self.offset, self.hop)
         if self.hop == 1:
-            return self._cut(np.where(vs < self._above, vs, add(vs, -hops)) + 1)
-        whole, rest = self._divided(vs)
-        return self._cut(whole - hops + (rest >= past))
+            return self._cut_at_until(np.where(vs < self._above, vs, add(vs, -hops)) + 1)
+        whole, rest = self._divide(vs)
+        return self._cut_at_until(whole - hops + (rest >= past))
 
     def _stop(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
         if self.hop == 1:
             window = np.where(ve <= self._below, add(ve, self.size), ve)
         else:
-            whole, rest = self._divided(ve)
+            whole, rest = self._divide(ve)
             window = whole + (rest > self.offset)
-        return self._cut(np.where(ve == FOREVER, np.int64(FOREVER), window))
+        return self._cut_at_until(np.where(ve == FOREVER, np.int64(FOREVER), window))
 
-    def _divided(self, times: Ticks) -> tuple[Index, Index]:
+    def _divide(self, times: Ticks) -> tuple[Index, Index]:
         """Quotient and remainder by the hop; the remainder takes a product, not another division."""
         whole = times // self.hop
         return whole, times - whole * self.hop
@@ -80,7 +80,7 @@ class Grid:
         """Events that start from then on are in windows numbered by their starts."""
         return _in_range(GAP + self.size - 1)
 
-    def _cut(self, window: Index) -> Index:
+    def _cut_at_until(self, window: Index) -> Index:
         return window if self.until is None else np.minimum(window, self._stop_of(self.until))
 
     def _stop_of(self, until: int) -> int:
@@ -99,15 +99,15 @@ class Grid:
         """Where each window starts."""
         if self.hop == 1:
             return np.where(window < GAP, add(window, -self.size), window)
-        return self._at(window, self.offset)
+        return self._time_at(window, self.offset)
 
     def end(self, window: Index) -> Ticks:
         """Where each window ends."""
         if self.hop == 1:
             return np.where(window < GAP, window, add(window, self.size))
-        return self._at(window, self.offset + self.size)
+        return self._time_at(window, self.offset + self.size)
 
-    def _at(self, window: Index, shift: int) -> Ticks:
+    def _time_at(self, window: Index, shift: int) -> Ticks:
         """``shift + window * hop``, saturated."""
         low, high = _in_range(-((shift - BEGINNING) // self.hop)), _in_range((FOREVER - shift) // self.hop)
         within = np.clip(window, low, high)

@@ -173,6 +173,13 @@ class WindowIndex(ABC):
     def check_end(self) -> None:
         """Raise what the end of time would; windows that the data make have an end with them."""
 
+    def refuse_endless(self) -> None:
+        """Raise what an event that never ends would raise at the end of time."""
+
+    def is_endless(self) -> bool:
+        """Does a window go on for ever, as things are?"""
+        return False
+
     def check_last(self, batch: EventBatch) -> None:
         """The same when this batch still comes before it, where that is certain."""
 
@@ -240,17 +247,19 @@ def changed_stretches(
     """Those at some places of the merged axis, shown from ``low`` to ``ends`` before and after, if at all."""
     own, old_end, new_end = low[at], ends[0][at], ends[1][at]
 
-    def shown(side: Side, end: Index) -> Stretches:
+    def stretches_of(side: Side, end: Index) -> Stretches:
         slot = np.flatnonzero(end > own)
         rows = at[slot]
         return Stretches(slot, rows, work.group, low, side.following, side.sums.take(rows))
 
-    return Change(own, old_end, new_end, shown(work.old, old_end), shown(work.new, new_end), write_back)
+    return Change(
+        own, old_end, new_end, stretches_of(work.old, old_end), stretches_of(work.new, new_end), write_back
+    )
 
 
 def in_view(view: View, watermark: int, start: Ticks, end: Ticks) -> Mask:
     """Which windows are shown at a watermark."""
     if view == "all":
         return np.ones(len(start), np.bool_)
-    shown: Mask = (end <= watermark) if view == "ended" else (start <= watermark)
-    return shown
+    stretches_of: Mask = (end <= watermark) if view == "ended" else (start <= watermark)
+    return stretches_of

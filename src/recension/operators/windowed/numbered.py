@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.errors import RecensionError
-from recension.core.ranges import expand
+from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.core.time_kind import shown_here
+from recension.core.time_kind import describe_time_in_message
 from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
-from recension.operators.base import Chunks, new_end, old_end
+from recension.operators.base import Chunks
+from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
@@ -29,7 +30,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
     changed_stretches,
 )
-from recension.operators.windowed.steps import Contributions, Steps, steps_of
+from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
@@ -97,12 +98,19 @@ class NumberedIndex(WindowIndex):
         first, stop = self._numbering.place(batch.vs, end)
         for row in np.flatnonzero((first <= why.low) & (stop >= why.high))[:1].tolist():
             payload = (rows_of(batch.payload.slice(row, 1)) or [{}])[0]
-            lifetime = f"[{shown_here(int(batch.vs[row]))}, {shown_here(int(end[row]))})"
+            lifetime = (
+                f"[{describe_time_in_message(int(batch.vs[row]))}, {describe_time_in_message(int(end[row]))})"
+            )
             return why.named(f"the event {lifetime} {payload or ''}".rstrip())
         return why
 
     def check_end(self) -> None:
         if self._points.is_endless():
+            raise RecensionError(ENDLESS)
+
+    def refuse_endless(self) -> None:
+        _, stop = self._numbering.place(np.zeros(1, np.int64), np.full(1, FOREVER))
+        if int(stop[0]) == FOREVER:
             raise RecensionError(ENDLESS)
 
     def check_last(self, batch: EventBatch) -> None:
@@ -115,12 +123,12 @@ class NumberedIndex(WindowIndex):
 
     def _steps(
         self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
-    ) -> Steps:
+    ) -> AxisSteps:
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
         since = self._since(batch, first, np.maximum(old, new))
-        return steps_of(group, first, old, new, amounts, since=since, spans=coming)
+        return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
         """From which window on each element changes answers, if not only where events come and go."""
@@ -142,7 +150,7 @@ class NumberedIndex(WindowIndex):
     def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
         """For every group the stretch of windows that come into view as the watermark moves."""
         low, high = self._edge(self.watermark), self._edge(watermark)
-        groups = self._points.in_use() if high > low else np.zeros(0, np.int64)
+        groups = self._points.groups_in_use() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
     def _limit(self, side: Side, watermark: int) -> Index:

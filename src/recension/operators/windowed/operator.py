@@ -40,7 +40,9 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 class Measure(ABC):
     """What is said of windows, and what has to be kept of events for it."""
 
-    promises_alike: bool = False
+    shards_share_ctis: bool = False
+    always_answers: bool = False
+    """Is there a row for every window that holds an event?"""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -100,7 +102,7 @@ class WindowedOperator(Operator):
     def __init__(self, index: WindowIndex, measure: Measure, keys: Keys | None = None) -> None:
         super().__init__(measure.schema)
         self.index, self.measure, self._keys = index, measure, keys
-        self.promises_alike = measure.promises_alike
+        self.shards_share_ctis = measure.shards_share_ctis
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -128,6 +130,12 @@ class WindowedOperator(Operator):
 
     def check_end(self) -> None:
         self.index.check_end()
+
+    def refuse_endless(self) -> None:
+        self.index.refuse_endless()
+
+    def is_endless(self) -> bool:
+        return self.measure.always_answers and self.index.is_endless()
 
     def check_last(self, batch: EventBatch) -> None:
         self.index.check_last(batch)

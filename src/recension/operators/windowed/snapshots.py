@@ -20,7 +20,7 @@ import numpy as np
 
 from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import new_end, old_end
+from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
@@ -31,7 +31,7 @@ from recension.operators.windowed.index import (
     changed_stretches,
     in_view,
 )
-from recension.operators.windowed.steps import Contributions, steps_of
+from recension.operators.windowed.steps import Contributions, axis_steps
 from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, state_columns
 
 
@@ -56,13 +56,13 @@ class SnapshotIndex(WindowIndex):
         since = batch.vs if self._ends == "seen" else None
         is_plain = bool((batch.kind == INSERT).all())
         ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
-        steps = steps_of(group, batch.vs, *ends, amounts, look=look, since=since)
+        steps = axis_steps(group, batch.vs, *ends, amounts, look=look, since=since)
         work = lay_over(self._points, steps)
 
         def write_back() -> None:
             work.write_back(self._points)
             if self._view != "all":
-                later = work.born & (work.time > watermark)
+                later = work.is_born & (work.time > watermark)
                 self._upcoming.push(work.time[later], work.group[later])
             self.watermark = watermark
 
@@ -79,6 +79,9 @@ class SnapshotIndex(WindowIndex):
         if self._view == "present":
             end = np.where(end <= watermark, end, np.int64(FOREVER))
         return np.where(shown, end, work.time)
+
+    def is_endless(self) -> bool:
+        return self._points.is_endless()
 
     def close(self, t: int, earliest: int) -> Closing:
         until = min(t, earliest)

@@ -36,7 +36,7 @@ NOTHING = Contributions([], [])
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class AxisSteps:
     """One row per distinct (group, time), sorted; amounts are running totals within their segment.
 
     A segment is a maximal stretch of a group's time axis over which some event changes; ``covered`` tells
@@ -58,7 +58,7 @@ class Steps:
         return self.group[last], self.time[first], self.time[last]
 
 
-def steps_of(
+def axis_steps(
     group: Index,
     vs: Ticks,
     a: Ticks,
@@ -68,7 +68,7 @@ def steps_of(
     look: tuple[Ticks, Index] | None = None,
     since: Ticks | None = None,
     spans: tuple[Index, Ticks, Ticks] | None = None,
-) -> Steps:
+) -> AxisSteps:
     """The steps of a batch of changes.
 
     A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
@@ -78,8 +78,8 @@ def steps_of(
     extra = _Extra.of(group, since, look, spans)
     begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
     if not amounts.pairs and (dense := DenseAxis.of(begins, ends, looked, amounts.ints)) is not None:
-        return _counted(dense, change, amounts.ints, extra)
-    return _sorted(np.concatenate([begins, ends, looked]), change, amounts, extra)
+        return _count_steps(dense, change, amounts.ints, extra)
+    return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ class _Change:
         return np.where(self.a < self.b, 0, -1), np.where(self.a < self.b, -1, 0)
 
 
-def _counted(dense: DenseAxis, change: _Change, ints: list[Index], extra: _Extra) -> Steps:
+def _count_steps(dense: DenseAxis, change: _Change, ints: list[Index], extra: _Extra) -> AxisSteps:
     at = dense.points()
     begins, ends = dense.counts()
     n = begins - ends
     refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
-    return Steps(
+    return AxisSteps(
         dense.spread(change.group, change.group, extra.group)[at],
         dense.spread(change.a, change.b, extra.time)[at],
         refs[at],
@@ -124,7 +124,7 @@ def _counted(dense: DenseAxis, change: _Change, ints: list[Index], extra: _Extra
     )
 
 
-def _sorted(keys: Index, change: _Change, amounts: Contributions, extra: _Extra) -> Steps:
+def _sort_steps(keys: Index, change: _Change, amounts: Contributions, extra: _Extra) -> AxisSteps:
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     ints = [
         np.concatenate([*change.refs(), none]),
@@ -138,7 +138,7 @@ def _sorted(keys: Index, change: _Change, amounts: Contributions, extra: _Extra)
     pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
     group = np.concatenate([change.group, change.group, extra.group])[at]
     time = np.concatenate([change.a, change.b, extra.time])[at]
-    return Steps(group, time, np.diff(np.append(0, refs)), n, covered, sums, pairs)
+    return AxisSteps(group, time, np.diff(np.append(0, refs)), n, covered, sums, pairs)
 
 
 @dataclass(frozen=True, slots=True)

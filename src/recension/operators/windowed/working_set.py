@@ -22,7 +22,7 @@ from recension.operators import double_double as dd
 from recension.operators.state.block_table import Column, Columns, sort_keys
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.windowed.steps import Pair, Steps
+from recension.operators.windowed.steps import AxisSteps, Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """The merged axis; ``extract`` is what it was read from."""
+    """The merged axis; ``blocks`` are those of the table that it was read from."""
 
     extract: LeafExtract
     group: Index
@@ -75,14 +75,14 @@ class WorkingSet:
     new: Side
 
     @property
-    def born(self) -> Mask:
+    def is_born(self) -> Mask:
         """The end points that were not there before."""
         return self.is_new & self.new.is_point
 
     def write_back(self, points: EndPoints) -> None:
         """Keep what the end points became."""
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
-        gone, born = self.old.is_point & ~self.new.is_point, self.born
+        gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums.take(keep).columns()
         points.replace(self.extract, columns, (self.group[born], self.time[born]), self.group[gone])
@@ -97,12 +97,12 @@ def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
     return columns
 
 
-def lay_over(points: EndPoints, steps: Steps) -> WorkingSet:
+def lay_over(points: EndPoints, steps: AxisSteps) -> WorkingSet:
     """The steps of a batch over the end points kept so far."""
     return _merge(points.extract(*steps.segments()), steps)
 
 
-def _merge(extract: LeafExtract, steps: Steps) -> WorkingSet:
+def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     known = extract.columns
     at_known, at_steps, is_new = _interleave(known, steps)
     size = len(is_new)
@@ -117,18 +117,18 @@ def _merge(extract: LeafExtract, steps: Steps) -> WorkingSet:
     is_context = np.zeros(size, np.bool_)
     is_context[at_known] = extract.follower
     inherit = _inherit(at_known, group, size)
-    last_step = _latest(at_steps, size)
+    last_step = _last_marked(at_steps, size)
     is_changed = (last_step >= 0) & steps.covered[last_step]
     old = _old_sums(known, inherit, len(steps.ints), len(steps.pairs))
     new = _new_sums(old, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
-        Side(~is_new, following(group, time, ~is_new), old),
-        Side(refs > 0, following(group, time, refs > 0), new),
+        Side(~is_new, next_point(group, time, ~is_new), old),
+        Side(refs > 0, next_point(group, time, refs > 0), new),
     )  # fmt: skip
 
 
-def _interleave(known: Columns, steps: Steps) -> tuple[Index, Index, Mask]:
+def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
     known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
     place = np.searchsorted(known_keys, step_keys)
@@ -143,7 +143,7 @@ def _interleave(known: Columns, steps: Steps) -> tuple[Index, Index, Mask]:
     return at_known, at_steps, is_new
 
 
-def _latest(positions: Index, size: int) -> Index:
+def _last_marked(positions: Index, size: int) -> Index:
     """For each position the number of the last marked one at or before it, -1 if there is none."""
     marks = np.full(size, -1, np.int64)
     marks[positions] = np.arange(len(positions))
@@ -152,7 +152,7 @@ def _latest(positions: Index, size: int) -> Index:
 
 def _inherit(at_known: Index, group: Index, size: int) -> Index:
     """The known end point each position takes its old state from; the last row stands for "nothing"."""
-    latest = _latest(at_known, size)
+    latest = _last_marked(at_known, size)
     same = (latest >= 0) & (group[at_known[latest]] == group) if len(at_known) else np.zeros(size, np.bool_)
     return np.where(same, latest, len(at_known))
 
@@ -168,7 +168,7 @@ def _old_sums(known: Columns, inherit: Index, ints: int, pairs: int) -> Sums:
     )
 
 
-def _new_sums(old: Sums, steps: Steps, last_step: Index, is_changed: Mask) -> Sums:
+def _new_sums(old: Sums, steps: AxisSteps, last_step: Index, is_changed: Mask) -> Sums:
     def moved(before: Index, running: Index) -> Index:
         return before + np.where(is_changed, running[last_step], 0)
 
@@ -182,7 +182,7 @@ def _new_sums(old: Sums, steps: Steps, last_step: Index, is_changed: Mask) -> Su
     return Sums(n, [moved(o, r) for o, r in zip(old.ints, steps.ints, strict=True)], pairs)
 
 
-def following(group: Index, time: Ticks, is_point: Mask) -> Ticks:
+def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
     """The time of the next end point of the same group; its own time where there is none."""
     points = np.flatnonzero(is_point)
     if len(points) == len(time):

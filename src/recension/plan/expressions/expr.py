@@ -1,7 +1,7 @@
 """The expression as users write it: operators and methods.
 
 Every method here is computed row by row, so that it means the same on any batch. What is not here is refused
-by name (`refusals`). How each is computed says `values`; a page of the guide lists them all.
+by name (`conversion`). `values` says how each is computed; a page of the guide lists them all.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions import refusals
-from recension.plan.expressions.conversion import IntoType, data_type, member_values, operand
+from recension.plan.expressions.conversion import (
+    IntoType,
+    data_type,
+    member_values,
+    operand,
+    other_rows_error,
+    unknown_method_error,
+)
 from recension.plan.expressions.namespaces import (
     DateTimeMethods,
     ListMethods,
@@ -19,8 +25,7 @@ from recension.plan.expressions.namespaces import (
     StringMethods,
     StructMethods,
 )
-from recension.plan.expressions.rendering import render
-from recension.plan.expressions.tree import Call, Column, Tree
+from recension.plan.expressions.tree import Call, Column, Tree, render
 
 Closed: TypeAlias = Literal["both", "left", "right", "none"]
 NO_DEFAULT: Any = ...
@@ -65,7 +70,7 @@ class Expr:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise refusals.unknown(name, type(self), self)
+            raise unknown_method_error(name, type(self), self)
 
     def _call(self, name: str, /, **arguments: Any) -> Expr:
         """A method of this, by its name and with all of its arguments."""
@@ -77,7 +82,7 @@ class Expr:
     def _binary(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (self.tree, operand(other))), self.output_name)
 
-    def _reversed(self, sign: str, other: Any) -> Expr:
+    def _reflected(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (operand(other), self.tree)), "literal")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
@@ -123,7 +128,7 @@ class Expr:
         return self._binary("-", other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return self._reversed("-", other)
+        return self._reflected("-", other)
 
     def __mul__(self, other: Any) -> Expr:
         return self._binary("*", other)
@@ -135,25 +140,25 @@ class Expr:
         return self._binary("/", other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return self._reversed("/", other)
+        return self._reflected("/", other)
 
     def __floordiv__(self, other: Any) -> Expr:
         return self._binary("//", other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return self._reversed("//", other)
+        return self._reflected("//", other)
 
     def __mod__(self, other: Any) -> Expr:
         return self._binary("%", other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return self._reversed("%", other)
+        return self._reflected("%", other)
 
     def __pow__(self, other: Any) -> Expr:
         return self._binary("**", other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return self._reversed("**", other)
+        return self._reflected("**", other)
 
     def __neg__(self) -> Expr:
         return self._call("negate")
@@ -247,7 +252,7 @@ class Expr:
     def fill_null(self, value: Any = None, strategy: None = None, limit: None = None) -> Expr:
         """``value`` where there is none."""
         if strategy is not None or limit is not None:
-            raise refusals.looks_at_other_rows(f"fill_null(strategy={strategy!r})")
+            raise other_rows_error(f"fill_null(strategy={strategy!r})")
         if value is None:
             raise SchemaError(f"{self}.fill_null: give the value that stands for null")
         return self._call("fill_null", value=value)

@@ -18,7 +18,6 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.plan.expressions.conversion import operand
 from recension.plan.expressions.expr import Expr
-from recension.plan.expressions.rendering import render
 from recension.plan.expressions.tree import (
     ARITHMETIC,
     TOTAL,
@@ -27,11 +26,12 @@ from recension.plan.expressions.tree import (
     Tree,
     calls_functions,
     columns_of,
+    render,
     walk,
 )
 from recension.plan.expressions.values import values_of
+from recension.plan.schemas import list_columns, type_name
 from recension.plan.structure import Structural
-from recension.plan.type_names import listed, type_name
 
 IntoExpression: TypeAlias = Expr | str | Any
 
@@ -101,20 +101,22 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
     if computed.column is not None:
         return schema.field(computed.column).type
     try:
-        return _inferred(computed, schema)
+        return _infer_type(computed, schema)
     except Exception as why:  # whatever fails on no rows at all is a misfit of types
-        raise SchemaError(f"{verb}: cannot compute {computed}{_misfit(computed, schema, why)}") from None
+        raise SchemaError(
+            f"{verb}: cannot compute {computed}{_describe_misfit(computed, schema, why)}"
+        ) from None
 
 
 @lru_cache(maxsize=4096)
-def _inferred(computed: Expression, schema: pa.Schema) -> pa.DataType:
+def _infer_type(computed: Expression, schema: pa.Schema) -> pa.DataType:
     """Remembered, for rewrites ask again and again."""
     nothing = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
     (value,) = values_of([computed.tree], nothing)
     return value.type
 
 
-def _misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
+def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
     """Which types the columns have, and what the computation says to that."""
     types = [f"{name} is {type_name(schema.field(name).type)}" for name in sorted(computed.references)]
     said = str(why).splitlines()[0] if str(why) else type(why).__name__
@@ -136,7 +138,7 @@ def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     for name in sorted(set(names) - set(schema.names)):
         near = get_close_matches(name, schema.names, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {listed(schema)}")
+        raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {list_columns(schema)}")
 
 
 def require_boolean(predicate: Expression, schema: pa.Schema, verb: str) -> None:

@@ -18,15 +18,15 @@ class Then(Expr):
 
     def __init__(self, chain: tuple[tuple[Tree, Tree], ...], output_name: str | None) -> None:
         self._chain = chain
-        super().__init__(_chosen(chain, None), output_name)
+        super().__init__(_when_tree(chain, None), output_name)
 
     def otherwise(self, value: Any) -> Expr:
         """The value where no condition holds; text names a column."""
-        return Expr(_chosen(self._chain, or_column(value).tree), self.output_name)
+        return Expr(_when_tree(self._chain, or_column(value).tree), self.output_name)
 
     def when(self, *conditions: Any) -> When:
         """A further condition, for where those before do not hold."""
-        return When(_all_of(conditions), self._chain, self.output_name)
+        return When(_conjunction(conditions), self._chain, self.output_name)
 
 
 class When:
@@ -46,14 +46,14 @@ class When:
         return Then((*self._chain, (self._condition, chosen.tree)), name)
 
 
-def _chosen(chain: tuple[tuple[Tree, Tree], ...], otherwise: Tree | None) -> Tree:
+def _when_tree(chain: tuple[tuple[Tree, Tree], ...], otherwise: Tree | None) -> Tree:
     for condition, value in reversed(chain):
         otherwise = Call("when", (condition, value) if otherwise is None else (condition, value, otherwise))
     assert otherwise is not None
     return otherwise
 
 
-def _all_of(conditions: Sequence[Any]) -> Tree:
+def _conjunction(conditions: Sequence[Any]) -> Tree:
     if not conditions:
         raise SchemaError("when: give a condition, such as col('bytes') > 0")
     first, *others = (or_column(condition).tree for condition in conditions)
@@ -98,7 +98,7 @@ def when(*conditions: Any) -> When:
     >>> rc.when(rc.col("n") > 0).then(rc.col("total") // rc.col("n")).otherwise(rc.lit(0))
     Expr(when(n > 0).then(total // n).otherwise(0))
     """
-    return When(_all_of(conditions))
+    return When(_conjunction(conditions))
 
 
 def _function(name: str, columns: Sequence[Any], **arguments: Any) -> Expr:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions import refusals
+from recension.plan.expressions.conversion import unknown_method_error
 from recension.plan.expressions.tree import Tree, root_name
 
 TimeUnit: TypeAlias = Literal["ns", "us", "ms"]
@@ -40,7 +40,7 @@ class Methods(Generic[E]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise refusals.unknown(name, type(self), self._of)
+            raise unknown_method_error(name, type(self), self._of)
 
 
 def _finds_nothing(pattern: str) -> bool:

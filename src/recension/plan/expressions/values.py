@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import RecensionError
-from recension.plan.expressions import checked
-from recension.plan.expressions.checked import Value
+from recension.plan.expressions import arithmetic
+from recension.plan.expressions.arithmetic import Value
 from recension.plan.expressions.tree import Call, Column, FunctionCall, Literal, Tree, columns_of
 
 _COMPARISONS: Final[dict[str, Callable[..., Value]]] = {
@@ -81,26 +81,26 @@ class _Evaluation:
             case Literal():
                 return tree.scalar
             case FunctionCall():
-                return self._alone(tree, self._called)
+                return self._compute_alone(tree, self._call_function)
             case Call("when"):
-                return self._when(tree)
+                return self._evaluate_when(tree)
             case Call(name) if name in _COMPUTED:
                 operands = [self.value(x) for x in tree.operands]
                 try:
                     return _COMPUTED[name](tree, operands)
                 except pa.ArrowInvalid as why:
-                    raise checked.explained(tree, operands, why) from None
+                    raise arithmetic.explain_error(tree, operands, why) from None
             case Call("is_between"):
-                return self._between(tree)
+                return self._evaluate_between(tree)
             case Call("fill_null"):
                 of, given = self.value(tree.operands[0]), dict(tree.arguments)["value"]
                 filling = self.value(given if isinstance(given, Tree) else Literal(given))
                 return pc.fill_null(of, filling)
             case Call():
-                return self._alone(tree, self._method)
+                return self._compute_alone(tree, self._call_method)
         raise AssertionError(f"no value of {type(tree).__name__}")
 
-    def _alone(self, tree: Any, compute: Callable[[Any], pa.Array]) -> Value:
+    def _compute_alone(self, tree: Any, compute: Callable[[Any], pa.Array]) -> Value:
         """What needs arrays: of no columns it is computed once."""
         if next(columns_of(tree), None) is not None:
             return compute(tree)
@@ -111,26 +111,28 @@ class _Evaluation:
         value = self.value(tree)
         return pa.repeat(value, self._batch.num_rows) if isinstance(value, pa.Scalar) else value
 
-    def _called(self, call: FunctionCall) -> pa.Array:
+    def _call_function(self, call: FunctionCall) -> pa.Array:
         return call.function.over_columns([self._array(x) for x in call.operands])
 
-    def _when(self, call: Call) -> Value:
+    def _evaluate_when(self, call: Call) -> Value:
         """Each branch is wanted only where it is taken; a condition that is null is not true."""
         condition, then, *rest = call.operands
         holds = pc.coalesce(self.value(condition), pa.scalar(False))
-        taken = self._branch(then, holds)
+        taken = self._evaluate_branch(then, holds)
         if not rest:
             return pc.if_else(holds, taken, pa.scalar(None, taken.type))
-        return pc.if_else(holds, *checked.as_floats([taken, self._branch(rest[0], pc.invert(holds))]))
+        return pc.if_else(
+            holds, *arithmetic.as_floats([taken, self._evaluate_branch(rest[0], pc.invert(holds))])
+        )
 
-    def _branch(self, tree: Tree, taken: Value) -> Value:
+    def _evaluate_branch(self, tree: Tree, taken: Value) -> Value:
         live = taken if self._live is None else pc.and_kleene(self._live, taken)
         try:
             return _Evaluation(self._batch, live).value(tree)
         except _FAILURES:
-            return self._where(tree, live)
+            return self._evaluate_where(tree, live)
 
-    def _where(self, tree: Tree, live: Value) -> Value:
+    def _evaluate_where(self, tree: Tree, live: Value) -> Value:
         """The expression on some rows only; null on the others."""
         mask = pa.repeat(live, self._batch.num_rows) if isinstance(live, pa.Scalar) else live
         kept = np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)
@@ -142,38 +144,40 @@ class _Evaluation:
             return found
         return found.take(pa.array(np.cumsum(kept) - 1, mask=~kept))
 
-    def _between(self, call: Call) -> Value:
+    def _evaluate_between(self, call: Call) -> Value:
         given = dict(call.arguments)
         value, low, high = (self.value(x) for x in call.children)
         at_least = pc.greater_equal if given["closed"] in ("both", "left") else pc.greater
         at_most = pc.less_equal if given["closed"] in ("both", "right") else pc.less
-        return pc.and_kleene(checked.compared(at_least, value, low), checked.compared(at_most, value, high))
+        return pc.and_kleene(
+            arithmetic.compare_values(at_least, value, low), arithmetic.compare_values(at_most, value, high)
+        )
 
-    def _method(self, call: Call) -> pa.Array:
+    def _call_method(self, call: Call) -> pa.Array:
         """A method of narwhals, or one of ours that checks what narwhals does not."""
         unit = dict(call.arguments).get("time_unit") or _UNITS.get(call.name)
         if unit is not None:
-            exact = checked.scaled(call, self._array(call.operands[0]), unit)
+            exact = arithmetic.scale_time(call, self._array(call.operands[0]), unit)
             if exact is not None:
                 return exact
-        found = self._by_narwhals(call)
+        found = self._replay_by_narwhals(call)
         if call.name == "list.sum":
-            checked.require_sums(call, self._array(call.operands[0]), found)
+            arithmetic.require_sums(call, self._array(call.operands[0]), found)
         elif call.name == "dt.offset_by":
             by = str(dict(call.arguments)["by"])
-            checked.require_moved(call, self._array(call.operands[0]), found, by)
+            arithmetic.require_moved(call, self._array(call.operands[0]), found, by)
         return found
 
-    def _by_narwhals(self, call: Call) -> pa.Array:
-        expression, columns = _replayed(call)
+    def _replay_by_narwhals(self, call: Call) -> pa.Array:
+        expression, columns = _replay_call(call)
         arrays = [self._array(tree) for tree in columns]
         try:
-            return _selected(expression, arrays)
+            return _select(expression, arrays)
         except pa.ArrowInvalid as why:
-            raise checked.explained(call, [], why) from None
+            raise arithmetic.explain_error(call, [], why) from None
 
 
-def _selected(expression: nw.Expr, arrays: Sequence[pa.Array]) -> pa.Array:
+def _select(expression: nw.Expr, arrays: Sequence[pa.Array]) -> pa.Array:
     """An expression of narwhals over the columns ``_0``, ``_1``, ..."""
     table = pa.Table.from_arrays(arrays, [f"_{i}" for i in range(len(arrays))])
     column = nw.from_native(table, eager_only=True).select(_=expression).to_native().column(0)
@@ -182,7 +186,7 @@ def _selected(expression: nw.Expr, arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 @lru_cache(maxsize=4096)
-def _replayed(call: Call) -> tuple[nw.Expr, list[Tree]]:
+def _replay_call(call: Call) -> tuple[nw.Expr, list[Tree]]:
     """A call as an expression of narwhals over the columns ``_0``, ``_1``, ..., and what these are."""
     replay = _Replay()
     return replay.call(call), replay.columns
@@ -231,17 +235,17 @@ def _is_replayed(call: Call) -> bool:
 def _quotient(call: Call, operands: list[Value]) -> Value:
     """Whole numbers are divided as floats."""
     if all(pa.types.is_integer(x.type) for x in operands):
-        operands = [checked.cast(x, pa.float64()) for x in operands]
-    return pc.divide(*checked.as_floats(operands))
+        operands = [arithmetic.cast(x, pa.float64()) for x in operands]
+    return pc.divide(*arithmetic.as_floats(operands))
 
 
-def _divided(call: Call, operands: list[Value]) -> Value:
-    return checked.floored(*operands)
+def _floor_quotient(call: Call, operands: list[Value]) -> Value:
+    return arithmetic.floor_divide(*operands)
 
 
 def _remainder(call: Call, operands: list[Value]) -> Value:
-    left, right = checked.remainder_operands(*operands)
-    return pc.subtract(left, pc.multiply(checked.floored(left, right), right))
+    left, right = arithmetic.remainder_operands(*operands)
+    return pc.subtract(left, pc.multiply(arithmetic.floor_divide(left, right), right))
 
 
 def _is_in(call: Call, operands: list[Value]) -> Value:
@@ -252,25 +256,28 @@ def _is_in(call: Call, operands: list[Value]) -> Value:
 
 
 def _cast(call: Call, operands: list[Value]) -> Value:
-    return checked.cast(operands[0], dict(call.arguments)["dtype"])
+    return arithmetic.cast(operands[0], dict(call.arguments)["dtype"])
 
 
-def _rounded(call: Call, operands: list[Value]) -> Value:
+def _round(call: Call, operands: list[Value]) -> Value:
     decimals = dict(call.arguments)["decimals"]
     return pc.round(operands[0], ndigits=decimals, round_mode="half_towards_infinity")
 
 
 # What is computed here, of what its operands are.
 _COMPUTED: Final[dict[str, Callable[[Call, list[Value]], Value]]] = {
-    **{name: lambda call, xs: checked.compared(_COMPARISONS[call.name], *xs) for name in _COMPARISONS},
+    **{
+        name: lambda call, xs: arithmetic.compare_values(_COMPARISONS[call.name], *xs)
+        for name in _COMPARISONS
+    },
     **{name: lambda call, xs: _OPERATORS[call.name](*xs) for name in _OPERATORS},
-    **dict.fromkeys(_ARITHMETIC, checked.arithmetic),
-    "sum_horizontal": checked.total,
-    "mean_horizontal": checked.mean,
+    **dict.fromkeys(_ARITHMETIC, arithmetic.compute),
+    "sum_horizontal": arithmetic.sum_columns,
+    "mean_horizontal": arithmetic.mean_of_columns,
     "/": _quotient,
-    "//": _divided,
+    "//": _floor_quotient,
     "%": _remainder,
     "is_in": _is_in,
     "cast": _cast,
-    "round": _rounded,
+    "round": _round,
 }

@@ -38,28 +38,28 @@ class _Placer:
 
     def place(self, node: Node, above: Above) -> Node:
         if (node, above) not in self._done:
-            self._done[node, above] = self._placed(node, above)
+            self._done[node, above] = self._place_anew(node, above)
         return self._done[node, above]
 
-    def _placed(self, node: Node, above: Above) -> Node:
+    def _place_anew(self, node: Node, above: Above) -> Node:
         if node.passes_external_ctis:
-            return self._over(node, above)
-        if isinstance(node, Finalize) and _carries(node.input):
+            return self._place_inputs(node, above)
+        if isinstance(node, Finalize) and _has_external_ctis(node.input):
             return self.place(node.input, node)
         if not isinstance(node, Source):
-            node = self._over(node, "state")
+            node = self._place_inputs(node, "state")
         since = node.since if isinstance(node, Source) else 0
         if isinstance(above, Finalize):
             return replace(above, input=node, since=above.since or since)
         is_due = above == "state" and isinstance(node, Source) and node.external_ctis
         return Finalize(node, FOREVER, since) if is_due else node
 
-    def _over(self, node: Node, above: Above) -> Node:
+    def _place_inputs(self, node: Node, above: Above) -> Node:
         return node.with_inputs([self.place(child, above) for child in node.inputs])
 
 
-def _carries(node: Node) -> bool:
+def _has_external_ctis(node: Node) -> bool:
     """Do external CTIs come out here?"""
     if isinstance(node, Source):
         return node.external_ctis
-    return node.passes_external_ctis and any(_carries(child) for child in node.inputs)
+    return node.passes_external_ctis and any(_has_external_ctis(child) for child in node.inputs)

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from recension.plan.expressions import Expression
 from recension.plan.expressions.tree import columns_of
-from recension.plan.node import Node
-from recension.plan.rewrites.conditions import rewritten
-from recension.plan.rewrites.sharing import count_readers, each_once
+from recension.plan.node import Node, count_readers, each_once
+from recension.plan.rewrites.push_filters import rewrite_over
 from recension.plan.span import Project, Span, Where, is_identity
 
 
@@ -25,23 +24,23 @@ def fuse_spans(roots: Sequence[Node]) -> list[Node]:
     for node in each_once(roots):
         step = node.with_inputs([new[child] for child in node.inputs])
         may_fuse = shared.isdisjoint(step.inputs)
-        new[node] = _simplified((_fused(step) if may_fuse else None) or step)
+        new[node] = _simplify((_fuse(step) if may_fuse else None) or step)
         if readers[node] > 1:
             shared.add(new[node])
     return [new[root] for root in roots]
 
 
-def _fused(step: Node) -> Node | None:
+def _fuse(step: Node) -> Node | None:
     """The step and the one below it as one, if both are spans and nothing would be computed twice."""
-    upper = _as_span(step)
-    lower = _as_span(upper.input) if upper else None
+    upper = _span_of(step)
+    lower = _span_of(upper.input) if upper else None
     if upper is None or lower is None:
         return None
     below, columns = lower.input.schema, dict(lower.outputs)
     if _repeats_work([*upper.predicates, *(e for _, e in upper.outputs)], columns):
         return None
-    predicates = [rewritten(p, columns, upper.input.schema, below) for p in upper.predicates]
-    outputs = [(name, rewritten(e, columns, upper.input.schema, below)) for name, e in upper.outputs]
+    predicates = [rewrite_over(p, columns, upper.input.schema, below) for p in upper.predicates]
+    outputs = [(name, rewrite_over(e, columns, upper.input.schema, below)) for name, e in upper.outputs]
     if None in predicates or None in (computed for _, computed in outputs):
         return None
     return Span(lower.input, (*lower.predicates, *predicates), tuple(outputs))  # type: ignore[arg-type]
@@ -52,7 +51,7 @@ def _repeats_work(readers: Iterable[Expression], columns: dict[str, Expression])
     return any(times[name] > 1 and e.column is None and e.references for name, e in columns.items())
 
 
-def _as_span(node: Node) -> Span | None:
+def _span_of(node: Node) -> Span | None:
     """A span step written as the general one."""
     if isinstance(node, Span):
         return node
@@ -60,14 +59,14 @@ def _as_span(node: Node) -> Span | None:
     return None if parts is None else Span(node.inputs[0], *parts)
 
 
-def _simplified(node: Node) -> Node:
+def _simplify(node: Node) -> Node:
     """A span that does only one thing, or nothing, written as such."""
     if isinstance(node, Project) and is_identity(node.outputs, node.input.schema):
         return node.input
     if not isinstance(node, Span):
         return node
     if not node.predicates:
-        return _simplified(Project(node.input, node.outputs))
+        return _simplify(Project(node.input, node.outputs))
     if len(node.predicates) == 1 and is_identity(node.outputs, node.input.schema):
         return Where(node.input, node.predicates[0])
     return node

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from recension.plan.node import Node
 from recension.plan.rewrites.finalize_sources import finalize_sources
 from recension.plan.rewrites.fuse_spans import fuse_spans
-from recension.plan.rewrites.narrow_joins import narrow_joins
 from recension.plan.rewrites.prune_columns import prune_columns
-from recension.plan.rewrites.push_filters import push_filters
+from recension.plan.rewrites.push_filters import narrow_joins, push_filters
 
 
 def optimize(roots: Sequence[Node]) -> list[Node]:

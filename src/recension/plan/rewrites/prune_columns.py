@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from recension.plan.node import Names, Node, columns_named
-from recension.plan.rewrites.sharing import each_once
+from recension.plan.node import Names, Node, columns_named, each_once
 from recension.plan.source import Source
 from recension.plan.span import Project
 
@@ -29,21 +28,21 @@ def prune_columns(roots: Sequence[Node]) -> list[Node]:
             needed[child] |= names
     new: dict[Node, Node] = {}
     for node in order:
-        new[node] = _pruned(node, [new[child] for child in node.inputs], needed[node])
+        new[node] = _prune(node, [new[child] for child in node.inputs], needed[node])
     return [new[root] for root in roots]
 
 
-def _pruned(node: Node, inputs: list[Node], needed: Names) -> Node:
+def _prune(node: Node, inputs: list[Node], needed: Names) -> Node:
     """The node over its pruned inputs, without the outputs nobody reads."""
     if isinstance(node, Source):
-        return only(node, needed)
+        return keep_columns(node, needed)
     if node.narrows_inputs:
         read = node.columns_read(needed)
-        inputs = [only(child, names) for child, names in zip(inputs, read, strict=True)]
+        inputs = [keep_columns(child, names) for child, names in zip(inputs, read, strict=True)]
     return node.without_unread(needed).with_inputs(inputs)
 
 
-def only(node: Node, names: Names) -> Node:
+def keep_columns(node: Node, names: Names) -> Node:
     """The node's stream with just these columns, in their order."""
     kept = [name for name in node.schema.names if name in _at_least_one(names, node.schema)]
     if kept == node.schema.names:

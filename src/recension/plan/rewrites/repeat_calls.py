@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from recension.modules.calls import Repeated
 from recension.modules.functions import Function
-from recension.modules.repetition import Repeated
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.expressions import Expression
 from recension.plan.expressions.tree import calls_functions, with_functions
-from recension.plan.module_call import ModuleCall
-from recension.plan.module_window import Policies
-from recension.plan.node import Node
-from recension.plan.rewrites.sharing import rebuild
+from recension.plan.module_window import ModuleCall, Policies
+from recension.plan.node import Node, rebuild
 
 
 def repeat_calls(plan: Node) -> Node:
@@ -32,12 +30,12 @@ def _step(node: Node) -> Node:
 def _with_parts(whole: Any) -> Any:
     """A step, an aggregate or a call, with the calls in its parts repeated; itself if there are none."""
     was = {part.name: getattr(whole, part.name) for part in fields(whole) if part.init}
-    now = {name: _repeated(part) for name, part in was.items()}
+    now = {name: _repeat_in(part) for name, part in was.items()}
     changed: dict[str, Any] = {name: part for name, part in now.items() if part is not was[name]}
     return replace(whole, **changed) if changed else whole
 
 
-def _repeated(part: Any) -> Any:
+def _repeat_in(part: Any) -> Any:
     """A part of what is asked, likewise."""
     match part:
         case Policies():
@@ -47,12 +45,12 @@ def _repeated(part: Any) -> Any:
         case Aggregate() | ModuleCall():
             return _with_parts(part)
         case Expression() if calls_functions(part.tree):
-            return Expression(with_functions(part.tree, _called_twice))
+            return Expression(with_functions(part.tree, _repeat_function))
         case tuple() if type(part) is tuple:
-            parts = tuple(map(_repeated, part))
+            parts = tuple(map(_repeat_in, part))
             return part if all(new is old for new, old in zip(parts, part, strict=True)) else parts
     return part
 
 
-def _called_twice(function: Function) -> Function:
+def _repeat_function(function: Function) -> Function:
     return Function(Repeated(function.fn), function.result, function.over)

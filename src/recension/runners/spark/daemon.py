@@ -1,10 +1,10 @@
 """Spark's Python daemon with everything loaded that its workers need.
 
-Spark forks its workers from a daemon that has loaded next to nothing, so that each of them loads everything
-again, which is most of what a first micro-batch waits for. Here it is loaded once. Nothing of it has begun
-to work when workers are forked: Arrow makes its threads on first use, and takes care of forks itself.
+Spark forks its workers from a daemon that has loaded next to nothing: each worker then loads everything, and
+most of the time of a first micro-batch goes into that. Here it is loaded once, before the fork. No thread
+is running by then: Arrow starts its threads on first use, and handles forks itself.
 
-A worker is searched for garbage after every task. What is loaded here is none, and is left out of it.
+Spark collects garbage in a worker after every task. What is loaded here is frozen, so it is not searched.
 """
 
 from __future__ import annotations

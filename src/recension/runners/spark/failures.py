@@ -1,4 +1,4 @@
-"""What stopped a Spark job, in one line."""
+"""Why a Spark job failed, in one line."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ BUSY: Final = (
 
 def reason_of(why: Exception) -> str:
     """The sentence of an error of ours, wherever it was raised; else the first line there is."""
-    told = str(why)
-    if ours := _OURS.findall(told):
+    message = str(why)
+    if ours := _OURS.findall(message):
         return str(ours[-1])
-    if is_full(told):
-        return no_space(_file_that_filled(told))
-    if is_worker_missing(told):
+    if is_full(message):
+        return no_space(_file_that_filled(message))
+    if is_worker_missing(message):
         return BUSY
-    if sparks := _SPARKS.search(told):
+    if sparks := _SPARKS.search(message):
         return sparks[1]
-    gist = _gist(told) or type(why).__name__
-    return f"the checkpoint is damaged: {gist}; {_BACKUP}" if _DAMAGED.search(told) else gist
+    gist = _gist(message) or type(why).__name__
+    return f"the checkpoint is damaged: {gist}; {_BACKUP}" if _DAMAGED.search(message) else gist
 
 
-def _gist(told: str) -> str:
+def _gist(message: str) -> str:
     """The innermost cause that Java names, or the first line; without what Spark puts around it."""
-    causes = _CAUSE.findall(told)
-    first = next((line.strip() for line in told.splitlines() if line.strip()), "")
+    causes = _CAUSE.findall(message)
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     return _SQLSTATE.sub("", causes[-1] if causes else _QUERY.sub("", first)).strip()
 
 
-def is_worker_missing(told: str) -> bool:
+def is_worker_missing(message: str) -> bool:
     """Did Spark give up waiting for a Python process? Nothing is wrong then but the time it took."""
-    return bool(_NO_WORKER.search(told))
+    return bool(_NO_WORKER.search(message))
 
 
-def is_full(told: str) -> bool:
+def is_full(message: str) -> bool:
     """Was there no room on a disk, in the words of Python, Java or RocksDB?"""
-    return bool(_FULL.search(told))
+    return bool(_FULL.search(message))
 
 
 def no_space(file: str | None = None) -> str:
-    """What to do about it."""
+    """The message of a full disk, with what to do about it."""
     where = f"of {file}" if file else "of the checkpoint or of Spark's scratch files (spark.local.dir)"
     return f"no space left on the disk {where}; make room and start again, the query goes on where it stopped"
 
 
-def _file_that_filled(told: str) -> str | None:
+def _file_that_filled(message: str) -> str | None:
     """The path in the line that says so; it may stand before or after."""
-    line = next(line for line in told.splitlines() if _FULL.search(line))
+    line = next(line for line in message.splitlines() if _FULL.search(line))
     found = _PATH.search(line)
     return found[1] if found else None

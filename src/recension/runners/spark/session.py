@@ -1,13 +1,15 @@
-"""A Spark session that can run queries: made, or told what it lacks.
+"""A Spark session that can run queries: made here, or the user's own, checked.
 
-A session of the user's own needs nothing set beforehand: what a query needs is set on it when the query is
-built. What cannot be mended on a running session is refused with the reason.
+A user's own session needs no settings beforehand: what a query needs is set when the query is built. It is
+refused, with the reason, if it lacks what cannot be set while it runs.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError
+
+# The API names these types in its signatures, and imports pyspark only through here.
+__all__ = ["DataFrame", "SparkSession", "StreamingQuery"]
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # May be set on a running session; read when a streaming query starts.
@@ -64,7 +70,7 @@ def quiet_session(log: Path, **settings: str) -> SparkSession:
     """A session of a command's own: Spark and its workers talk to a file, the command to the user."""
     quietly = {"spark__ui__showConsoleProgress": "false"} | settings
     try:
-        with _standard_error_in(log):
+        with _redirect_standard_error(log):
             return session("local[*,4]", "recension run", **quietly)
     except PySparkException as why:
         reason = " ".join(str(why).split())
@@ -72,7 +78,7 @@ def quiet_session(log: Path, **settings: str) -> SparkSession:
 
 
 @contextmanager
-def _standard_error_in(file: Path) -> Iterator[None]:
+def _redirect_standard_error(file: Path) -> Iterator[None]:
     """What is started meanwhile inherits the file as its standard error, and keeps it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
@@ -85,6 +91,30 @@ def _standard_error_in(file: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(mine, 2)
         os.close(mine)
+
+
+@contextmanager
+def delay_interrupts() -> Iterator[None]:
+    """Let a Ctrl-C take effect at the end only.
+
+    A Java process that has started ends with ours; one that is interrupted while it starts hangs forever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals come to the main thread
+        return
+    wanted = False
+
+    def note(*_: Any) -> None:
+        nonlocal wanted
+        wanted = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if wanted:
+            signal.raise_signal(signal.SIGINT)
 
 
 def check(spark: Any) -> None:
@@ -112,7 +142,7 @@ def prepare_streaming(spark: SparkSession) -> None:
     """Set on a running session what streaming queries need; refuse what cannot be set."""
     check(spark)
     require_streaming_packages()
-    for key, value in (RUNTIME_SETTINGS | _on_one_machine(spark)).items():
+    for key, value in (RUNTIME_SETTINGS | _local_disk_settings(spark)).items():
         spark.conf.set(key, value)
 
 
@@ -122,7 +152,7 @@ def require_streaming_packages() -> None:
         raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
 
 
-def _on_one_machine(spark: SparkSession) -> dict[str, str]:
+def _local_disk_settings(spark: SparkSession) -> dict[str, str]:
     """What checkpoints on a local disk gain from; clusters and object stores are left to Spark."""
     context = spark.sparkContext
     is_here = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "")).startswith("file:")

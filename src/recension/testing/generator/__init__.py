@@ -1,9 +1,8 @@
 """Test streams: the generator of the LMerge paper, replicas of one history, and their arrival times."""
 
 from recension.testing.generator.profiles import Burst, Congestion, Failure, Profile, TimedBatch, timed
-from recension.testing.generator.replicas import replica, replicas
+from recension.testing.generator.replicas import generate, replica, replicas
 from recension.testing.generator.settings import CASES, Case, SettingsError, StreamSettings
-from recension.testing.generator.stream import generate
 
 __all__ = [
     "CASES",

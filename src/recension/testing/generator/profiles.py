@@ -92,7 +92,7 @@ def timed(batches: Iterable[EventBatch], profile: Profile, seed: int = 0) -> Ite
     rng = np.random.default_rng([seed, 0xBEA7])
     made, free = 0, -np.inf
     interval = _SECOND / profile.rate
-    for batch in _interrupted(batches, profile.failure):
+    for batch in _apply_failure(batches, profile.failure):
         if not len(batch):
             continue
         source: _Times = np.arange(made, made + len(batch)) * np.float64(interval)
@@ -117,7 +117,7 @@ def _delays(profile: Profile, source: _Times, made: int, rng: np.random.Generato
     return delay
 
 
-def _interrupted(batches: Iterable[EventBatch], failure: Failure | None) -> Iterator[EventBatch]:
+def _apply_failure(batches: Iterable[EventBatch], failure: Failure | None) -> Iterator[EventBatch]:
     """The elements that arrive at all, and those that arrive again."""
     if failure is None:
         yield from batches
@@ -125,19 +125,19 @@ def _interrupted(batches: Iterable[EventBatch], failure: Failure | None) -> Iter
     left, tail = failure.after, list[EventBatch]()
     for batch in batches:
         if not 0 < left <= len(batch):
-            tail = _last(batch, tail, failure.repeat) if left > 0 else []
+            tail = _last_elements(batch, tail, failure.repeat) if left > 0 else []
             left -= len(batch)
             yield batch
             continue
         yield batch.slice(0, left)
         if failure.down is None:
             return
-        yield from _last(batch.slice(0, left), tail, failure.repeat)
+        yield from _last_elements(batch.slice(0, left), tail, failure.repeat)
         yield batch.slice(left, len(batch))
         left = 0
 
 
-def _last(batch: EventBatch, kept: list[EventBatch], size: int) -> list[EventBatch]:
+def _last_elements(batch: EventBatch, kept: list[EventBatch], size: int) -> list[EventBatch]:
     """The last ``size`` elements so far."""
     both = concat([*kept, batch])
     return [both.slice(max(0, len(both) - size), len(both))] if size else []

@@ -1,4 +1,4 @@
-"""Second thoughts: the elements one replica sends for a run of events of the history.
+"""Revisions: the elements one replica sends for a run of events of the history.
 
 An event is sent as it is, or first with a wrong end (too long, too short, or none) that one to three
 retractions put right. Beside some of them an event is sent that never was, and removed again. Each element
@@ -18,8 +18,7 @@ import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.ticks import FOREVER, Ticks
-from recension.testing.generator.draft import Draft, concat_drafts, insert_drafts, retract_drafts
-from recension.testing.generator.payloads import scramble
+from recension.testing.generator.draft import Draft, concat_drafts, insert_drafts, retract_drafts, scramble
 from recension.testing.generator.settings import StreamSettings
 
 _LONGEST = 3
@@ -45,7 +44,7 @@ def join(parts: list[DueDraft]) -> DueDraft:
     return DueDraft(concat_drafts([p.draft for p in parts]), np.concatenate([p.due for p in parts]))
 
 
-def sent(events: Draft, settings: StreamSettings, rng: np.random.Generator, replica: int) -> DueDraft:
+def send_events(events: Draft, settings: StreamSettings, rng: np.random.Generator, replica: int) -> DueDraft:
     """What this replica sends for the events, in no particular order."""
     size = len(events)
     late = rng.random(size) < settings.disorder

@@ -16,10 +16,10 @@ import numpy as np
 
 from recension.core.batch import CTI, INSERT, Index, Mask
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.testing.generator.draft import Draft, rows_at_once
-from recension.testing.generator.payloads import Payloads
+from recension.testing.generator.draft import Draft, Payloads, rows_at_once
 from recension.testing.generator.settings import StreamSettings
-from recension.testing.generator.ties import repeat_earlier, sort_ties
+
+_NEARBY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ def _chunk(
     is_cti[-1] &= not (settings.close and carry.number + size == settings.size - 1)
     clock = carry.clock + np.cumsum(_gaps(settings, rng, is_cti))
     stable = np.maximum.accumulate(np.where(is_cti, clock, carry.stable))
-    vs = _moved_back(settings, rng, clock, stable, is_cti, carry)
+    vs = _move_back(settings, rng, clock, stable, is_cti, carry)
     number = carry.number + np.arange(size)
     ve = np.where(is_cti, FOREVER, vs + _lifetimes(settings, rng, size))
     draft = Draft(np.where(is_cti, CTI, INSERT).astype(np.uint8), vs, ve, np.full(size, FOREVER), number)
     if settings.duplicates:
-        draft = repeat_earlier(draft, stable, settings, rng)
+        draft = _repeat_earlier(draft, stable, settings, rng)
     if settings.case == "R1":
-        draft = sort_ties(draft, payloads)
+        draft = _sort_ties(draft, payloads)
     carry.clock, carry.stable = int(clock[-1]), int(stable[-1])
     carry.highest = max(carry.highest, int(vs[~is_cti].max(initial=BEGINNING)))
     carry.number, carry.after_cti = carry.number + size, bool(is_cti[-1])
@@ -95,12 +95,12 @@ def _gaps(settings: StreamSettings, rng: np.random.Generator, is_cti: Mask) -> I
     if settings.ties:
         gaps[rng.random(len(gaps)) < settings.ties] = 0
     gaps[is_cti] = np.maximum(gaps[is_cti], 1)
-    # Events of equal start stay in one chunk, where their order can be settled.
+    # Events of equal start stay in one chunk, where they can be sorted.
     gaps[0] = max(gaps[0], 1)
     return gaps
 
 
-def _moved_back(
+def _move_back(
     settings: StreamSettings,
     rng: np.random.Generator,
     clock: Ticks,
@@ -126,3 +126,39 @@ def _lifetimes(settings: StreamSettings, rng: np.random.Generator, size: int) ->
     if not wide:
         return np.full(size, settings.event_duration)
     return np.maximum(1, settings.event_duration + rng.integers(-wide, wide, size, endpoint=True))
+
+
+def _sort_ties(draft: Draft, payloads: Payloads) -> Draft:
+    """Inserts of equal start in (payload, ve) order; assumes starts that never fall."""
+    at = np.flatnonzero(draft.kind == INSERT)
+    at = at[is_tied(draft.vs[at])]
+    number = draft.number[at]
+    texts = payloads.text_keys(number)[::-1]
+    order = np.lexsort((draft.ve[at], *texts, payloads.values(number), draft.vs[at]))
+    rows = np.arange(len(draft))
+    rows[at] = at[order]
+    return draft.take(rows)
+
+
+def is_tied(sorted_times: Ticks) -> Mask:
+    """Which of the times, in order, are equal to a neighbour."""
+    same = sorted_times[1:] == sorted_times[:-1]
+    tied: Mask = np.append(False, same) | np.append(same, False)
+    return tied
+
+
+def _repeat_earlier(draft: Draft, stable: Ticks, settings: StreamSettings, rng: np.random.Generator) -> Draft:
+    """Turn some inserts into copies of one a little earlier: half of them exact, half with another end.
+
+    Best effort: what lies before the last CTI cannot be sent again.
+    """
+    size = len(draft)
+    source = np.maximum(np.arange(size) - rng.integers(1, _NEARBY, size, endpoint=True), 0)
+    wanted = (draft.kind == INSERT) & (rng.random(size) < settings.duplicates)
+    original = (draft.kind == INSERT) & ~wanted
+    copies = wanted & original[source] & (draft.vs[source] >= stable)
+    source = np.where(copies, source, np.arange(size))
+    other_end = draft.vs[source] + rng.integers(1, 2 * settings.event_duration, size, endpoint=True)
+    exact = ~copies | (rng.random(size) < 0.5)
+    vs, number = draft.vs[source], draft.number[source]
+    return Draft(draft.kind, vs, np.where(exact, draft.ve[source], other_end), draft.new_ve, number)

@@ -17,7 +17,7 @@ from recension.core.events import Event
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing.assertions import assert_equivalent
-from recension.testing.physical import Dice, Shape, tell
+from recension.testing.physical import Dice, Shape, build_stream
 from recension.testing.strategies import SCHEMA
 
 POINTS = rc.source("s", {"user": "string"}, start="at")
@@ -203,7 +203,7 @@ def _told(seed: int) -> tuple[list[Event], list[Any]]:
         payload = {"k": rnd.choice(["a", "b", None]), "v": rnd.choice([0, 1, None])}
         events += [Event(payload, vs, rnd.choice([vs + 1, vs + 4, FOREVER]))] * rnd.choice([1, 2])
     shape = Shape(False, False, False, False, True)
-    return events, list(tell(events, Dice(rnd.randbytes(4096)), shape, [e.payload for e in events]))
+    return events, list(build_stream(events, Dice(rnd.randbytes(4096)), shape, [e.payload for e in events]))
 
 
 def test_the_history_of_a_stream(quick: Any) -> None:

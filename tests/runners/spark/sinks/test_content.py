@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from recension.core.errors import FormatError
-from recension.runners.spark.sinks.checkpoint_files import LocalFiles
-from recension.runners.spark.sinks.content import InputLog, source_numbers
+from recension.runners.spark.sinks.checkpoint import InputLog, LocalFiles, source_numbers
 
 QUERY = "the query"
 

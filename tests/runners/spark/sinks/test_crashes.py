@@ -14,9 +14,9 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 from recension.core.errors import RecensionError
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
 from recension.core.formats.parquet import ParquetSink
-from recension.runners.spark.sinks import upkeep
+from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
-from recension.runners.spark.sinks.durable import locked
+from recension.runners.spark.sinks.files import writer_lock
 from recension.runners.spark.sinks.history_table import HistoryTable
 
 
@@ -44,9 +44,9 @@ class Fuse:
 
 @pytest.fixture
 def fuse(monkeypatch: pytest.MonkeyPatch) -> Fuse:
-    monkeypatch.setattr(upkeep, "FULL", 60)
-    monkeypatch.setattr(upkeep, "SMALLEST", 4)
-    monkeypatch.setattr(upkeep, "FAN_IN", 3)
+    monkeypatch.setattr(revision, "FULL", 60)
+    monkeypatch.setattr(revision, "SMALLEST", 4)
+    monkeypatch.setattr(revision, "FAN_IN", 3)
     return Fuse(monkeypatch)
 
 
@@ -140,7 +140,7 @@ def test_a_reader_sees_whole_micro_batches_while_they_are_written(tmp_path: Path
 
 def test_a_second_writer_is_kept_out(tmp_path: Path) -> None:
     with (
-        locked(tmp_path / FOLDER, tmp_path),
+        writer_lock(tmp_path / FOLDER, tmp_path),
         pytest.raises(RecensionError, match="another query is writing there"),
     ):
         HistoryTable(tmp_path, keep=0).apply(fed(revised(0, 1)[0], 0))

@@ -13,7 +13,7 @@ from tests.runners.spark.sinks.feeding import QUERY, assert_same, fed, prefixes,
 from recension.core.errors import FormatError, RecensionError, SchemaError
 from recension.core.formats.changelog import MARK, part_path
 from recension.core.formats.manifest import manifest_path
-from recension.runners.spark.sinks import known
+from recension.runners.spark.sinks import micro_batch
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
 
@@ -71,7 +71,7 @@ def test_one_that_follows_another_than_the_last(tmp_path: Path, make: Callable[[
 def test_longer_ago_than_a_table_remembers(
     tmp_path: Path, make: Callable[[Path], Sink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "_REMEMBERED", 2)
+    monkeypatch.setattr(micro_batch, "_REMEMBERED", 2)
     filled(make, tmp_path)
     make(tmp_path).apply(fed(BATCHES[2], 2, content="c2"))
     with pytest.raises(RecensionError, match=r"comes number 1 again, longer ago than it remembers"):

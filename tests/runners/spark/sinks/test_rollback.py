@@ -14,7 +14,7 @@ from tests.runners.spark.sinks.test_queries import NOW, put, stream
 
 import recension as rc
 from recension.core.errors import RecensionError
-from recension.runners.spark.sinks.checkpoint_files import HadoopFiles, LocalFiles
+from recension.runners.spark.sinks.checkpoint import HadoopFiles, LocalFiles
 
 REFUSED = r"micro-batch 2 was made of other input than the checkpoint's.* restore the table and"
 

@@ -120,7 +120,7 @@ class Rehearsal:
             return empty(schema)
         parts = [p.opened(schema).events for p in mine if p.blob is not None]
         now, before = min(p.cti for p in mine), min(p.previous for p in mine)
-        assert not self.plan.promises_alike or {p.cti for p in mine} == {now}
+        assert not self.plan.shards_share_ctis or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []
         return concat([*parts, *promise]) if parts or promise else empty(schema)
 

@@ -90,8 +90,8 @@ class Staged:
     def judge(self, number: int, answer: EventBatch) -> None:
         """Whatever came out must be valid, and compatible with all that has come in."""
         for name, elements in self._turns[number].told:
-            self._judge.take(self._ports[name], elements)
-        self._judge.show(answer.to_elements())
+            self._judge.take_input(self._ports[name], elements)
+        self._judge.take_output(answer.to_elements())
         self._judge.check()
         if self._is_keyed:
             self._judge.check_key()

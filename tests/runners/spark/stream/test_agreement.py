@@ -19,10 +19,10 @@ from recension.core.events import Element
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.runners import Outcome, check_outcomes
 from recension.testing.strategies import SCHEMA
 from recension.testing.transcripts import OUTPUT, Transcript, load_transcripts
-from recension.testing.walk import Walk
 
 TRANSCRIPTS = [
     transcript
@@ -56,7 +56,7 @@ class Written:
         return turns
 
     def check(self, answers: list[EventBatch]) -> None:
-        shown, outcomes = Walk(), []
+        shown, outcomes = StreamModel(), []
         for answer in answers[: len(self.transcript.steps)]:
             elements = answer.to_elements()
             for element in elements:
@@ -78,7 +78,7 @@ class Drawn:
         return [{self._names[source]: [from_elements(own, SCHEMA)]} for source, own in self._arriving]
 
     def check(self, answers: list[EventBatch]) -> None:
-        inputs, shown = {"s": Walk(), "t": Walk()}, Walk()
+        inputs, shown = {"s": StreamModel(), "t": StreamModel()}, StreamModel()
         for source, own in self._arriving:
             for element in own:
                 inputs[source].take(element)
@@ -101,7 +101,7 @@ class Exemplified:
         return [{"readings": [from_elements(part, schema)]} for part in (events[:4], events[4:8], events[8:])]
 
     def check(self, answers: list[EventBatch]) -> None:
-        shown = Walk()
+        shown = StreamModel()
         for answer in answers:
             for element in answer.to_elements():
                 assert (fault := shown.fault(element)) is None, f"{self._query}: {element} {fault}"

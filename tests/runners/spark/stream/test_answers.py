@@ -14,8 +14,8 @@ import pytest
 
 import recension as rc
 from recension.core.formats import open_stream
-from recension.runners.spark.carriers import arrow_carrier
 from recension.runners.spark.session import FILE_MANAGER, prepare_streaming
+from recension.runners.spark.types import arrow_carrier
 
 COLUMNS = {
     "k": "int64",

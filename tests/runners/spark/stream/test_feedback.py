@@ -25,8 +25,8 @@ from recension.runners.spark.stream import feedback, live
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
-from recension.testing.walk import Walk
 
 KNOWN = [rc.Properties(), rc.Properties(is_insert_only=True), rc.Properties(is_shrink_only=True)]
 
@@ -48,7 +48,7 @@ def test_what_is_still_wanted_is_as_it_would_be(plan: str, data: st.DataObject) 
     )
     query, shards = PLANS[plan](*_sources(known)).plan, data.draw(st.sampled_from([1, 3]))
     steady, deaf, shaken = (Worker(query, shards) for _ in range(3))
-    shown = Walk(), Walk()
+    shown = StreamModel(), StreamModel()
     for name, t in zip(turns, heard, strict=True):
         turn = {name: [from_elements(batches[name].pop(0), SCHEMA)]}
         if data.draw(st.booleans()):
@@ -81,7 +81,7 @@ def test_replicas_that_hear_the_merge_of_them(plan: str, data: st.DataObject) ->
     merge = Worker(
         Merge((Source("*", query.schema),), is_open=True, case="R4"), 2, {"*": Inlet(is_root=True)}
     )
-    shown, turns = Walk(), [key for key, parts in feeds.items() for _ in parts]
+    shown, turns = StreamModel(), [key for key, parts in feeds.items() for _ in parts]
     for number, (replica, name) in enumerate(data.draw(st.permutations(turns))):
         part = from_elements(feeds[replica, name].pop(0), SCHEMA)
         heard = shown.cti if data.draw(st.booleans()) and shown.cti < FOREVER else BEGINNING
@@ -120,7 +120,7 @@ def _sources(known: rc.Properties) -> list[rc.Stream]:
     return [rc.source(name, SCHEMA, properties=known) for name in ("s", "t")]
 
 
-def _take(shown: Walk, answer: EventBatch) -> None:
+def _take(shown: StreamModel, answer: EventBatch) -> None:
     for element in answer.to_elements():
         assert (fault := shown.fault(element)) is None, f"{element} {fault}"
         shown.take(element)
@@ -130,7 +130,7 @@ def _said(answer: EventBatch) -> list[str]:
     return sorted(map(str, answer.to_elements()))
 
 
-def _since(t: int, shown: Walk) -> list[Event]:
+def _since(t: int, shown: StreamModel) -> list[Event]:
     return [event for event in shown.events() if event.ve >= t]
 
 

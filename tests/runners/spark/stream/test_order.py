@@ -14,7 +14,7 @@ from recension.core.batch import from_elements
 from recension.core.events import Element
 from recension.core.formats import open_stream
 from recension.runners.spark.stream.topology import Inlet, topology
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -23,7 +23,7 @@ def test_an_ordered_output_of_two_shards(spark: Any, tmp_path: Path) -> None:
     ordered = rc.source("s", SCHEMA, properties=rc.Properties(is_ordered=True)).where(rc.col("k") != 3)
     plan = topology([ordered.plan], 2, {"s": Inlet()})
     assert (plan.in_order, plan.shards_at(plan.levels)) == (True, 2)
-    expected = Walk()
+    expected = StreamModel()
     for number in range(2):
         rows: list[Element] = [rc.Insert({"k": k}, 10 * number + k, 100) for k in range(8)]
         elements = [*rows, rc.Cti(10 * number + 8)]
@@ -38,7 +38,7 @@ def test_an_ordered_output_of_two_shards(spark: Any, tmp_path: Path) -> None:
     assert promises == {0: 1, 1: 1}
     starts = [row["_vs"] for row in sorted(log, key=lambda row: (row["_batch"], row["_seq"]))]
     assert starts == sorted(starts)
-    shown = Walk()
+    shown = StreamModel()
     for batch in open_stream(tmp_path / "log"):
         for element in batch.to_elements():
             assert (fault := shown.fault(element)) is None, f"{element} {fault}"

@@ -14,7 +14,7 @@ from recension.core.batch import from_elements
 from recension.core.events import Element
 from recension.runners.spark.stream import live
 from recension.testing.assertions import assert_equivalent
-from recension.testing.walk import Walk
+from recension.testing.model import StreamModel
 
 SCHEMA = {"k": "int64"}
 
@@ -28,8 +28,8 @@ def _no_engines_of_others() -> Iterator[None]:
 
 def _play(query: Stream, turns: list[tuple[str, list[Element]]], shards: int) -> None:
     """Each turn has new elements at one source only; the output is a valid stream, and the right one."""
-    rehearsal, local, shown = Rehearsal([query.plan], shards), rc.session(query), Walk()
-    expected = Walk()
+    rehearsal, local, shown = Rehearsal([query.plan], shards), rc.session(query), StreamModel()
+    expected = StreamModel()
     for source, elements in turns:
         batch = from_elements(elements, rc.source(source, SCHEMA).schema)
         local.push(source, elements)

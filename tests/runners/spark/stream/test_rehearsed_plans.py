@@ -17,12 +17,12 @@ from tests.runners.spark.stream.rehearsal import Rehearsal
 import recension as rc
 from recension.core.batch import from_elements
 from recension.core.events import Element
-from recension.plan.fragments import in_words
+from recension.plan.fragments import describe_fragments
 from recension.plan.properties import Properties
 from recension.runners.spark.stream import live
 from recension.testing.assertions import assert_equivalent
+from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
-from recension.testing.walk import Walk
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +39,8 @@ class Play:
         self.plan = plan
         s, t = (rc.source(name, SCHEMA, properties=known) for name in ("s", "t"))
         self.rehearsal = Rehearsal([plan.build(s, t).plan, s.plan, t.plan], shards)
-        self.inputs = {"s": Walk(), "t": Walk()}
-        self.shown = Walk()
+        self.inputs = {"s": StreamModel(), "t": StreamModel()}
+        self.shown = StreamModel()
         self.state_rows = 0
 
     def feed(self, source: str, elements: list[Element], *, fails: bool) -> None:
@@ -58,7 +58,7 @@ class Play:
 
 def _check(plan: Plan, known: Properties, data: st.DataObject) -> None:
     play = Play(plan, known, data.draw(st.integers(1, 3), label="shards"))
-    note(in_words(play.rehearsal.plan.fragments))
+    note(describe_fragments(play.rehearsal.plan.fragments))
     workers: list[dict[live.Key, live.Live]] = [{}, {}]
     for source, elements in data.draw(interleavings(known)):
         # Another worker may hold the engines of an earlier micro-batch, or none.

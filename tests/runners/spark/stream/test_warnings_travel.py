@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import recension as rc
-from recension.runners import silence
+from recension.runners import metrics
 from recension.runners.local import Session
 from recension.runners.spark.stream.metrics import pipeline_metrics
 from recension.runners.spark.stream.report import Report
@@ -24,7 +24,7 @@ def turn(session: Session, since: int) -> dict[str, Any]:
 
 
 def test_a_warning_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "ROWS", 100)
+    monkeypatch.setattr(metrics, "ROWS_WITHOUT_CTI", 100)
     session = rc.session(rc.source("s", {"x": "int64"}).agg(n=rc.count()))
     found = pipeline_metrics([turn(session, since) for since in range(0, 600, 60)])
     (warning,) = [warning for line in found.operators for warning in line.warnings]

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from recension.core.window_limit import WindowLimit
+from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Max
 from recension.plan.nodes import CountAggregate, SnapshotAggregate, WindowAggregate
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
@@ -24,9 +25,9 @@ from recension.runners.spark.batch.hosted import each_partition, ported, stand_i
 from recension.runners.spark.batch.span import beside
 from recension.runners.spark.batch.sums import EVENTS, Summed, is_extreme, is_summed, summed
 from recension.runners.spark.batch.sweep import sweep
-from recension.runners.spark.carriers import carrier
+from recension.runners.spark.types import carrier
 
-A = TypeVar("A", bound=SnapshotAggregate)
+A = TypeVar("A", bound=AggregateNode)
 
 
 def snapshot_aggregate(node: SnapshotAggregate, frame: Frame) -> Frame:
@@ -40,7 +41,7 @@ def snapshot_aggregate(node: SnapshotAggregate, frame: Frame) -> Frame:
 
 def window_aggregate(node: WindowAggregate, frame: Frame) -> Frame:
     """One answer for every window of every group that holds an event."""
-    grid, limit = node.grid, WindowLimit(node.label, node.grid.max_windows)
+    grid, limit = node.windows, WindowLimit(node.label, node.windows.max_windows)
     if _is_sums(node):
         read = _Read.of(node, frame)
         stretches = sweep(numbered(read.rows, grid), read.keys, read.parts)
@@ -65,11 +66,11 @@ def hosted(node: A, frame: Frame) -> Frame:
     return each_partition(replace(node, input=stand_in(frame), speculate="perfect"), rows)
 
 
-def _is_sums(node: SnapshotAggregate) -> bool:
+def _is_sums(node: AggregateNode) -> bool:
     return all(is_summed(aggregate, node.input.schema) for _, aggregate in node.aggregates)
 
 
-def _is_plain(node: SnapshotAggregate) -> bool:
+def _is_plain(node: AggregateNode) -> bool:
     return all(is_extreme(a) or is_summed(a, node.input.schema) for _, a in node.aggregates)
 
 
@@ -77,13 +78,13 @@ def _is_plain(node: SnapshotAggregate) -> bool:
 class _Read:
     """What an aggregate reads: rows with keys and arguments as columns."""
 
-    node: SnapshotAggregate
+    node: AggregateNode
     rows: DataFrame
     keys: list[str]
     arguments: list[str | None]
 
     @staticmethod
-    def of(node: SnapshotAggregate, frame: Frame) -> _Read:
+    def of(node: AggregateNode, frame: Frame) -> _Read:
         wanted = [aggregate.argument for _, aggregate in node.aggregates]
         given = [argument for argument in wanted if argument is not None]
         wider, names = beside(frame, [*(key for _, key in node.keys), *given])

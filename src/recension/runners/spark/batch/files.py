@@ -12,13 +12,12 @@ from recension.core.history import History
 from recension.plan.node import Node
 from recension.runners.spark.batch.run import batch
 from recension.runners.spark.failures import reason_of
-from recension.runners.spark.interrupts import interrupted_after
-from recension.runners.spark.session import quiet_session
+from recension.runners.spark.session import delay_interrupts, quiet_session
 
 
 def history_of_files(plan: Node, paths: Mapping[str, str], log: Path) -> History:
     """The query's history over histories in Parquet files; what stops the job is told in one line."""
-    with interrupted_after():
+    with delay_interrupts():
         spark = quiet_session(log)
     try:
         found = batch(spark, plan, {name: spark.read.parquet(path) for name, path in paths.items()})

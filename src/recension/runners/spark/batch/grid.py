@@ -11,7 +11,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.window_limit import FROM, WindowLimit
 from recension.operators.windowed.grid import GAP
 from recension.operators.windowed.numbered import ENDLESS
-from recension.plan.window import Windows
+from recension.plan.windows import Windows
 from recension.runners.spark.batch.frame import VE, VS
 from recension.runners.spark.batch.instants import add, floor_divide, tick
 

@@ -26,7 +26,7 @@ from recension.operators.base import Operator
 from recension.plan.nodes import Node, Source
 from recension.plan.properties import Properties
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
-from recension.runners.spark.carriers import arrow_carrier, carried_schema
+from recension.runners.spark.types import arrow_carrier, carried_schema
 
 P = ParamSpec("P")
 R = TypeVar("R")

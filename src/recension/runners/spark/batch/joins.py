@@ -18,7 +18,7 @@ from recension.runners.spark.batch.coverage import gaps, maximal
 from recension.runners.spark.batch.frame import VE, VS, Frame, position
 from recension.runners.spark.batch.hosted import each_partition, ported, stand_in
 from recension.runners.spark.batch.span import where
-from recension.runners.spark.carriers import carrier
+from recension.runners.spark.types import carrier
 
 _RIGHT = "r"
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 
 from recension.core.errors import RecensionError
 from recension.plan import nodes
-from recension.plan.group_apply import keyed
-from recension.plan.node import Node, walk
+from recension.plan.group_apply import apply_by_keys
+from recension.plan.node import Node, rebuild, walk
 from recension.plan.rewrites import optimize
-from recension.plan.rewrites.sharing import rebuild
 from recension.plan.span import SpanNode
 from recension.runners.spark.batch import (
     aggregates,
@@ -82,7 +81,7 @@ def require_runnable(query: Node) -> None:
 
 def _on_all_groups(node: Node) -> Node:
     """Steps that run group by group only because of when things come: a history has no when."""
-    return keyed(node) if isinstance(node, nodes.GroupApply) else node
+    return apply_by_keys(node) if isinstance(node, nodes.GroupApply) else node
 
 
 def _step(node: Node) -> Callable[..., Frame]:

@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 
 from recension.core.ticks import FOREVER
 from recension.plan.node import Node
-from recension.plan.times import require_one_kind
+from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
 from recension.runners.spark.batch.instants import tick

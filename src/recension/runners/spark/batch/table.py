@@ -15,9 +15,8 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, nearest
 from recension.core.formats.columns import KIND, Layout, TimeColumns, layout_of
-from recension.runners.spark.arrow_types import arrow_type
 from recension.runners.spark.batch.times import moments, ticks, type_of_kind
-from recension.runners.spark.carriers import carrier
+from recension.runners.spark.types import arrow_type, carrier
 
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
 

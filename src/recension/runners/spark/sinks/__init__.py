@@ -1,4 +1,15 @@
-"""Sinks of streaming queries: the stream itself as a changelog, and its current history as a table."""
+"""Sinks of streaming queries: the stream itself as a changelog, and its current history as a table.
+
+writing         start a query that writes; every micro-batch goes to all of its tables
+checkpoint      whose checkpoint it is, and what a micro-batch was made of
+micro_batch     its rows in order; is it the next one?
+changelog       append it, a Parquet file each
+history_table   or commit it to the history: one manifest each
+revision          what it changes, and the files of the next manifest
+table_files       the files that are there, and the rows that may still be retracted
+files           directories of tables; files that survive a kill
+reading         what was written, as DataFrames
+"""
 
 from recension.runners.spark.sinks.reading import read_changelog, read_history
 from recension.runners.spark.sinks.writing import write, write_changelog, write_history

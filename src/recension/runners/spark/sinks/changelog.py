@@ -20,7 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recension.core.errors import FormatError, RecensionError
+from recension.core.errors import RecensionError
 from recension.core.formats.changelog import (
     FORMAT,
     LINK,
@@ -34,12 +34,23 @@ from recension.core.formats.changelog import (
     read_link,
     read_mark,
 )
-from recension.core.formats.place import reading
-from recension.core.formats.seal import seal_of
-from recension.runners.spark.sinks.durable import locked, publish, publish_text, write_parquet
-from recension.runners.spark.sinks.known import is_next, require_same_part, with_content
-from recension.runners.spark.sinks.micro_batch import MicroBatch
-from recension.runners.spark.sinks.stored import require_same_columns
+from recension.core.formats.files import format_errors, seal_of
+from recension.core.formats.manifest import FOLDER
+from recension.runners.spark.sinks.files import (
+    publish,
+    publish_text,
+    refuse_old_format,
+    require_new_table,
+    write_parquet,
+    writer_lock,
+)
+from recension.runners.spark.sinks.micro_batch import (
+    MicroBatch,
+    is_next,
+    remember,
+    require_same_columns,
+    require_same_part,
+)
 
 
 class Changelog:
@@ -51,19 +62,19 @@ class Changelog:
 
     def check(self, batch: MicroBatch) -> None:
         """Refuse what `apply` would refuse, and write nothing."""
-        self._is_new(self._mark(batch.query, is_begun=batch.number > 0), batch)
+        self._is_new(self._read_mark(batch.query, is_begun=batch.number > 0), batch)
 
     def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
         """Refuse, before anything runs, another query's changelog, other columns, or a gap."""
-        if (mark := self._mark(query or "", is_begun)).part is not None:
+        if (mark := self._read_mark(query or "", is_begun)).part is not None:
             first, *_ = changelog_parts(self._path, mark)
-            with reading(str(first.path)):
+            with format_errors(str(first.path)):
                 require_same_columns(pq.read_schema(first.path), schema)
 
     def apply(self, batch: MicroBatch) -> None:
         """Write a micro-batch, unless it is there already."""
-        with locked(self._partial, self._path):
-            mark = self._mark(batch.query, is_begun=batch.number > 0)
+        with writer_lock(self._partial, self._path):
+            mark = self._read_mark(batch.query, is_begun=batch.number > 0)
             if not self._is_open:
                 self._open(mark)
             if self._is_new(mark, batch):
@@ -71,14 +82,14 @@ class Changelog:
 
     def _append(self, mark: Mark, batch: MicroBatch) -> None:
         part = mark.part
-        # Without rows there is nothing to say, but the first file tells readers the columns.
+        # Without rows there is nothing to write, but the first file gives readers the columns.
         if len(batch.rows) or not batch.number:
-            part = SealedPart(batch.number, self._written(mark, batch))
-        recent = with_content(mark.recent, batch)
+            part = SealedPart(batch.number, self._write_part(mark, batch))
+        recent = remember(mark.recent, batch)
         publish_text(self._path / MARK, replace(mark, last=batch.number, part=part, recent=recent).to_json())
 
-    def _written(self, mark: Mark, batch: MicroBatch) -> str:
-        """The seal of the part, which a writer that was killed may have left there."""
+    def _write_part(self, mark: Mark, batch: MicroBatch) -> str:
+        """Write the part, unless a writer that was killed has left it there; give its seal."""
         target = part_path(self._path, batch.number)
         if target.exists():
             return seal_of(target)
@@ -107,31 +118,15 @@ class Changelog:
         changelog_parts(self._path, mark)
         self._is_open = True
 
-    def _mark(self, query: str, is_begun: bool) -> Mark:
-        """The mark of this query's changelog: the first to write there, and from its first micro-batch on."""
+    def _read_mark(self, query: str, is_begun: bool) -> Mark:
+        """The mark of this query's changelog, or the first one where a changelog may begin."""
         mark = read_mark(self._path)
         if mark is None:
-            return self._first_mark(query, is_begun)
+            reason = "a changelog starts with its query"
+            require_new_table(self._path, "changelog", FOLDER, is_begun, reason)
+            return Mark(query)
         if mark.format == OLD_FORMAT:
-            raise FormatError(
-                f"a changelog of the format {OLD_FORMAT!r}, to which this version (format {FORMAT!r}) adds "
-                "nothing; start with a new path and a new checkpoint",
-                file=str(self._path),
-            )
+            raise refuse_old_format(self._path, "changelog", OLD_FORMAT, FORMAT)
         if mark.query != query:
             raise RecensionError(f"{self._path}: the changelog of another query; give each its own path")
         return mark
-
-    def _first_mark(self, query: str, is_begun: bool) -> Mark:
-        with reading(str(self._path)):
-            there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
-        if foreign := [name for name in there if name[0] not in "_." or name == "_history"]:
-            raise RecensionError(
-                f"{self._path}: not a changelog, but not empty either: it has {min(foreign)}"
-            )
-        if is_begun:
-            raise RecensionError(
-                f"{self._path}: this checkpoint has already written micro-batches elsewhere; "
-                "a changelog starts with its query: use a new checkpoint"
-            )
-        return Mark(query)

@@ -1,44 +1,136 @@
-"""A checkpoint's folder says which query it is of: another is refused before anything runs.
+"""What a checkpoint says: of which query it is, and what each micro-batch was made of.
 
-The state would refuse it later, and Spark perhaps before that, in words that do not help.
+Whose it is     A file of ours in the checkpoint's folder names the query. Another query is refused before
+                anything runs: the state would refuse it only later, and Spark's own message would not help.
+What it took    Spark writes the offsets of a micro-batch into its checkpoint before it runs, and takes them
+                from there when it runs again. For Kafka and most sources the offsets name the input. A file
+                source only counts (``{"logOffset":3}``); which files that were is in a log of its own,
+                ``sources/I/3``, and older entries in a compacted one, ``9.compact``.
+
+A checkpoint on a disk is read by Python, any other by the file systems of Spark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from os import PathLike
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Any, Final, Protocol
 
-from recension.core.errors import FormatError
-from recension.runners.spark.sinks.checkpoint_files import CheckpointFiles, LocalFiles
-from recension.runners.spark.sinks.durable import publish_text, writing
-from recension.runners.spark.sinks.place import is_local, local_path
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from recension.core.errors import FormatError, RecensionError
+from recension.core.formats.files import digest_of, format_errors
+from recension.runners.spark.sinks.files import AnyPath, disk_errors, is_local, local_path, publish_text
 from recension.runners.spark.stream.identity import require_same
 
 NAME: Final = "recension.json"
+# The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
+_FIRST_SOURCE: Final = 2
+# A file source counts once or twice a micro-batch.
+_MOST: Final = 10_000
+
+
+class CheckpointFiles(Protocol):
+    """Small text files by their names under the checkpoint, such as ``offsets/12``."""
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; none if it is not there."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it is not there."""
+
+
+def files_of(spark: SparkSession, checkpoint: AnyPath) -> CheckpointFiles:
+    """The files of a checkpoint, wherever it is."""
+    if is_local(checkpoint):
+        return LocalFiles(local_path(checkpoint))
+    return HadoopFiles(spark, str(checkpoint))
+
+
+class LocalFiles:
+    """On a file system that Python sees."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; none if it is not there."""
+        file = self._folder / name
+        with format_errors(str(file)):
+            return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it is not there."""
+        place = self._folder / folder
+        with format_errors(str(place)):
+            return [file.name for file in place.iterdir()] if place.is_dir() else []
+
+
+class HadoopFiles:
+    """On any other that Spark knows."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._folder = folder
+        with self._one_line_errors():
+            self._system = self._path("").getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; none if it is not there."""
+        with self._one_line_errors():
+            if not self._system.exists(self._path(name)):
+                return None
+            stream = self._system.open(self._path(name))
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it is not there."""
+        with self._one_line_errors():
+            if not self._system.exists(self._path(folder)):
+                return []
+            return [str(found.getPath().getName()) for found in self._system.listStatus(self._path(folder))]
+
+    @contextmanager
+    def _one_line_errors(self) -> Iterator[None]:
+        """Errors of the file system become one line."""
+        try:
+            yield
+        except Py4JJavaError as why:
+            reason = " ".join(str(why.java_exception.getMessage()).split())
+            raise RecensionError(f"{self._folder}: the checkpoint cannot be read: {reason}") from None
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._folder}/{name}".rstrip("/"))
 
 
 def require_owner(files: CheckpointFiles, owner: str) -> None:
     """Refuse a checkpoint with which another query has finished a micro-batch."""
-    made_by = files.text(NAME) if is_begun(files) else None
-    if made_by is not None:
-        with _understood():
+    if (made_by := _owner_of(files)) is not None:
+        with _damage_errors():
             require_same(made_by, owner)
 
 
 def shards_of(files: CheckpointFiles) -> int | None:
     """The number of shards with which a query has finished a micro-batch; none if it is new."""
-    made_by = files.text(NAME) if is_begun(files) else None
-    if made_by is None:
+    if (made_by := _owner_of(files)) is None:
         return None
-    with _understood():
+    with _damage_errors():
         return int(json.loads(made_by)["shards"])
 
 
+def _owner_of(files: CheckpointFiles) -> str | None:
+    return files.text(NAME) if is_begun(files) else None
+
+
 @contextmanager
-def _understood() -> Iterator[None]:
+def _damage_errors() -> Iterator[None]:
+    """Whatever fails while our file is read, the file is damaged."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
@@ -48,14 +140,14 @@ def _understood() -> Iterator[None]:
         ) from None
 
 
-def claim(checkpoint: str | PathLike[str], owner: str) -> None:
-    """Note whose the folder is; refuse one with which another query has finished a micro-batch."""
+def claim(checkpoint: AnyPath, owner: str) -> None:
+    """Write into the folder whose it is; refuse one with which another query has finished a micro-batch."""
     if not is_local(checkpoint):
         return
     folder = local_path(checkpoint)
     require_owner(LocalFiles(folder), owner)
     if not is_begun(LocalFiles(folder)):
-        with writing(folder):
+        with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             publish_text(folder / NAME, owner)
 
@@ -76,3 +168,111 @@ def query_of(files: CheckpointFiles) -> str | None:
         raise FormatError(
             "the file 'metadata' of the checkpoint is damaged: restore checkpoint and tables from one backup"
         ) from None
+
+
+class InputLog:
+    """What the micro-batches of one query were made of.
+
+    ``sources`` has for each line of offsets the number of its source: one that a plan reads twice has two
+    lines and one log.
+    """
+
+    def __init__(self, files: CheckpointFiles, query: str, sources: Sequence[int]) -> None:
+        self._files, self._query, self._sources = files, query, sources
+        self._last: tuple[int, str] | None = None
+
+    def contents(self, number: int) -> tuple[str, str | None]:
+        """A digest of what a micro-batch is made of, and that of the one before if the checkpoint has it."""
+        before = self._content_before(number)
+        self._last = number, self._content(number)
+        return self._last[1], before
+
+    def _content_before(self, number: int) -> str | None:
+        if self._last is not None and self._last[0] == number - 1:
+            return self._last[1]
+        # Two sets of offsets enclose it; of the first micro-batch, one.
+        needed = [n for n in (number - 2, number - 1) if n >= 0]
+        is_known = number > 0 and all(self._files.text(f"offsets/{n}") is not None for n in needed)
+        return self._content(number - 1) if is_known else None
+
+    def _content(self, number: int) -> str:
+        until = self._offsets(number)
+        since = self._offsets(number - 1) if number else []
+        taken = [
+            entry
+            for line, offset in enumerate(until)
+            for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
+        ]
+        return digest_of(self._query, str(number), *until, *taken)
+
+    def _offsets(self, number: int) -> list[str]:
+        text = self._files.text(f"offsets/{number}")
+        if text is None:
+            raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")
+        return text.splitlines()[_FIRST_SOURCE:]
+
+    def _files_taken(self, line: int, since: str | None, until: str) -> list[str]:
+        """The files that a file source took from one offset to another."""
+        first, last = _log_offset(since), _log_offset(until)
+        if last is None or line >= len(self._sources):
+            return []
+        numbers = range(-1 if first is None else first, last + 1)[1:]
+        folder = f"sources/{self._sources[line]}"
+        if len(numbers) > _MOST:
+            raise FormatError(f"the checkpoint's offsets of {folder} go from {first} to {last}: damaged")
+        return [entry for number in numbers for entry in self._read_log(folder, number)]
+
+    def _read_log(self, folder: str, number: int) -> list[str]:
+        text = self._files.text(f"{folder}/{number}")
+        if text is None:
+            compacted = [
+                int(name.stem) for name in map(PurePath, self._files.names(folder)) if _is_compact(name)
+            ]
+            later = min((n for n in compacted if n >= number), default=None)
+            text = None if later is None else self._files.text(f"{folder}/{later}.compact")
+        if text is None:
+            return []
+        # Most lines of a compacted log have other numbers: only those that may have this one are parsed.
+        lines = (line for line in text.splitlines()[1:] if f'"batchId":{number}' in line)
+        return sorted(entry for line in lines for entry in _log_entry(line, number))
+
+
+def _is_compact(name: PurePath) -> bool:
+    return name.suffix == ".compact" and name.stem.isdigit()
+
+
+def _log_offset(offset: str | None) -> int | None:
+    """How far a file source has counted; none for other sources."""
+    stored = _parse_json(offset) if offset is not None else None
+    counted = stored.get("logOffset") if isinstance(stored, dict) and len(stored) == 1 else None
+    return counted if isinstance(counted, int) else None
+
+
+def _log_entry(line: str, number: int) -> list[str]:
+    stored = _parse_json(line)
+    if not isinstance(stored, dict) or stored.get("batchId") != number:
+        return []
+    return [f"{stored.get('path')} {stored.get('timestamp')}"]
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def source_numbers(execution: Any) -> list[int]:
+    """For each line of offsets the number of its source, as Spark's running query has them.
+
+    Spark numbers its sources in the order of the plan, each once, and writes a line each time.
+    """
+    sources = execution.sources()
+    identity = [_identity(sources.apply(i)) for i in range(sources.size())]
+    found = {key: i for i, key in enumerate(dict.fromkeys(identity))}
+    return [found[key] for key in identity]
+
+
+def _identity(source: Any) -> str:
+    # Two streams of Spark's are equal only if they are one: Java's own `equals` and `hashCode`.
+    return f"{source.getClass().getName()}@{source.hashCode()}"

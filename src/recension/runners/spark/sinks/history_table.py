@@ -4,7 +4,7 @@ Assumes     a query's micro-batches come in the order of their numbers, the last
 Guarantees  each manifest is the history after a whole number of micro-batches; a micro-batch counts once, and
             one made of other input than that of its number which counts is refused;
             whatever fails, whenever it is killed, the last manifest and its files stay.
-State       the manifest, and where the events are that may still be retracted (`live`).
+State       the manifest, and where the events are that may still be retracted (`table_files`).
 Cost        O(n log n) for n changes, amortised O(log n) rewrites a row; a few fsyncs.
 Source      docs/design/006-history-table.md
 """
@@ -18,10 +18,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from recension.core.errors import FormatError, RecensionError
+from recension.core.errors import RecensionError
 from recension.core.formats.changelog import MARK
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.encode import history_schema
+from recension.core.formats.files import require_size
 from recension.core.formats.manifest import (
     FOLDER,
     FORMAT,
@@ -31,14 +32,17 @@ from recension.core.formats.manifest import (
     is_plain_name,
     manifest_path,
 )
-from recension.core.formats.place import reading
-from recension.core.formats.seal import require_size
-from recension.runners.spark.sinks.changes import changes_of
-from recension.runners.spark.sinks.durable import locked, publish_text, sync_folder, write_parquet
-from recension.runners.spark.sinks.known import is_next, with_content
-from recension.runners.spark.sinks.micro_batch import MicroBatch
-from recension.runners.spark.sinks.revision import Revision
-from recension.runners.spark.sinks.stored import StoredEvents, stored_schema
+from recension.runners.spark.sinks.files import (
+    publish_text,
+    refuse_old_format,
+    require_new_table,
+    sync_folder,
+    write_parquet,
+    writer_lock,
+)
+from recension.runners.spark.sinks.micro_batch import MicroBatch, is_next, remember
+from recension.runners.spark.sinks.revision import Revision, changes_of
+from recension.runners.spark.sinks.table_files import TableFiles, stored_schema
 
 
 class HistoryTable:
@@ -46,15 +50,15 @@ class HistoryTable:
 
     def __init__(self, path: Path, keep: float) -> None:
         self._path, self._folder, self._keep = path, path / FOLDER, keep
-        self._known: tuple[Manifest, StoredEvents] | None = None
+        self._known: tuple[Manifest, TableFiles] | None = None
 
     def check(self, batch: MicroBatch) -> None:
         """Refuse what `apply` would refuse for its number or its query, and write nothing."""
-        self._judged(batch)
+        self._judge(batch)
 
     def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
         """Refuse, before anything runs, a table that is another query's, of other columns, or incomplete."""
-        if (manifest := self._found(query or "", is_begun)) is not None:
+        if (manifest := self._read_manifest(query or "", is_begun)) is not None:
             layout = layout_of(schema, TimeColumns(), "the DataFrame")
             stored_schema(self._folder, manifest, history_schema(layout.payload, layout.time_type))
             for name, seal in manifest.seals().items():
@@ -62,43 +66,43 @@ class HistoryTable:
 
     def apply(self, batch: MicroBatch) -> None:
         """Commit a micro-batch, unless that was done already."""
-        with locked(self._folder, self._path):
-            found, is_new = self._judged(batch)
-            manifest, stored = self._opened(found or self._created(batch), batch)
+        with writer_lock(self._folder, self._path):
+            found, is_new = self._judge(batch)
+            manifest, table = self._open(found or self._create(batch), batch)
             # Whatever goes wrong from here on, the next attempt looks at the disk again.
             self._known = None
             if is_new:
-                manifest = self._commit(manifest, stored, batch)
-            self._known = manifest, stored
+                manifest = self._commit(manifest, table, batch)
+            self._known = manifest, table
 
-    def _judged(self, batch: MicroBatch) -> tuple[Manifest | None, bool]:
+    def _judge(self, batch: MicroBatch) -> tuple[Manifest | None, bool]:
         """The manifest, if there is one, and whether the micro-batch is the next."""
-        found = self._found(batch.query, is_begun=batch.number > 0)
+        found = self._read_manifest(batch.query, is_begun=batch.number > 0)
         last, recent = (found.batch, found.recent) if found else (-1, ())
         return found, is_next(self._path, batch, last, recent)
 
-    def _commit(self, manifest: Manifest, stored: StoredEvents, batch: MicroBatch) -> Manifest:
-        changes = changes_of(batch, stored.live, manifest.cti)
-        revision = Revision(manifest, stored, changes.cti)
-        revision.delete(stored.live.take(changes.removed, changes.times) if len(changes.removed) else {})
+    def _commit(self, manifest: Manifest, table: TableFiles, batch: MicroBatch) -> Manifest:
+        changes = changes_of(batch, table.index, manifest.cti)
+        revision = Revision(manifest, table, changes.cti)
+        revision.delete(table.index.take(changes.removed, changes.times) if len(changes.removed) else {})
         revision.add(changes.added)
         revision.rewrite()
-        recent = with_content(manifest.recent, batch)
+        recent = remember(manifest.recent, batch)
         fresh, expired = revision.manifest(batch.number, recent, time.time(), self._keep)
         sync_folder(self._folder)
         publish_text(manifest_path(self._path, fresh.number), fresh.to_json())
-        stored.live.keep(file.name for file in fresh.files if not file.is_final(fresh.cti))
+        table.index.keep(file.name for file in fresh.files if not file.is_final(fresh.cti))
         self._remove({*expired, manifest_path(self._path, fresh.number - 2).name})
         return fresh
 
-    def _opened(self, manifest: Manifest, batch: MicroBatch) -> tuple[Manifest, StoredEvents]:
+    def _open(self, manifest: Manifest, batch: MicroBatch) -> tuple[Manifest, TableFiles]:
         """The table as the last commit left it."""
         if self._known is not None and manifest.number == self._known[0].number:
             return self._known
         self._clean(manifest)
-        return manifest, StoredEvents(self._folder, manifest, schema_of(batch))
+        return manifest, TableFiles(self._folder, manifest, schema_of(batch))
 
-    def _created(self, batch: MicroBatch) -> Manifest:
+    def _create(self, batch: MicroBatch) -> Manifest:
         """A table without micro-batches: of every later manifest there are two from now on."""
         name = f"schema-{uuid4().hex}.parquet"
         seal = write_parquet(self._folder / name, [], schema_of(batch))
@@ -106,35 +110,19 @@ class HistoryTable:
         publish_text(manifest_path(self._path, 0), manifest.to_json())
         return manifest
 
-    def _found(self, query: str, is_begun: bool) -> Manifest | None:
+    def _read_manifest(self, query: str, is_begun: bool) -> Manifest | None:
         """The manifest of this query's table; none where a table may begin."""
         manifest = current_manifest(self._path)
         if manifest is None:
-            self._refuse_foreign(is_begun)
+            reason = "a table must see all that its query puts out"
+            require_new_table(self._path, "history table", MARK, is_begun, reason)
         elif manifest.format == OLD_FORMAT:
-            raise FormatError(
-                f"a table of the format {OLD_FORMAT!r}, to which this version (format {FORMAT!r}) adds "
-                "nothing; start with a new path and a new checkpoint",
-                file=str(self._path),
-            )
+            raise refuse_old_format(self._path, "table", OLD_FORMAT, FORMAT)
         elif manifest.query != query:
             raise RecensionError(
                 f"{self._path}: the table of another query; use that query's checkpoint, or give a new path"
             )
         return manifest
-
-    def _refuse_foreign(self, is_begun: bool) -> None:
-        with reading(str(self._path)):
-            there = [f.name for f in self._path.iterdir()] if self._path.exists() else []
-        if foreign := [name for name in there if name[0] not in "_." or name == MARK]:
-            raise RecensionError(
-                f"{self._path}: not a history table, but not empty either: it has {min(foreign)}"
-            )
-        if is_begun:
-            raise RecensionError(
-                f"{self._path}: this checkpoint has already written micro-batches elsewhere; "
-                "a table must see all that its query puts out: use a new checkpoint"
-            )
 
     def _clean(self, manifest: Manifest) -> None:
         """Remove what failed attempts have left; no manifest has ever named it."""

@@ -1,27 +1,51 @@
-"""The rows of one micro-batch, put in the order of ``(_batch, _seq)``, and the elements they are."""
+"""A micro-batch: its rows in the order of ``(_batch, _seq)``, and whether it is the next one of a table.
+
+Assumes     numbers without gaps, from 0 on.
+Guarantees  a micro-batch is written once. One of other input than the table has under its number is refused,
+            and so is one that does not follow the table's last: a number alone proves nothing.
+State       what the last micro-batches were made of, as many as Spark's own checkpoint remembers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, EventBatch
-from recension.core.errors import SchemaError, StreamError
-from recension.core.formats.columns import BATCH, KIND, SEQ, VS, Layout, TimeColumns, layout_of
+from recension.core.errors import RecensionError, SchemaError, StreamError
+from recension.core.formats.columns import (
+    BATCH,
+    KIND,
+    SEQ,
+    VS,
+    Layout,
+    TimeColumns,
+    layout_of,
+    plain_type,
+)
 from recension.core.formats.decode import Decoder
-from recension.core.formats.order import keys_of
+from recension.core.formats.stream_files import row_numbers
 
-NEEDED = (KIND, VS, BATCH, SEQ)
+NEEDED: Final = (KIND, VS, BATCH, SEQ)
+# The numbers of the last micro-batches of a table, with digests of what they were made of.
+Recent: TypeAlias = tuple[tuple[int, str], ...]
+
+_REMEMBERED: Final = 100
+_REMEDY: Final = (
+    "restore the table and the checkpoint from the same backup, or start with a new path and a new checkpoint"
+)
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """What a query put out in one step.
 
-    ``content`` tells what the step was made of, ``before`` the same of the one before it, if that is known.
+    ``content`` is a digest of its input, ``before`` that of the micro-batch before it, if that is known.
     """
 
     query: str
@@ -57,7 +81,7 @@ def micro_batch(
     rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
     if len(parts) > 1:
         raise StreamError(f"micro-batch {number}: a column of more than 2 GB; make the micro-batches smaller")
-    batch, seq = keys_of(rows, f"micro-batch {number}", 1)
+    batch, seq = row_numbers(rows, f"micro-batch {number}", 1)
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))
@@ -72,3 +96,63 @@ def check_columns(schema: pa.Schema) -> None:
             "as rc.spark.stream gives it"
         )
     layout_of(schema, TimeColumns(), "the DataFrame")
+
+
+def require_same_columns(stored: pa.Schema, given: pa.Schema) -> None:
+    """A table keeps its columns."""
+    for old, new in zip(stored, given, strict=False):
+        if old.name != new.name or not _is_same(old.type, new.type):
+            raise SchemaError(
+                f"the table has a column {old.name} {old.type} where now {new.name} {new.type} comes"
+            )
+    if len(stored) != len(given):
+        raise SchemaError(
+            f"the table has the columns {', '.join(stored.names)}, not {', '.join(given.names)}"
+        )
+
+
+def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
+    """Equal but for the time zone in which instants are shown, which follows the session."""
+    if pa.types.is_timestamp(old) and pa.types.is_timestamp(new):
+        return bool(old.unit == new.unit and (old.tz is None) == (new.tz is None))
+    return bool(plain_type(old) == plain_type(new))
+
+
+def remember(recent: Recent, batch: MicroBatch) -> Recent:
+    """The last micro-batches after one more."""
+    return (*recent, (batch.number, batch.content))[-_REMEMBERED:]
+
+
+def is_next(table: Path, batch: MicroBatch, last: int, recent: Recent) -> bool:
+    """Is it the next micro-batch? False if the table has it already; any other is refused."""
+    if batch.number > last + 1:
+        raise RecensionError(
+            f"{table}: has {last + 1} micro-batches, and now comes number {batch.number}; "
+            f"a table must see all that its query puts out: {_REMEDY}"
+        )
+    contents = dict(recent)
+    if batch.number > last:
+        if batch.before is not None and contents.get(last, batch.before) != batch.before:
+            raise _other_input(table, last)
+        return True
+    if batch.number not in contents:
+        raise RecensionError(
+            f"{table}: has {last + 1} micro-batches, and now comes number {batch.number} again, longer ago "
+            f"than it remembers: {_REMEDY}"
+        )
+    if contents[batch.number] != batch.content:
+        raise _other_input(table, batch.number)
+    return False
+
+
+def require_same_part(table: Path, batch: MicroBatch, content: str) -> None:
+    """Refuse a micro-batch whose file is there with other input; its writer was killed after writing it."""
+    if content != batch.content:
+        raise _other_input(table, batch.number)
+
+
+def _other_input(table: Path, number: int) -> RecensionError:
+    return RecensionError(
+        f"{table}: its micro-batch {number} was made of other input than the checkpoint's, which was put "
+        f"back to an earlier state, or is not this table's: {_REMEDY}"
+    )

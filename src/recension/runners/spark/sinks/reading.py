@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from os import PathLike
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import FormatError
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.files import require_size
 from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
-from recension.core.formats.seal import require_size
 from recension.runners.spark.session import check
-from recension.runners.spark.sinks.place import local_path, pattern
+from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
 
 _FILE, _ROW = "_file", "_row"
 # Our pages carry checksums, which Spark looks at if it is told to.
 _CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 
 
-def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+def read_history(spark: SparkSession, path: AnyPath) -> DataFrame:
     """The history in a table as it is now: ``_vs``, ``_ve`` and the payload.
 
     The DataFrame stays at that version, whatever is committed later, for as long as the writer keeps files
@@ -32,7 +30,7 @@ def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
         raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
     for name, seal in manifest.seals().items():
         require_size(table / FOLDER / name, seal)
-    folder = pattern(table / FOLDER)
+    folder = spark_pattern(table / FOLDER)
     whole = [file.name for file in manifest.files if not file.deleted]
     torn = [file.name for file in manifest.files if file.deleted]
     schema = spark.read.parquet(f"{folder}/{manifest.schema}").schema
@@ -49,7 +47,7 @@ def read_history(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     return events.unionByName(rows.join(deletions, is_deleted, "left_anti").select(*events.columns))
 
 
-def read_changelog(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
     """The elements in a changelog so far; ``_batch`` and ``_seq`` tell their order."""
     check(spark)
     directory = local_path(path)
@@ -58,4 +56,4 @@ def read_changelog(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
         raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
     if mark.format != OLD_FORMAT:
         changelog_parts(directory, mark)
-    return spark.read.options(**_CHECKED).parquet(pattern(directory))
+    return spark.read.options(**_CHECKED).parquet(spark_pattern(directory))

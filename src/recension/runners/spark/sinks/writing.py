@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -12,18 +11,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
-from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.changelog import Changelog
-from recension.runners.spark.sinks.checkpoint import claim, is_begun, query_of, require_owner
-from recension.runners.spark.sinks.checkpoint_files import CheckpointFiles, files_of
-from recension.runners.spark.sinks.content import InputLog, source_numbers
+from recension.runners.spark.sinks.checkpoint import (
+    CheckpointFiles,
+    InputLog,
+    claim,
+    files_of,
+    is_begun,
+    query_of,
+    require_owner,
+    source_numbers,
+)
+from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
-from recension.runners.spark.sinks.place import address, is_local, local_path
 from recension.runners.spark.stream.identity import OWNER
-
-Place: TypeAlias = str | PathLike[str]
+from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -33,9 +37,9 @@ _TICKS_A_SECOND: Final = 1_000_000
 def write(
     sdf: DataFrame,
     *,
-    changelog: Place | None = None,
-    history: Place | None = None,
-    checkpoint: Place,
+    changelog: AnyPath | None = None,
+    history: AnyPath | None = None,
+    checkpoint: AnyPath,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     keep: DurationLike = KEEP,
@@ -69,13 +73,13 @@ def write(
         for sink in sinks:
             sink.apply(batch)
 
-    writer = sdf.writeStream.option("checkpointLocation", address(checkpoint)).foreachBatch(commit)
+    writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
     writer = writer.queryName(query_name) if query_name is not None else writer
     return (writer.trigger(**trigger) if trigger is not None else writer).start()
 
 
 def _sinks(
-    changelog: Place | None, history: Place | None, checkpoint: Place, keep: DurationLike
+    changelog: AnyPath | None, history: AnyPath | None, checkpoint: AnyPath, keep: DurationLike
 ) -> list[Changelog | HistoryTable]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
@@ -94,7 +98,7 @@ def _sinks(
 
 
 def _check_owner(sinks: list[Changelog | HistoryTable], sdf: DataFrame, files: CheckpointFiles) -> None:
-    """Refuse, before anything runs, what is there and is not this query's."""
+    """Refuse, before anything runs, tables that are there and are not this query's."""
     query, begun, schema = query_of(files), is_begun(files), arrow_schema(sdf.schema)
     for sink in sinks:
         sink.check_owner(query, begun, schema)
@@ -102,9 +106,9 @@ def _check_owner(sinks: list[Changelog | HistoryTable], sdf: DataFrame, files: C
 
 def write_changelog(
     sdf: DataFrame,
-    path: Place,
+    path: AnyPath,
     *,
-    checkpoint: Place,
+    checkpoint: AnyPath,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
@@ -114,9 +118,9 @@ def write_changelog(
 
 def write_history(
     sdf: DataFrame,
-    path: Place,
+    path: AnyPath,
     *,
-    checkpoint: Place,
+    checkpoint: AnyPath,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     keep: DurationLike = KEEP,

@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.errors import StreamError
-from recension.core.one_kind import KnownKind
 from recension.core.ticks import BEGINNING, add
-from recension.core.time_kind import TimeKind
-from recension.operators.flow import split
+from recension.core.time_kind import KnownKind, TimeKind
+from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
@@ -93,7 +92,7 @@ class Host:
             arrived = self._arrived(fragment, by_edge, reading)
             report = self._work(fragment, session, arrived)
             for number, (node, _) in enumerate(fragment.outputs):
-                changes, t = split(_joined(session.read(str(number)).batches, node))
+                changes, t = split_ctis(_joined(session.read(str(number)).batches, node))
                 answers += self._give(f"{place}/{number}", node, changes, t)
             answers.append(self._told(report))
         return answers

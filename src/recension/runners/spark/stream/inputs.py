@@ -13,16 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, lacking, layout_of
+from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
 from recension.core.formats.manifest import is_table
 from recension.core.time_kind import TimeKind
 from recension.plan.nodes import Source
-from recension.runners.spark.arrow_types import arrow_schema
-from recension.runners.spark.sinks.place import pattern
+from recension.runners.spark.sinks.files import spark_pattern
 from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
 from recension.runners.spark.stream.topology import Inlet, Topology
+from recension.runners.spark.types import arrow_schema
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
@@ -73,9 +73,9 @@ def found_files(spark: SparkSession, folder: Path, files: int | None, **options:
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
     if folder.is_file():
-        limit["pathGlobFilter"] = pattern(Path(folder.name)).removeprefix("file:")
+        limit["pathGlobFilter"] = spark_pattern(Path(folder.name)).removeprefix("file:")
     reader = reader.options(maxFileAge=_EVER, **limit, **options)
-    return reader.load(pattern(folder.parent if folder.is_file() else folder)).select("path")
+    return reader.load(spark_pattern(folder.parent if folder.is_file() else folder)).select("path")
 
 
 def require_seen_by_spark(folder: Path) -> None:
@@ -147,7 +147,7 @@ def _delay(frame: DataFrame, start: str) -> int | None:
 
 def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
-    if (reason := lacking(source.columns, found)) is not None:
+    if (reason := describe_missing(source.columns, found)) is not None:
         raise SchemaError(f"{source.name}: {reason}")
     for field in source.columns:
         there = found.field(field.name).type

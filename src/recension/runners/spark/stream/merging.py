@@ -15,14 +15,14 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.time_kind import AWARE, TICKS
 from recension.plan.nodes import Merge, Source
-from recension.runners.spark.arrow_types import arrow_schema
 from recension.runners.spark.session import prepare_streaming
-from recension.runners.spark.sinks.place import local_path
+from recension.runners.spark.sinks.files import local_path
 from recension.runners.spark.stream.feedback import FOLDER
 from recension.runners.spark.stream.inputs import read_input
 from recension.runners.spark.stream.joining import ANY
 from recension.runners.spark.stream.pipeline import flow
 from recension.runners.spark.stream.root import read_root, seen_columns
+from recension.runners.spark.types import arrow_schema
 
 Place = str | PathLike[str]
 

@@ -17,14 +17,13 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EventBatch
 from recension.core.errors import FormatError, TimeError
-from recension.core.formats.agreement import StreamFile
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile
-from recension.core.formats.order import keys_of
-from recension.core.formats.reader import stream_file
+from recension.core.formats.reader import open_file
+from recension.core.formats.stream_files import StreamFile, row_numbers
 from recension.core.ticks import BEGINNING
-from recension.core.time_kind import merged
+from recension.core.time_kind import merge_kinds
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.names import own_name
 from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
@@ -110,14 +109,14 @@ class Packing:
     def read(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
-        file, row = stream_file(StoredFile(path), times, self._origin.columns), 1
+        file, row = open_file(StoredFile(path), times, self._origin.columns), 1
         self._require_kind(file)
-        for rows in file.rows.batches(file.wanted(self._origin.columns), _ROWS):
+        for rows in file.rows.batches(file.columns_to_read(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             kept = np.flatnonzero(decoded.kept)
             beside = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
             if file.layout.has_order:
-                keys = keys_of(rows, file.name, row)
+                keys = row_numbers(rows, file.name, row)
                 beside |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
             yield from self._packed(decoded.batch, beside, place_of(path))
             row += rows.num_rows
@@ -125,7 +124,7 @@ class Packing:
     def _require_kind(self, file: StreamFile) -> None:
         """What was there when the query began says the kind of all times, and the type of its output's."""
         try:
-            merged(self._kind, file.layout.kind)
+            merge_kinds(self._kind, file.layout.kind)
         except TimeError as why:
             reason = f"{why} (the files that are there when a query begins decide: if none is, it is ticks)"
             raise FormatError(reason, file=file.name) from None

@@ -19,7 +19,7 @@ from recension.core.ticks import DurationLike, duration
 from recension.core.time_kind import TICKS
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
-from recension.plan.times import require_one_kind
+from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.feedback import FeedbackPacker

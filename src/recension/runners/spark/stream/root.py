@@ -23,15 +23,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
-from recension.core.formats.agreement import StreamFile, agreed_payload
 from recension.core.formats.columns import TimeColumns
-from recension.core.formats.listing import StoredFile, is_data
-from recension.core.formats.reader import stream_file
-from recension.core.one_kind import OneKind
+from recension.core.formats.listing import StoredFile, is_data_file
+from recension.core.formats.reader import open_file
+from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
-from recension.core.time_kind import TimeKind, kind_of, merged
-from recension.runners.spark.sinks.durable import publish_text
-from recension.runners.spark.sinks.place import local_path
+from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
+from recension.runners.spark.sinks.files import local_path, publish_text
 from recension.runners.spark.stream.inputs import Input, found_files
 from recension.runners.spark.stream.root_packing import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.topology import Inlet
@@ -75,7 +73,7 @@ def seen_columns(root: Path) -> tuple[pa.Schema, TimeKind]:
     known = _seen(root)
     if not known:
         raise RecensionError(f"{root}: no stream is there yet whose columns could be seen; give schema=")
-    return agreed_payload(known, None), reduce(merged, (file.layout.kind for file in known), None)
+    return agreed_payload(known, None), reduce(merge_kinds, (file.layout.kind for file in known), None)
 
 
 def _seen(root: Path) -> list[StreamFile]:
@@ -85,5 +83,5 @@ def _seen(root: Path) -> list[StreamFile]:
 
 def _opened(folder: Path) -> StreamFile | None:
     """The first file of a stream."""
-    files = sorted(file for file in folder.iterdir() if is_data(file))
-    return stream_file(StoredFile(files[0]), TimeColumns(), None) if files else None
+    files = sorted(file for file in folder.iterdir() if is_data_file(file))
+    return open_file(StoredFile(files[0]), TimeColumns(), None) if files else None

@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.errors import FormatError, TimeError
+from recension.core.formats.files import format_errors
 from recension.core.formats.listing import SPARK_LOG
-from recension.core.formats.place import reading
 from recension.core.ticks import BEGINNING, instant
 from recension.runners.spark.stream.joining import COMES, JOINS, LEAVES, word
 from recension.runners.spark.stream.packets import Packet
@@ -53,7 +53,7 @@ def words_in(path: Path) -> str:
         return word(LEAVES, name)
     if verb != JOIN:
         raise FormatError("neither in a stream's folder nor called NAME.join or NAME.leave", file=str(path))
-    with reading(str(path)):
+    with format_errors(str(path)):
         text = path.read_text(encoding="utf-8")
     try:
         since = json.loads(text)["from_time"]

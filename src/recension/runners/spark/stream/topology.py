@@ -15,10 +15,10 @@ from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node, written_plan
+from recension.plan.node import Node, plan_structure
 from recension.plan.nodes import Source
-from recension.plan.partial import preaggregate
 from recension.plan.rewrites import optimize
+from recension.plan.rewrites.preaggregate import preaggregate
 from recension.runners.spark.stream.identity import FORMAT
 
 
@@ -83,7 +83,7 @@ class Topology:
         return any(root.properties.is_ordered for root in self.roots)
 
     @cached_property
-    def promises_alike(self) -> bool:
+    def shards_share_ctis(self) -> bool:
         """Do all shards that answer promise the same? They hear the same promises, and that may decide.
 
         Then one of them can speak for all, and nobody has to be asked.
@@ -91,12 +91,12 @@ class Topology:
         answering = [f for f in self.fragments if any(node in self.roots for node, _ in f.outputs)]
         plans = [lower({str(n): plan for n, (_, plan) in enumerate(f.outputs)}) for f in answering]
         running = [vertex.operator for plan in plans for vertex in plan.vertices]
-        return all(operator is None or operator.promises_alike for operator in running)
+        return all(operator is None or operator.shards_share_ctis for operator in running)
 
     @cached_property
     def is_gathered(self) -> bool:
         """Do the answers of several shards meet once more, for an order to keep or a promise to agree on?"""
-        return self.shards_at(self.levels) > 1 and (self.in_order or not self.promises_alike)
+        return self.shards_at(self.levels) > 1 and (self.in_order or not self.shards_share_ctis)
 
     def outlets(self, shard: int) -> range:
         """The tasks that a shard tells what it promises; the first of them, or its own, writes its answer."""
@@ -110,7 +110,7 @@ class Topology:
 
         Every step is known by its structure, what it reads and its columns; its label is for messages.
         """
-        described = zip(describe(self.roots)["nodes"], written_plan(self.roots), strict=True)
+        described = zip(describe(self.roots)["nodes"], plan_structure(self.roots), strict=True)
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
         return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan}, ensure_ascii=False)
 

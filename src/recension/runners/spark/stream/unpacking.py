@@ -16,10 +16,10 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.runners.spark.carriers import arrow_carrier
 from recension.runners.spark.stream.feedback import publish
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
+from recension.runners.spark.types import arrow_carrier
 
 LAST: Final = 2**62
 _SHARD: Final = 2**40

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from recension.core.ticks import BEGINNING
 from recension.lowering import operator_of
-from recension.plan.node import Node
+from recension.plan.node import Node, each_once
 from recension.plan.nodes import Source
-from recension.plan.rewrites.sharing import each_once
 
 
 def wanted(roots: Sequence[Node], t: int) -> dict[Node, int]:

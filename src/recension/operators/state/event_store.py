@@ -1,0 +1,76 @@
+"""The events an operator must remember, with their payloads: found by overlap or by identity.
+
+An `IntervalIndex` over the lifetimes and a `RowStore` for the payloads; each payload is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, take_rows
+from recension.core.rowhash import Hashes
+from recension.core.ticks import Ticks
+from recension.operators.changes import NetChanges, identity
+from recension.operators.state.interval_index import IntervalIndex
+from recension.operators.state.row_store import RowStore
+
+_SLACK = 1024
+
+
+class EventStore(IntervalIndex):
+    """A bag of events; positions and rows are good until the next `insert`, `add` or `expire`."""
+
+    def __init__(self, schema: pa.Schema, extras: Sequence[str] = ()) -> None:
+        super().__init__(("row", *extras))
+        self._store = RowStore(schema)
+
+    def insert(
+        self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, payload: pa.RecordBatch, **extras: Index
+    ) -> None:
+        """Add events with new payloads; columns that are not in the schema are left out."""
+        rows = self._store.append(payload.select(self._store.schema.names), len(vs))
+        self.add(group, vs, ve, tag, row=rows, **extras)
+        self._tidy()
+
+    def apply(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
+        """Take over the net changes of a batch.
+
+        ``group`` has one entry per change, ``payload`` the rows of the batch that the changes name.
+        """
+        known = np.flatnonzero(change.old != change.vs)
+        if len(known):
+            found = self.find(identity(change.hash[known], change.vs[known], change.old[known]))
+            self.remove(found[found >= 0])
+        stays = np.flatnonzero((change.new > change.vs) & (change.new > self._frontier))
+        vs, ve = change.vs[stays], change.new[stays]
+        tag = identity(change.hash[stays], vs, ve)
+        self.insert(group[stays], vs, ve, tag, take_rows(payload, change.row[stays]))
+
+    def payload(self, at: Index) -> pa.RecordBatch:
+        """The payloads of the events at these positions."""
+        return self._store.take(self.column("row", at))
+
+    def expire(self, t: int) -> None:
+        super().expire(t)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop payload rows when most of them belong to no event."""
+        if len(self._store) > 2 * len(self) + _SLACK:
+            rows = self._arena["row"]
+            self._store.retain(rows)
+            rows[:] = np.arange(len(rows))
+            self._renew()
+
+    def nbytes(self) -> int:
+        return super().nbytes() + self._store.nbytes()
+
+    def snapshot(self, name: str) -> dict[str, pa.Table]:
+        return super().snapshot(name) | self._store.snapshot(name)
+
+    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+        super().restore(name, chunks)
+        self._store.restore(name, chunks)

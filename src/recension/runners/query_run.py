@@ -1,0 +1,209 @@
+"""The queries of a session at work: from the elements of a source to the answers of the queries.
+
+    data ── Intake.judge, take ──> valid elements ── Engine.step ──> what every vertex gives ──> Answers
+
+Who may call, and when the session has failed, is the session's business (local.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from recension.core.batch import EXTERNAL_CTI, EventBatch
+from recension.core.errors import RecensionError, StreamError, nearest
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
+from recension.core.wall_clock import Clock
+from recension.lowering import PhysicalPlan, lower
+from recension.operators.base import Chunks, Output
+from recension.operators.pipeline import Flow, flow_of, split_ctis
+from recension.plan.node import Node
+from recension.plan.source import times_in
+from recension.runners.answers import Answers
+from recension.runners.engine import Engine, elements
+from recension.runners.intake import Intake, Push
+from recension.runners.merging import MergePorts
+from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
+from recension.runners.session_lock import RefusedError
+from recension.runners.snapshot import chunks_below
+
+TIMES: Final = "times"
+
+Queries: TypeAlias = Mapping[str, Node]
+
+
+class QueryRun:
+    """The plan of some queries, the intakes of their sources, the engine and the answers."""
+
+    def __init__(
+        self, queries: Queries, batch_size: int, clock: Clock, history_limit: int | None, times: OneKind
+    ) -> None:
+        self._batch_size, self._clock, self.times = batch_size, clock, times
+        self.plan: PhysicalPlan = lower(queries)
+        self.engine = Engine(self.plan.vertices, self.plan.query_vertices.values())
+        self.name_times(times_in(queries.values()))
+        self.intakes: dict[str, Intake] = {}
+        self._open_intakes()
+        self.answers = Answers(self.plan.queries, history_limit)
+        self._heard: dict[str, int] = {}
+        self._cti_warnings: dict[str, NoCtiWarning] = {}
+        self.closes_inputs = False
+
+    def _open_intakes(self) -> None:
+        """An intake for every source; those of sources that are no longer read go."""
+        self.unchecked, self._without_external = self.plan.unchecked, self.plan.without_external
+        self.intakes = {
+            name: self.intakes.get(name)
+            or Intake(source, check_orphans=name not in self.unchecked, times=self.times)
+            for name, source in self.plan.sources.items()
+        }
+
+    def intake(self, source: str) -> Intake:
+        """The intake of a source; an error if there is no such source."""
+        if source not in self.intakes:
+            known = list(self.intakes)
+            raise RecensionError(
+                f"no source {source!r}{nearest(source, known)}; the queries read {', '.join(known)}"
+            )
+        return self.intakes[source]
+
+    def name_times(self, named: Iterable[tuple[str, int]], times: OneKind | None = None) -> None:
+        """Times that a query or a call names are of the kind of all others."""
+        for where, ticks in named:
+            (times or self.times).note_named(kind_of(ticks), where)
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """How the times of the answers are written: as those of the inputs."""
+        return TICKS if self.times.kind is None else self.times.kind
+
+    def check_push(self, source: str, push: Push) -> None:
+        """Refuse what no step can take in, where that is certain, while nothing has changed."""
+        self.refuse_external(source, push.batch)
+        if push.is_only_ctis:
+            self.check_end(source, int(push.batch.vs.max()))
+        elif self.intakes[source].takes_all:
+            self.engine.check_last(self.plan.source_vertices[source], *split_ctis(push.batch))
+
+    def refuse_external(self, source: str, batch: EventBatch) -> None:
+        """Refuse external CTIs that would meet a step which cannot make sense of them."""
+        if source in self._without_external and bool((batch.kind == EXTERNAL_CTI).any()):
+            raise RecensionError(
+                f"{source}: an external cti came, but a step above the source cannot take it in: declare "
+                f"rc.source({source!r}, ..., external_ctis=True), or put .finalize() onto the source itself"
+            )
+
+    def check_end(self, source: str, t: int) -> None:
+        """Refuse the end of a source that an operator cannot take, while nothing has changed."""
+        if t == FOREVER:
+            closed = {name for name, intake in self.intakes.items() if intake.is_closed}
+            self.engine.check_end([self.plan.source_vertices[name] for name in closed | {source}])
+
+    def take(self, source: str, push: Push) -> list[EventBatch]:
+        """Take in what was judged: its valid elements in batches. Nothing at all is one empty batch."""
+        try:
+            batch = self.intakes[source].take(push)
+        except StreamError as why:
+            raise RefusedError(why) from None
+        if len(batch) <= self._batch_size:
+            return [batch]
+        starts = range(0, len(batch), self._batch_size)
+        return [batch.slice(start, min(start + self._batch_size, len(batch))) for start in starts]
+
+    def feed(self, source: str, batches: Iterable[EventBatch]) -> None:
+        """Let the engine work through valid elements, a step for each batch."""
+        vertex = self.plan.source_vertices[source]
+        for batch in batches:
+            self.tick()
+            with times_in_messages(self.times.kind):
+                flows = self.engine.step({vertex: flow_of(batch)})
+            self._collect(flows)
+            self._warn_without_cti(source, vertex)
+
+    def tick(self) -> None:
+        """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
+        if self.engine.is_clocked:
+            self._collect(self.engine.step({}, self._clock()))
+
+    def _collect(self, flows: Mapping[int, Flow]) -> None:
+        """Keep what the queries gave; sources forget what can no longer matter."""
+        for name, vertex in self.plan.query_vertices.items():
+            if vertex in flows:
+                wanted = self.engine.wanted_outside(vertex, flows[vertex])
+                self.answers.stage(name, elements(wanted, self.plan.queries[name].schema))
+        since = self.engine.no_effect_before()
+        for source, intake in self.intakes.items():
+            intake.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
+
+    def _warn_without_cti(self, source: str, vertex: int) -> None:
+        given, intake = self.engine.given_by(vertex), self.intakes[source]
+        if given.cti > BEGINNING or self.closes_inputs or intake.is_table:
+            return
+
+        def count_held() -> int:
+            return intake.state_rows() + self.engine.held_above(vertex)
+
+        warning = self._cti_warnings.setdefault(source, NoCtiWarning())
+        if message := warning.check(source, given.events_out, count_held):
+            self.engine.warn(vertex, message)
+
+    def keep_dropped(self) -> None:
+        """Dropped elements are kept for every query until it is read."""
+        dropped = {source: intake.take_dropped() for source, intake in self.intakes.items()}
+        self.answers.add_dropped(dropped | self.engine.take_dropped())
+
+    def rewire(self, ports: MergePorts, answer: Output) -> None:
+        """Go on with other inputs of a merge, which has given this for the change."""
+        self.keep_dropped()
+        self.engine.rewire(self.plan.vertices)
+        ports.forget(self.engine.running)
+        self._open_intakes()
+        if len(answer.batch) or answer.cti is not None:
+            given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
+            self._collect(self.engine.step({ports.vertex: given}))
+
+    def hear(self, query: str, t: int) -> None:
+        """Those who read a query do not want events that finally end before ``t``."""
+        self._heard[query] = max(t, self._heard.get(query, BEGINNING))
+        vertex = self.plan.query_vertices[query]
+        readers = [name for name, number in self.plan.query_vertices.items() if number == vertex]
+        self.engine.hear(vertex, min(self._heard.get(name, BEGINNING) for name in readers))
+
+    def metrics(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
+        """What every operator had done when these were its counters, with the state it holds now."""
+        metrics = self.engine.metrics(counters)
+        for name, intake in self.intakes.items():
+            if (number := self.plan.source_vertices[name]) < len(metrics):
+                line = metrics[number]
+                line.dropped = dropped_count(intake.counts)
+                line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
+        return metrics
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
+        return {name: intake.counts for name, intake in self.intakes.items()} | self.engine.counts()
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The state of operators and sources."""
+        chunks = {f"operators/{name}": table for name, table in self.engine.snapshot().items()}
+        for source, intake in self.intakes.items():
+            chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
+        return chunks | {TIMES: self.times.snapshot()}
+
+    def require_same(self, chunks: Chunks) -> None:
+        """Refuse a snapshot of other steps; nothing changes."""
+        self.engine.require_same(chunks_below("operators/", chunks))
+
+    def restore(self, chunks: Chunks) -> None:
+        """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
+        self.engine.restore(chunks_below("operators/", chunks))
+        for source, intake in self.intakes.items():
+            intake.restore(chunks_below(f"sources/{source}/", chunks))
+        self.keep_dropped()
+        self.answers.restore(chunks_below("answers/", chunks))
+        if TIMES in chunks:
+            self.times.restore(chunks[TIMES])

@@ -1,0 +1,101 @@
+"""Who may be inside a session: one thread at a time, once, and nobody after an error in a step.
+
+Operators change their state in place. Two threads would interleave their changes, a function of the query
+that calls the session would find it half way through a step, and after an error some operators know of an
+element that others do not. All three are refused, and the message says what to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from recension.core.errors import RecensionError, StreamError, describe_error, first_line
+
+S = TypeVar("S", bound="LockedSession")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RefusedError(Exception):
+    """Elements were refused while nothing had changed: the session goes on."""
+
+    def __init__(self, why: StreamError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class SessionLock:
+    """Lets one thread at a time into a session, and remembers whether the session has failed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: tuple[int, str] | None = None
+        self._failure: str | None = None
+
+    @contextmanager
+    def hold(self, method: str, *, even_failed: bool = False) -> Iterator[None]:
+        """Nobody else is inside while this runs; ``method`` is named in messages."""
+        if not self._lock.acquire(blocking=False):
+            raise RecensionError(self._describe_conflict(method))
+        try:
+            if self._failure is not None and not even_failed:
+                raise RecensionError(self._failure)
+            self._holder = threading.get_ident(), method
+            yield
+        finally:
+            self._holder = None
+            self._lock.release()
+
+    def _describe_conflict(self, method: str) -> str:
+        thread, other = self._holder or (0, "a method")
+        if thread == threading.get_ident():
+            return (
+                f"{method} was called from within {other} of the same session: a function of a query must "
+                "not use the session that runs it"
+            )
+        return (
+            f"a session belongs to one thread at a time: {method} was called while another thread was in "
+            f"{other}; put a lock of your own around the calls, or let one thread make them all"
+        )
+
+    @contextmanager
+    def fail_on_error(self) -> Iterator[None]:
+        """State is changed in place: any error in here, an interrupt too, fails the session."""
+        try:
+            yield
+        except RefusedError as refused:
+            raise refused.why from None
+        except BaseException as why:
+            method = self._holder[1] if self._holder else "a step"
+            reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
+            self._failure = (
+                f"the session failed in {method} ({reason}) and cannot go on: restore "
+                "its last snapshot, into this session or a new one"
+            )
+            raise
+
+    def clear_failure(self) -> None:
+        """The state is whole again."""
+        self._failure = None
+
+
+class LockedSession:
+    """The part of a session that `exclusive` needs."""
+
+    def __init__(self) -> None:
+        self._lock = SessionLock()
+
+
+def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method that only one thread may be in, of a session that has not failed."""
+
+    @wraps(method)
+    def call_alone(session: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with session._lock.hold(method.__name__):
+            return method(session, *args, **kwargs)
+
+    return call_alone

@@ -1,0 +1,143 @@
+"""The directories of tables, and files in them that survive a kill.
+
+A file is complete and on the disk before anyone can see it. The file system must be able to rename and lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from recension.core.errors import FormatError, RecensionError
+from recension.core.formats.files import describe_error, format_errors, seal_of
+from recension.core.formats.parquet import ParquetSink
+from recension.runners.spark.failures import is_full, no_space
+
+AnyPath: TypeAlias = str | PathLike[str]
+
+
+def local_path(path: AnyPath) -> Path:
+    """The directory that a path or a ``file:`` address names."""
+    text = fspath(path)
+    named = urlparse(text)
+    if not named.scheme:
+        return Path(text).absolute()
+    if named.scheme == "file" and named.netloc in ("", "localhost"):
+        return Path(unquote(named.path))
+    raise RecensionError(
+        f"{text}: tables are kept in directories (a path or file:/...), since a commit is an atomic rename; "
+        f"write the stream with .writeStream to {named.scheme}: instead"
+    )
+
+
+def is_local(path: AnyPath) -> bool:
+    """Is it in a file system that Python sees as well?"""
+    return urlparse(fspath(path)).scheme in ("", "file")
+
+
+def spark_address(path: AnyPath) -> str:
+    """The address by which Spark finds a path: it has another working directory, and decodes nothing."""
+    return f"file:{local_path(path)}" if is_local(path) else fspath(path)
+
+
+def spark_pattern(path: Path) -> str:
+    """The same for calls where Spark expands wildcards: those in the path are escaped."""
+    return "file:" + "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
+
+
+def require_new_table(path: Path, noun: str, other: str, is_begun: bool, reason: str) -> None:
+    """Refuse to begin a table in a directory with files in it, or when its query has already begun.
+
+    ``other`` is the hidden name that a table of the other kind has in its directory.
+    """
+    with format_errors(str(path)):
+        there = [file.name for file in path.iterdir()] if path.exists() else []
+    if foreign := [name for name in there if name[0] not in "_." or name == other]:
+        raise RecensionError(f"{path}: not a {noun}, but not empty either: it has {min(foreign)}")
+    if is_begun:
+        raise RecensionError(
+            f"{path}: this checkpoint has already written micro-batches elsewhere; "
+            f"{reason}: use a new checkpoint"
+        )
+
+
+def refuse_old_format(path: Path, noun: str, old: str, new: str) -> FormatError:
+    """A table of an older format can be read, but not written to."""
+    return FormatError(
+        f"a {noun} of the format {old!r}, to which this version (format {new!r}) adds "
+        "nothing; start with a new path and a new checkpoint",
+        file=str(path),
+    )
+
+
+def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
+    """Write a file to the disk and give its seal; its name is safe after `sync_folder`."""
+    sink = ParquetSink(path, schema)
+    try:
+        for batch in batches:
+            sink.write(batch)
+    finally:
+        sink.close()
+    _sync(path, os.O_RDONLY)
+    return seal_of(path)
+
+
+def publish(partial: Path, path: Path) -> None:
+    """Give a complete file its name, at once and for good."""
+    os.replace(partial, path)
+    sync_folder(path.parent)
+
+
+def publish_text(path: Path, text: str) -> None:
+    """Write a small file that is either there as a whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    _sync(partial, os.O_RDONLY)
+    publish(partial, path)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder safe."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def disk_errors(table: Path) -> Iterator[None]:
+    """Errors of the disk become one line that names the table."""
+    try:
+        yield
+    except OSError as why:
+        raise RecensionError(
+            no_space(str(table)) if is_full(str(why)) else f"{table}: {describe_error(why)}"
+        ) from None
+
+
+@contextmanager
+def writer_lock(folder: Path, table: Path) -> Iterator[None]:
+    """Keep a second writer out, in this process or another; a killed one leaves no lock behind."""
+    with disk_errors(table):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecensionError(
+                    f"{table}: another query is writing there; each needs its own path"
+                ) from None
+            yield
