@@ -120,7 +120,12 @@ class EndPoints:
 
     def _count(self, born: Index, gone: Index) -> None:
         """Groups have got end points and lost some."""
-        points, touched = self._points_of["points"], distinct(np.append(born, gone))
+        points = self._points_of["points"]
+        if len(born) + len(gone) > len(points):
+            points += np.bincount(born, minlength=len(points)) - np.bincount(gone, minlength=len(points))
+            self._in_use = int(np.count_nonzero(points))
+            return
+        touched = distinct(np.append(born, gone))
         before = int(np.count_nonzero(points[touched]))
         np.add.at(points, born, 1)
         np.subtract.at(points, gone, 1)

@@ -35,7 +35,7 @@ _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again
 _SEGMENT: Final = 1 << 16
 _CHUNK: Final = 1 << 22
-_LEAST: Final = 1 << 13
+_LEAST: Final = 1 << 15
 _IN_USE: Final = 0.6
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -196,15 +196,28 @@ class _Log:
     def read(self, groups: Index) -> Columns:
         """The leaves of some groups, one after another."""
         sizes, first = self._leaves["rows"][groups], self._leaves["address"][groups]
-        at = expand(first, first + sizes)[1]
-        chunk = np.searchsorted(self._chunk_starts, at, "right") - 1
-        touched = np.flatnonzero(np.bincount(chunk, minlength=1)) if len(at) else _NONE
-        rows = np.empty((len(at), len(self._types)), np.int64)
-        for number in touched.tolist():
-            own = slice(None) if len(touched) == 1 else np.flatnonzero(chunk == number)
-            rows[own] = self._chunks[number][at[own] - self._chunk_starts[number]]
-        columns = np.ascontiguousarray(rows.T)
-        return dict(zip(self._types, map(np.ndarray.view, columns, self._types.values()), strict=True))
+        if bool((sizes == 0).any()):
+            sizes, first = sizes[sizes > 0], first[sizes > 0]
+        rows = self._rows_of(first, sizes).T.copy()  # a segment may be filled anew
+        return dict(zip(self._types, map(np.ndarray.view, rows, self._types.values()), strict=True))
+
+    def _rows_of(self, first: Index, sizes: Index) -> Index:
+        """The rows of leaves, by their addresses."""
+        chunk = np.searchsorted(self._chunk_starts, first, "right") - 1
+        if len(first) and bool((chunk == chunk[0]).all()):
+            place = first - self._chunk_starts[chunk[0]]
+            if bool((place[1:] == place[:-1] + sizes[:-1]).all()):  # as they were written, all at once
+                return self._at(int(first[0]), int(place[-1] + sizes[-1] - place[0]))
+            found: Index = self._chunks[chunk[0]][expand(place, place + sizes)[1]]
+            return found
+        rows = np.empty((int(sizes.sum()), len(self._types)), np.int64)
+        leaf, at = expand(first, first + sizes)
+        of_row = chunk[leaf]
+        for number in np.flatnonzero(np.bincount(chunk, minlength=1)).tolist():
+            own = np.flatnonzero(of_row == number)
+            if len(own):
+                rows[own] = self._chunks[number][at[own] - self._chunk_starts[number]]
+        return rows
 
     def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
@@ -228,7 +241,6 @@ class _Log:
     def _append(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """At the tail, and in further segments if there is more than fits."""
         groups, sizes = groups[sizes > 0], sizes[sizes > 0]
-        rows = np.stack([columns[name].view(np.int64) for name in self._types], axis=1)
         ends = np.cumsum(sizes)
         done = before = 0
         while done < len(groups):
@@ -241,7 +253,9 @@ class _Log:
             start = int(self._starts[self._tail] + self._written[self._tail])
             self._leaves["rows"][groups[done:fit]] = sizes[done:fit]
             self._leaves["address"][groups[done:fit]] = start + ends[done:fit] - sizes[done:fit] - before
-            self._at(start, stop - before)[:] = rows[before:stop]
+            rows = self._at(start, stop - before)
+            for place, name in enumerate(self._types):
+                rows[:, place] = columns[name][before:stop].view(np.int64)
             self._written[self._tail] += stop - before
             self._used[self._tail] += stop - before
             done, before = fit, stop
@@ -274,7 +288,8 @@ class _Log:
         """Write the leaves of the emptiest segments again, at least of one, for about so many rows."""
         self._free_empty()
         rows = max(rows, 1)
-        while rows > 0 and self.in_use < _IN_USE * (written := int(self._written.sum())) and written > _LEAST:
+        # What a single segment can hold is not worth cleaning.
+        while rows > 0 and max(self.in_use / _IN_USE, _SEGMENT) < int(self._written.sum()):
             share = np.where(self._written > 0, self._used / np.maximum(self._written, 1), 2.0)
             share[self._tail] = 2.0
             segment = int(np.argmin(share))
