@@ -19,7 +19,7 @@ demo: $(READY) ## replicas on Spark that disagree and die, one right answer; wri
 test: check ## everything CI runs: the checks, then all tests
 	@sh scripts/test.sh
 
-quick: $(READY) ## while you work: the local tests, without Spark and long searches, in about a minute
+quick: $(READY) ## while you work: the local tests, without Spark and long searches, in less than a minute
 	@sh scripts/quick.sh
 
 compat: $(READY) ## the wheel in clean environments: every supported Spark, and none

@@ -50,14 +50,14 @@ def main() -> None:
     out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
     results: dict[str, list[Result]] = {}
     for name in asked.suites or SUITES:
-        results[_title(name)] = _measured(name, asked.most, out, err)
+        results[_title(name)] = _measure_suite(name, asked.most, out, err)
         for line in _notes(name):
             out.print(line, style="dim", highlight=False)
     show(results, out)
     out.print(f"saved as {save(chain.from_iterable(results.values()), _FOLDER)}")
 
 
-def _measured(name: str, most: int | None, out: Console, err: Console) -> list[Result]:
+def _measure_suite(name: str, most: int | None, out: Console, err: Console) -> list[Result]:
     """Most suites are run here; one that needs more than a core runs itself."""
     with tempfile.TemporaryDirectory() as folder, err.status(name) as status:
         if name in _RUN_THEMSELVES:

@@ -105,11 +105,11 @@ def measure(
         for m in due:
             notify(f"{suite.name}: {m.name}, {size:,} elements")
             found[m.name] = Result(**_child(suite, m.name, size, directory, "measure"))
-        results += _compared(suite, found)
+        results += _add_ratios(suite, found)
     return results
 
 
-def _compared(suite: Suite, found: dict[str, Result]) -> Iterable[Result]:
+def _add_ratios(suite: Suite, found: dict[str, Result]) -> Iterable[Result]:
     """The results with their ratio to each baseline; an answer that differs from a baseline's is an error."""
     for name, result in found.items():
         measurement = suite.named(name)

@@ -122,7 +122,7 @@ def arrival_figures() -> list[Figure]:
 def _arrivals(profiles: list[Any], size: int) -> tuple[list[Any], Any]:
     """Elements per 100 ms of each input and of the merge's output, by the receiver's clock."""
     from recension.operators.pipeline import split_ctis
-    from recension.testing.generator import StreamSettings, replicas, timed
+    from recension.testing.generator import StreamSettings, add_arrivals, replicas
 
     settings = StreamSettings.of(
         "R3", size=size, stable_freq=0.01, max_gap=2 * SECOND // 5_000, event_duration=SECOND, close=False
@@ -132,7 +132,7 @@ def _arrivals(profiles: list[Any], size: int) -> tuple[list[Any], Any]:
     counts, bins = [], np.arange(0, size // 500 + 1) * 10 * tick
     for port, replica in enumerate(replicas(settings, len(profiles))):
         arrivals = []
-        for batch, arrival in timed(replica, profiles[port], port):
+        for batch, arrival in add_arrivals(replica, profiles[port], port):
             arrivals.append(arrival[batch.kind == 0])
             edges = np.searchsorted(arrival, np.arange(arrival[0] // tick, arrival[-1] // tick + 2) * tick)
             for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):

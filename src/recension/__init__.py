@@ -1,8 +1,8 @@
 """Temporal streams for Spark pipelines."""
 
+import typing as _typing
 from difflib import get_close_matches as _get_close_matches
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from recension.api import functions as _functions
 from recension.api import scenarios
@@ -77,7 +77,7 @@ from recension.plan.properties import Properties
 from recension.runners.local import Session
 from recension.runners.result import Result
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from recension.api import spark
 
 __all__ = [
@@ -162,7 +162,7 @@ __all__ = [
 __all__ += _functions.__all__
 
 
-if not _TYPE_CHECKING:  # to a type checker, what is not above is not there
+if not _typing.TYPE_CHECKING:  # to a type checker, what is not above is not there
 
     def __getattr__(name: str) -> object:
         if name == "spark":  # loads pyspark, which most programs that import this do not need

@@ -95,6 +95,46 @@ def swapped_offsets(folder: Path) -> Path:
     return raw("s.arrow", content)(folder)
 
 
+def arrow(column: pa.Array, sound: bytes = b"", damaged: bytes = b"") -> Make:
+    """An Arrow file, in which sound bytes are replaced by others."""
+
+    def make(folder: Path) -> Path:
+        table = pa.table({"_vs": range(len(column)), "k": column})
+        with pa.ipc.new_file(str(folder / "s.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        content = (folder / "s.arrow").read_bytes()
+        return raw("s.arrow", content.replace(sound, damaged) if sound else content)(folder)
+
+    return make
+
+
+def table_that_names(file: str) -> Make:
+    """A history table whose manifest names a file; another one lies beside the table."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "table"
+        (path / "_history").mkdir(parents=True)
+        events = pa.table({"_vs": [1], "_ve": [5], "k": ["secret"]})
+        for place in (folder / "outside.parquet", path / "_history" / "schema.parquet"):
+            pq.write_table(events if place.parent == folder else events.slice(0, 0), place)
+        stored = {
+            "format": "recension history 1",
+            "previous": None,
+            "number": 0,
+            "query": "q",
+            "batch": 0,
+            "cti": 0,
+            "schema": "schema.parquet",
+            "deletions": [],
+            "dropped": [],
+            "files": [{"name": file, "rows": 1, "half_end": 5, "last_end": 5, "deleted": 0}],
+        }
+        (path / "_history" / "000000000000.json").write_text(json.dumps(stored))
+        return path
+
+    return make
+
+
 def twins(folder: Path) -> Path:
     table = pa.table([[1], [2], [3]], names=["_vs", "k", "k"])
     pq.write_table(table, folder / "s.parquet")
@@ -149,6 +189,28 @@ UNREADABLE: list[tuple[str, Make, int | None, str]] = [
         "nested more than",
     ),
     ("offsets that go backwards", swapped_offsets, None, "column k: "),
+    ("5,000 levels of json", jsonl('{"a":' + "[" * 5_000 + "]" * 5_000 + "}"), 1, "nested more than"),
+    ("a name that is not utf-8", raw("s.jsonl", b'{"_vs":1,"\xff":1}\n'), 1, "not JSON: not UTF-8"),
+    ("half of a surrogate in a name", jsonl('{"_vs":1,"\\ud800":1}'), None, "half of a surrogate pair"),
+    ("not utf-8 in arrow", arrow(pa.array(["naïve"]), "ï".encode(), b"\xff\xff"), None, "column k: .*UTF8"),
+    ("ragged and not utf-8", raw("s.csv", b"_vs,k\n1,2\n1,\xff,3\n"), 2, "3 columns where the header has 2"),
+    ("intervals", arrow(pa.array([(1, 2, 3)], pa.month_day_nano_interval())), None, "is not supported"),
+    (
+        "an index outside of its dictionary",
+        arrow(
+            pa.DictionaryArray.from_arrays(pa.array([77], pa.int16()), pa.array([str(i) for i in range(99)])),
+            struct.pack("<h", 77) + bytes(6),
+            struct.pack("<h", 777) + bytes(6),
+        ),
+        None,
+        "column k: .*777",
+    ),
+    (
+        "a table that names a file elsewhere",
+        table_that_names("../../outside.parquet"),
+        None,
+        "'../../outside.parquet' is not the name of a file in its folder",
+    ),
     ("half of a packed file", raw("s.csv.gz", gzip.compress(b"_vs,k\n1,a\n")[:-9]), None, ""),
     ("a packed file that is none", raw("s.jsonl.gz", b'{"_vs": 1}\n'), None, ""),
     ("a lone surrogate", jsonl('{"_vs":1,"k":"\\ud800"}'), 1, "column k"),
@@ -303,6 +365,18 @@ def test_unreadable(
     path = make(tmp_path)
     assert main([command, str(path), *([str(path)] if command == "diff" else [])]) == 2
     assert_one_line(capfd, path, row, reason)
+
+
+def test_tensors_are_compared_by_what_they_hold(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pairs = pa.array([[1, 2], [1, 2]], pa.list_(pa.int32(), 2))
+    tensors = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int32(), [2]), pairs)
+    kinds = {"_kind": ["insert", "retract"], "_vs": [1, 1], "_ve": [9, 9], "_new_ve": [None, 5]}
+    table, path = pa.table({**kinds, "k": tensors}), str(tmp_path / "s.arrow")
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    for arguments in (["check", path], ["diff", path, path], ["history", path]):
+        assert main(arguments) == 0
+    assert capfd.readouterr().out.endswith('1,5,"[1, 2]"\n')
 
 
 @pytest.mark.parametrize(("make", "row", "reason"), [i[1:] for i in INVALID], ids=[i[0] for i in INVALID])

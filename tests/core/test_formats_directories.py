@@ -53,6 +53,15 @@ def test_parts_without_bytes_are_parts_without_rows(tmp_path: Path) -> None:
     assert starts(tmp_path) == [3]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_parts_without_bytes_alone_are_a_stream_without_elements(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    reader = open_stream(tmp_path, schema=pa.schema([("k", pa.int64())]))
+    assert list(reader) == []
+    assert reader.schema.names == ["k"]
+    assert not reader.is_table
+
+
 class TestSparkLog:
     def test_only_committed_files_in_order_of_commit(self, tmp_path: Path) -> None:
         for i, name in enumerate(["z", "a", "m", "failed", "gone"]):

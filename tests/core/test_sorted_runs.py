@@ -84,7 +84,7 @@ class Checked:
             model.frontier = t
             self.runs.forget_before(t)
         elif what == "erase" and model.equal == "all":
-            assert _rows(self.runs.matching(keys)) == [row for row in model.seen() if row[0] in keys]
+            assert _rows(self.runs.find_rows(keys)) == [row for row in model.seen() if row[0] in keys]
             self.runs.erase(keys)
             model.rows = [row for row in model.rows if row[0] not in keys]
         elif what == "pop" and model.equal == "all":
@@ -121,7 +121,7 @@ class Checked:
 
     def _check_rows(self) -> None:
         seen, model = self.model.seen(), self.model
-        assert _rows(self.runs.matching(np.arange(10, dtype=np.uint64))) == seen
+        assert _rows(self.runs.find_rows(np.arange(10, dtype=np.uint64))) == seen
         if model.equal == "sum":
             needles = {"key": [row[0] for row in seen], "end": [row[2] for row in seen]}
             key, end = np.array(needles["key"], np.uint64), np.array(needles["end"], np.int64)
@@ -170,13 +170,13 @@ def _filled(rows: int, each: int) -> SortedRuns:
 
 
 def test_a_call_merges_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    write, merged = SortedRuns._written, [0]
+    write, merged = SortedRuns._write, [0]
 
     def counted(self: SortedRuns, sources: Sequence[Run], parts: Sequence[Columns]) -> Columns:
         merged[-1] += sum(len(part["key"]) for part in parts)
         return write(self, sources, parts)
 
-    monkeypatch.setattr(SortedRuns, "_written", counted)
+    monkeypatch.setattr(SortedRuns, "_write", counted)
     runs = SortedRuns({"key": np.uint64, "end": np.int64}, expiry="end")
     for start in range(0, 3000, 3):
         runs.push(np.arange(start, start + 3, dtype=np.uint64) * 7919 % 3001, np.arange(start, start + 3))

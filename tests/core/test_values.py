@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.core.values import exact_array, misfit, plain
+from recension.core.values import describe_misfit, exact_array, unwrap_scalar
 
 INTEGER = pa.int64()
 SECONDS, MICROS, NANOS = (pa.timestamp(unit) for unit in ("s", "us", "ns"))
@@ -78,7 +78,7 @@ KEPT = [
 def test_what_a_column_cannot_hold_is_refused(value: Any, kind: pa.DataType, reason: str) -> None:
     with pytest.raises((rc.SchemaError, pa.ArrowTypeError), match=reason):
         exact_array([None, value], kind)
-    assert misfit(value, kind) is not None
+    assert describe_misfit(value, kind) is not None
 
 
 @pytest.mark.parametrize(("value", "kind", "kept"), KEPT, ids=lambda value: repr(value)[:40])
@@ -87,8 +87,11 @@ def test_what_it_can_hold_is_kept(value: Any, kind: pa.DataType, kept: Any) -> N
 
 
 def test_nanoseconds_of_numpy_do_not_become_a_bare_number() -> None:
-    assert misfit(plain(np.datetime64(NOON, "ns")), MICROS) is not None
-    assert exact_array([plain(np.datetime64(NOON, "us")), plain(np.int64(1))], MICROS)[0].as_py() == NOON
+    assert describe_misfit(unwrap_scalar(np.datetime64(NOON, "ns")), MICROS) is not None
+    assert (
+        exact_array([unwrap_scalar(np.datetime64(NOON, "us")), unwrap_scalar(np.int64(1))], MICROS)[0].as_py()
+        == NOON
+    )
 
 
 @pytest.mark.parametrize("count", [1.5, 2.0, True, np.True_, "3", None, 2**63, np.array(1)])

@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recension.core.sorted_runs import Columns
 from recension.operators.state import block_table
 from recension.operators.state.block_table import BlockTable, bisect
 from recension.operators.state.keys import KeyIndex
@@ -15,7 +16,7 @@ from recension.operators.state.time_queue import TimeQueue
 KEY = st.tuples(st.integers(0, 5), st.integers(0, 20))
 
 
-def _columns(rows: dict[tuple[int, int], int]) -> block_table.Columns:
+def _columns(rows: dict[tuple[int, int], int]) -> Columns:
     keys = sorted(rows)
     group, time = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
     return {"group": group, "time": time, "x": np.array([rows[key] for key in keys], np.int64)}

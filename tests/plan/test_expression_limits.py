@@ -141,6 +141,32 @@ def test_unsigned_numbers_are_compared_as_numbers() -> None:
     assert computed(x.is_between(1, y), x=big, y=other).to_pylist() == [False, True, False, None]
 
 
+BIG = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [x // 2, x % 7, x % -7, x.clip(0, 5), x.clip(-1, 5), x + 1, 5 // x, rc.max_horizontal(x, 5), x // -2],
+    ids=str,
+)
+def test_unsigned_numbers_beyond_int64_beside_signed_ones_are_refused(written: Expr) -> None:
+    """The answer is of a signed type, or the numbers have to be: never another number."""
+    table = pa.array([BIG], pa.uint64())
+    assert str(BIG) in refused(written, x=table)
+    assert computed(written if "-2" not in str(written) else x % -2, x=pa.array([5], pa.uint64())) is not None
+
+
+def test_unsigned_numbers_beyond_int64_beside_unsigned_ones_are_computed() -> None:
+    table = pa.array([BIG, 5, None], pa.uint64())
+    two, seven, most = (lit(value, "uint64") for value in (2, 7, BIG - 1))
+    assert computed(x // two, x=table).to_pylist() == [BIG // 2, 2, None]
+    assert computed(x % seven, x=table).to_pylist() == [BIG % 7, 5, None]
+    assert computed(x.clip(seven, most), x=table).to_pylist() == [BIG - 1, 7, None]
+    assert computed(x == lit(BIG, "uint64"), x=table).to_pylist() == [True, False, None]
+    with pytest.raises(SchemaError, match=f"{BIG + 1} is not a value of uint64"):
+        lit(BIG + 1, "uint64")
+
+
 GUARDED: dict[str, tuple[Expr, list[Any], list[Any]]] = {
     "cast": (when(x < 100).then(x.cast("int8")).otherwise(lit(0, "int8")), [1000, 5, None], [0, 5, 0]),
     "//": (when(x > -END).then(x // -1).otherwise(0), [-END, 5], [0, -5]),

@@ -110,6 +110,10 @@ any_list: Any = ["a", "b"]
         (lambda: a + nw.col("b"), "write rc.col, rc.lit, rc.when"),
         (lambda: expression(nw.col("b") + 1), "write rc.col, rc.lit, rc.when"),
         (lambda: expression(nw.col("b") + a), "write rc.col, rc.lit, rc.when"),
+        (lambda: a.is_close(nw.col("b")), "write rc.col, rc.lit, rc.when"),
+        (lambda: a.fill_null(nw.lit(1)), "write rc.col, rc.lit, rc.when"),
+        (lambda: a.replace_strict([1], [nw.lit(2)]), "write rc.col, rc.lit, rc.when"),
+        (lambda: site.str.replace_all("a", nw.col("b")), "write rc.col, rc.lit, rc.when"),
     ],
 )
 def test_refused_where_it_is_written(write: Callable[[], Any], reason: str) -> None:

@@ -70,6 +70,16 @@ def test_errors_in_data_and_functions_name_the_step() -> None:
         rc.run(failing, {"s": [rc.Insert(_row("a", 1), 0, 1)]})
 
 
+@pytest.mark.parametrize(
+    "written", [rc.col("x") + 1, rc.col("x") * 2, rc.col("x") - -1, rc.col("x") + rc.col("x")]
+)
+def test_whole_numbers_do_not_wrap(written: rc.Expr) -> None:
+    last = [rc.Insert(_row("a", 2**63 - 1), 0, 1)]
+    for query in (ints.select(y=written), ints.where(written > 0), ints.agg(y=rc.max(written))):
+        with pytest.raises(rc.RecensionError, match="does not fit in int64"):
+            rc.run(query, {"s": last}, close=True)
+
+
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_batches_of_nothing_are_refused(batch_size: int) -> None:
     with pytest.raises(rc.RecensionError, match="batch_size"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.core.checksum import checksum
+from recension.core.rowhash import checksum
 
 s = rc.source("s", {"k": "string"})
 

@@ -28,6 +28,23 @@ def test_names_of_queries_do_not_clash() -> None:
     assert rc.session(s, other=s.distinct()).history("other").schema == s.plan.schema
 
 
+text, number = col("k").str, rc.source("n", {"x": "float64"})
+ALIKE = {
+    "slice": (s.where(text.slice(0, 3) == "a"), s.where(text.slice(3) == "a")),
+    "round": (number.select(y=col("x").round(0)), number.select(y=col("x").round(1))),
+    "zfill": (s.where(text.zfill(0) == "a"), s.where(text.zfill(1) == "a")),
+    "replace": (s.where(text.replace_all("", "x") == "a"), s.where(text.replace_all("x", "") == "a")),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_queries_that_look_alike_are_two_queries(name: str) -> None:
+    """Once such pairs printed alike, and one took the snapshot of the other for its own."""
+    one, other = ALIKE[name]
+    with pytest.raises(rc.RecensionError, match="the snapshot is of another query"):
+        rc.session(other).restore(rc.session(one).snapshot())
+
+
 def test_a_session_has_a_query() -> None:
     with pytest.raises(rc.RecensionError, match="session: give it at least one query"):
         rc.session()

@@ -72,6 +72,17 @@ def test_a_push_that_is_refused_changes_nothing(bad: Callable[[], Any]) -> None:
     assert len(session.read().elements()) > 0
 
 
+def test_what_a_refused_push_held_can_be_pushed_again() -> None:
+    """Nothing of it was taken in: neither what came before the bad row, nor its promises."""
+    session = rc.session(s, batch_size=2)
+    good = [rc.Insert(P, 0, 9), rc.Insert(Q, 3, 9), rc.Cti(8)]
+    with pytest.raises(rc.StreamError):
+        session.push("s", [*good, rc.Insert(P, 2, 9)])
+    assert session.read().elements() == []
+    session.push("s", good)
+    assert session.read().elements() == good
+
+
 def test_a_push_that_is_refused_changes_no_counts_either() -> None:
     """Rows that a lenient source leaves out are counted once the whole push is taken in."""
     strict = rc.Properties(is_insert_only=True)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recension as rc
-from recension.core.checksum import checksum
+from recension.core.rowhash import checksum
 from recension.runners import answers
 from recension.runners.local import Session
 from recension.testing import assert_equivalent

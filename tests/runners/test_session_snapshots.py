@@ -13,8 +13,8 @@ import pytest
 from tests.runners.damage import damaged
 
 import recension as rc
-from recension.core.checksum import checksum
 from recension.core.events import Element
+from recension.core.rowhash import checksum
 from recension.runners.local import Session
 from recension.runners.snapshot import SEAL, open_snapshot, seal_snapshot
 

@@ -16,8 +16,8 @@ from recension.testing.generator import (
     Profile,
     SettingsError,
     StreamSettings,
+    add_arrivals,
     generate,
-    timed,
 )
 
 SECOND = 1_000_000
@@ -29,7 +29,7 @@ def stream() -> Iterator[EventBatch]:
 
 
 def arrivals(profile: Profile, seed: int = 0) -> Ticks:
-    return np.concatenate([arrival for _, arrival in timed(stream(), profile, seed)])
+    return np.concatenate([arrival for _, arrival in add_arrivals(stream(), profile, seed)])
 
 
 def rate(times: Ticks, start: float, end: float) -> float:
@@ -51,7 +51,7 @@ PROFILES = [
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_arrival_per_element_and_never_earlier_than_the_one_before(profile: Profile) -> None:
-    parts = list(timed(stream(), profile))
+    parts = list(add_arrivals(stream(), profile))
     assert all(len(batch) == len(arrival) > 0 for batch, arrival in parts)
     times = np.concatenate([arrival for _, arrival in parts])
     assert (np.diff(times) >= 0).all()
@@ -88,7 +88,7 @@ def test_congestion_slows_a_period_and_is_made_up_for() -> None:
 
 
 def test_a_failed_stream_stops_without_a_word() -> None:
-    parts = list(timed(stream(), Profile(failure=Failure(60_001))))
+    parts = list(add_arrivals(stream(), Profile(failure=Failure(60_001))))
     whole = concat([batch for batch, _ in parts])
     assert len(whole) == 60_001
     assert whole.vs[whole.kind == CTI].max() < FOREVER
@@ -96,7 +96,7 @@ def test_a_failed_stream_stops_without_a_word() -> None:
 
 @pytest.mark.parametrize("after", [1, 32_768, 60_001, SIZE])
 def test_a_restarted_stream_repeats_its_last_elements(after: int) -> None:
-    parts = list(timed(stream(), Profile(failure=Failure(after, down=2 * SECOND, repeat=300))))
+    parts = list(add_arrivals(stream(), Profile(failure=Failure(after, down=2 * SECOND, repeat=300))))
     whole, plain = concat([batch for batch, _ in parts]), concat(list(stream()))
     again = min(300, after)
     expected = np.concatenate([plain.vs[:after], plain.vs[after - again :]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
@@ -13,6 +14,7 @@ from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.aggregates import Aggregate
 from recension.plan.expressions import IntoExpression
 from recension.plan.group_apply import group_apply
+from recension.plan.module_window import WindowKind
 from recension.plan.node import Outputs, Speculate
 from recension.plan.span import describe_outputs, projected_schema
 from recension.plan.windows import CountWindows, Moment
@@ -20,10 +22,16 @@ from recension.plan.windows import CountWindows, Moment
 S = TypeVar("S", bound=StreamBase)
 
 
-class AggregateMethods(StreamBase):
-    """Snapshot aggregates."""
+class WindowMethods(Generic[S]):
+    """Windows and aggregates, of a whole stream or of every group by itself.
+
+    Of a group the answers have the keys first.
+    """
 
     __slots__ = ()
+
+    @abstractmethod
+    def _windowed(self, windows: WindowKind) -> WindowedStream[S]: ...
 
     def agg(
         self,
@@ -31,16 +39,18 @@ class AggregateMethods(StreamBase):
         speculate: Speculate = "perfect",
         recompute: bool = False,
         **named: Answer,
-    ) -> Self:
+    ) -> S:
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
         ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
-        ``ordered`` as early as order allows, ``eager`` at once, revising what was said.
+        ``ordered`` as early as order allows, ``eager`` at once, revising what was shown.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
         >>> s.agg(n=rc.count(), total=rc.sum("x")).schema.names
         ['n', 'total']
+        >>> s.group_by(odd=rc.col("x") % 2).agg(rc.top_k(3, by="x")).schema.names
+        ['odd', 'x', 'rank']
         """
         return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
@@ -51,7 +61,7 @@ class AggregateMethods(StreamBase):
         offset: DurationLike = 0,
         until: TimeLike | None = None,
         max_windows: int = MAX_WINDOWS,
-    ) -> WindowedStream[Self]:
+    ) -> WindowedStream[S]:
         """Windows side by side: each begins where the one before ends.
 
         ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
@@ -71,7 +81,7 @@ class AggregateMethods(StreamBase):
         offset: DurationLike = 0,
         until: TimeLike | None = None,
         max_windows: int = MAX_WINDOWS,
-    ) -> WindowedStream[Self]:
+    ) -> WindowedStream[S]:
         """Windows of one size, one every ``hop``; they may overlap or leave gaps.
 
         ``offset``, ``until`` and ``max_windows`` as for `tumbling`.
@@ -80,18 +90,18 @@ class AggregateMethods(StreamBase):
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return WindowedStream(self, (), windows_of(size, hop, offset, until, max_windows))
+        return self._windowed(windows_of(size, hop, offset, until, max_windows))
 
-    def snapshot(self) -> WindowedStream[Self]:
+    def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).snapshot()
         <WindowedStream of source s: snapshots>
         """
-        return WindowedStream(self, (), None)
+        return self._windowed(None)
 
-    def count_window(self, n: int, by: Moment = "start") -> WindowedStream[Self]:
+    def count_window(self, n: int, by: Moment = "start") -> WindowedStream[S]:
         """A window from every moment at which events start (end) to the ``n``-th such moment.
 
         It holds the events that start (end) in it. Several at one moment count once, and an end that is
@@ -105,7 +115,13 @@ class AggregateMethods(StreamBase):
         1    4    4
         3    8    10
         """
-        return WindowedStream(self, (), CountWindows(n, by))
+        return self._windowed(CountWindows(n, by))
+
+
+class AggregateMethods(StreamBase):
+    """Groups, each of which is aggregated by itself."""
+
+    __slots__ = ()
 
     def group_by(self, *keys: IntoExpression, **named: IntoExpression) -> GroupedStream[Self]:
         """The stream split by the values of columns or expressions, each group on its own.
@@ -122,7 +138,7 @@ class AggregateMethods(StreamBase):
         return GroupedStream(self, outputs)
 
 
-class GroupedStream(Generic[S]):
+class GroupedStream(WindowMethods[S]):
     """A stream split into groups; what comes next is done for every group by itself."""
 
     __slots__ = ("_keys", "_stream")
@@ -130,84 +146,8 @@ class GroupedStream(Generic[S]):
     def __init__(self, stream: S, keys: Outputs) -> None:
         self._stream, self._keys = stream, keys
 
-    def agg(
-        self,
-        *rows: Aggregate,
-        speculate: Speculate = "perfect",
-        recompute: bool = False,
-        **named: Answer,
-    ) -> S:
-        """One row for every snapshot of every group: the keys first, then the answers.
-
-        >>> import recension as rc
-        >>> s = rc.source("s", {"site": "string", "x": "int64"})
-        >>> s.group_by("site").agg(rc.top_k(3, by="x")).schema.names
-        ['site', 'x', 'rank']
-        """
-        return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
-
-    def tumbling(
-        self,
-        size: DurationLike,
-        *,
-        offset: DurationLike = 0,
-        until: TimeLike | None = None,
-        max_windows: int = MAX_WINDOWS,
-    ) -> WindowedStream[S]:
-        """Windows side by side: each begins where the one before ends.
-
-        ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
-        events never end. An event that would fill more than ``max_windows`` of them is refused.
-
-        >>> import recension as rc
-        >>> rc.source("s", {"x": "int64"}).group_by("x").tumbling("10m").agg(n=rc.count()).schema.names
-        ['x', 'n']
-        """
-        return self.hopping(size, size, offset=offset, until=until, max_windows=max_windows)
-
-    def hopping(
-        self,
-        size: DurationLike,
-        hop: DurationLike,
-        *,
-        offset: DurationLike = 0,
-        until: TimeLike | None = None,
-        max_windows: int = MAX_WINDOWS,
-    ) -> WindowedStream[S]:
-        """Windows of one size, one every ``hop``; they may overlap or leave gaps.
-
-        ``offset``, ``until`` and ``max_windows`` as for `tumbling`.
-
-        >>> import recension as rc
-        >>> rc.source("s", {"x": "int64"}).group_by("x").hopping(size="10m", hop="1m")
-        <WindowedStream of source s: windows every 60000000 of 600000000>
-        """
-        return WindowedStream(self._stream, self._keys, windows_of(size, hop, offset, until, max_windows))
-
-    def snapshot(self) -> WindowedStream[S]:
-        """One window for every snapshot of a group: ``snapshot().agg(...)`` is ``agg(...)``.
-
-        >>> import recension as rc
-        >>> rc.source("s", {"x": "int64"}).group_by("x").snapshot()
-        <WindowedStream of source s: snapshots>
-        """
-        return WindowedStream(self._stream, self._keys, None)
-
-    def count_window(self, n: int, by: Moment = "start") -> WindowedStream[S]:
-        """A window from every moment at which events start (end) to the ``n``-th such moment of its group.
-
-        It holds the events that start (end) in it. Several at one moment count once, and an end that is
-        never reached does not count; where fewer than ``n`` moments follow there is no window.
-
-        >>> import recension as rc
-        >>> s = rc.source("s", {"x": "int64"})
-        >>> pairs = s.group_by("x").count_window(2).agg(total=rc.sum("x"))
-        >>> rc.run(pairs, {"s": [rc.Insert({"x": 5}, t, t + 9) for t in (1, 3, 7)]}, close=True).show()
-        _vs  _ve  x  total
-        1    4    5  10
-        3    8    5  10
-        """
-        return WindowedStream(self._stream, self._keys, CountWindows(n, by))
+    def _windowed(self, windows: WindowKind) -> WindowedStream[S]:
+        return WindowedStream(self._stream, self._keys, windows)
 
     def apply(self, query: Callable[[S], S]) -> S:
         """Any query, on each group as if no other group existed: the keys first, then what the query gives.

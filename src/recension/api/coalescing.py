@@ -34,8 +34,8 @@ class CoalescingMethods(StreamBase):
 
         >>> import recension as rc
         >>> s = rc.source("s", {"room": "string", "temp": "int64"})
-        >>> told = [(1, 20), (5, 22), (3, 21)]
-        >>> readings = [rc.Insert({"room": "a", "temp": temp}, at, at + 1) for at, temp in told]
+        >>> values = [(1, 20), (5, 22), (3, 21)]
+        >>> readings = [rc.Insert({"room": "a", "temp": temp}, at, at + 1) for at, temp in values]
         >>> rc.run(s.edges(group_by="room"), {"s": readings}).show()
         _vs  _ve  room  temp
         1    3    a     20
@@ -74,7 +74,7 @@ class CoalescingMethods(StreamBase):
             Whether readings are coalesced as they come (``eager``) or when an answer is due (``lazy``); or
             ``auto``, by cost, and by what is learned of the readings while it runs. The answers are the same.
         weights
-            How much memory, updates and scans matter beside each other in that choice.
+            The relative weight of memory, updates and scans in that choice.
         expected
             How likely readings are thought to coalesce with the one before them in their group, and to come
             out of order: the choice until more is learned is made by it.
@@ -82,8 +82,8 @@ class CoalescingMethods(StreamBase):
         >>> import recension as rc
         >>> pay = rc.source("pay", {"name": "string", "dept": "string", "salary": "int64"})
         >>> facts = [("R", 100, 2000, 2004), ("R", 120, 2004, 2008), ("D", 120, 2008, rc.FOREVER)]
-        >>> told = [rc.Insert({"name": "Andy", "dept": d, "salary": s}, a, b) for d, s, a, b in facts]
-        >>> rc.run(pay.coalesce(on="salary", group_by="name"), {"pay": told}).show()
+        >>> rows = [rc.Insert({"name": "Andy", "dept": d, "salary": s}, a, b) for d, s, a, b in facts]
+        >>> rc.run(pay.coalesce(on="salary", group_by="name"), {"pay": rows}).show()
         _vs   _ve   name  salary
         2000  2004  Andy  100
         2004  ∞     Andy  120
@@ -109,7 +109,7 @@ class CoalescingMethods(StreamBase):
         how: Literal["inner", "left"] = "inner",
         suffix: str = "_right",
     ) -> Self:
-        """Each event with what the last reading of ``other`` said while the event lived.
+        """Each event with the latest reading of ``other`` at every time of its life.
 
         ``other`` becomes edges by the keys ``on`` and is joined: an event during which there are several
         readings gives a part for each. ``how="left"`` keeps, with nulls, what no reading precedes.
@@ -187,7 +187,7 @@ class ExtentSet(Mapping[str, S], Generic[S]):
     window
         `rc.range` or `rc.rows`.
     weights
-        How much memory, updates and scans matter beside each other.
+        The relative weight of memory, updates and scans.
     scheme
         ``auto``, or ``eager`` or ``lazy`` for all.
     queries
@@ -197,8 +197,8 @@ class ExtentSet(Mapping[str, S], Generic[S]):
     >>> s = rc.source("s", {"room": "string", "heat": "int64", "damp": "int64"})
     >>> warm, damp = (rc.coalescing(on=name, group_by="room") for name in ("heat", "damp"))
     >>> both = rc.ExtentSet(s, rc.range(4, slide=5), warm=warm, damp=damp)
-    >>> told = [rc.Insert({"room": "a", "heat": h, "damp": 7}, t) for t, h in [(1, 20), (3, 20), (4, 21)]]
-    >>> rc.run(both["warm"], {"s": told}, close=True).show()
+    >>> rows = [rc.Insert({"room": "a", "heat": h, "damp": 7}, t) for t, h in [(1, 20), (3, 20), (4, 21)]]
+    >>> rc.run(both["warm"], {"s": rows}, close=True).show()
     _vs  _ve  room  heat  valid_start  valid_end
     5    10   a     20    1            4
     5    10   a     21    4            4
@@ -239,9 +239,9 @@ class ExtentSet(Mapping[str, S], Generic[S]):
         return len(self._numbers)
 
     def explain(self) -> str:
-        """The plan of what they share, with costs and choice as far as they can be told before it runs.
+        """The plan that they share, with costs and choice as far as they are known before it runs.
 
-        A session that runs the queries tells more: ``session.explain()``.
+        A session that runs the queries knows more: ``session.explain()``.
         """
         return self._stream._then(self._node).explain()
 

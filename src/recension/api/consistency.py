@@ -74,7 +74,7 @@ class ConsistencyMethods(StreamBase):
               │  chosen: shows what a cti has passed, in order
               └─ finalize, remember 1000
                  │  known: a CTI at most 1000 behind
-                 │  chosen: ctis where the past is proven complete, or 1000 behind: what comes later is lost
+                 │  chosen: ctis where the past is proven complete, or 1000 behind: what is later is dropped
                  └─ source s
                        known: nothing
         """
@@ -92,10 +92,10 @@ class ConsistencyMethods(StreamBase):
     def align(self, block: LengthLike | None = None) -> Self:
         """The same events, with changes held back for ``block`` to come in order.
 
-        A change is shown once the stream has got ``block`` beyond the start of its event; with
-        ``rc.wall_clock(...)``, once it had got to that start so long ago. Changes that undo each other while
-        they wait are never shown. ``0`` holds back nothing; ``None``, or FOREVER, everything until a CTI has
-        passed it, which makes the output ordered.
+        A change is shown once the stream is ``block`` past the start of its event; with
+        ``rc.wall_clock(...)``, once the stream has been past that start for so long. Changes that undo each
+        other while they wait are never shown. ``0`` holds back nothing; ``None`` or FOREVER, everything until
+        a CTI has passed it, which makes the output ordered.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -119,7 +119,7 @@ class ConsistencyMethods(StreamBase):
         ----------
         remember
             How far behind the latest time seen the past is closed, proven complete or not; with
-            ``rc.wall_clock(...)``, what was the latest time that long ago. What comes later is left out,
+            ``rc.wall_clock(...)``, behind the latest time of that long ago. What comes later is dropped,
             counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
         since
             Where external CTIs begin.
@@ -150,15 +150,15 @@ class ConsistencyMethods(StreamBase):
         delay
             How far CTIs stay behind the greatest start seen: so late may an event be.
         events, every
-            A CTI after so many events (1 unless told otherwise), or one at each multiple of a duration.
+            A CTI after so many events (by default 1), or one at each multiple of a duration.
         by
             Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
             stream does not hold up a join.
         late
-            Elements before the last CTI are left out and counted (``drop``), or left out and kept in the
-            result's ``dropped`` as well (``aside``), with all that corrects an event left out; or cut off at
-            the CTI (``adjust``), with all that corrects an event cut off: only what ended before the CTI is
-            then left out and kept aside.
+            Elements before the last CTI are dropped and counted (``drop``), or also kept in the result's
+            ``dropped`` (``aside``); so are corrections of events that were dropped. ``adjust`` cuts them off
+            at the CTI, and corrections of such events too; only what ended before the CTI is then dropped and
+            kept.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})

@@ -98,13 +98,13 @@ def high_availability(query: Callable[[Stream], Stream], feeds: Iterable[Stream]
 def fast_availability(*plans: Stream, **options: Any) -> Stream:
     """Different plans of one query: the answer of whichever is ahead at the moment.
 
-    Plans that fall behind are spared what is settled already (`fast_forward`).
+    Plans that fall behind skip what is final already (`fast_forward`).
     """
     return fast_forward(*plans, **options)
 
 
 def fast_forward(*plans: Stream, **options: Any) -> Stream:
-    """Plans that are told how far the answer has come, and skip what nobody wants any more."""
+    """Plans that learn how far the answer has come, and skip what is no longer needed."""
     return merge(*plans, feedback=True, **options)
 
 

@@ -21,10 +21,10 @@ from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
 from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
 from recension.runners.spark.sinks.files import local_path
-from recension.runners.spark.stream.merging import merge_frames, merge_root
+from recension.runners.spark.stream.inputs import attach, detach
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
+from recension.runners.spark.stream.pipeline import merge_frames, merge_root
 from recension.runners.spark.stream.pipeline import stream as stream_plan
-from recension.runners.spark.stream.root import attach, detach
 
 __all__ = [
     "attach",
@@ -92,7 +92,7 @@ def stream(
         A stream built with the API.
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
-        columns of times, on which a watermark makes promises; or a folder of stream files, which the tasks
+        columns of times, with a watermark, which makes CTIs; or a folder of stream files, which the tasks
         read themselves.
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
@@ -101,14 +101,14 @@ def stream(
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
     watermark
-        For folders of plain tables: how far promises lag behind the latest start; what ``withWatermark``
+        For folders of plain tables: how far CTIs lag behind the latest start; what ``withWatermark``
         says of a DataFrame.
     files_per_batch
         How many files of a folder a micro-batch takes at most.
     feedback
-        The folder in which a merge that reads the output says what it no longer wants of it
-        (`rc.spark.merge`, ``feedback``): such events are left out, where no retraction could lengthen them,
-        and what only serves them is forgotten.
+        The folder in which a merge that reads the output says which events it no longer needs
+        (`rc.spark.merge`, ``feedback``). Such events are dropped, unless a retraction could lengthen them,
+        and state that only serves them is freed.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
     """

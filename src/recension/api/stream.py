@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from recension.api.aggregation import AggregateMethods
+from recension.api.aggregation import AggregateMethods, WindowMethods
 from recension.api.coalescing import CoalescingMethods
 from recension.api.consistency import ConsistencyMethods
 from recension.api.inspection import InspectionMethods
 from recension.api.joining import JoinMethods
 from recension.api.lifetime import LifetimeMethods
 from recension.api.span import SpanMethods
+from recension.api.windows import WindowedStream
 from recension.core.ticks import TimeLike, instant
 from recension.core.validity import Policy
+from recension.plan.module_window import WindowKind
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.source import Source
@@ -21,6 +23,7 @@ class Stream(
     LifetimeMethods,
     JoinMethods,
     AggregateMethods,
+    WindowMethods["Stream"],
     CoalescingMethods,
     ConsistencyMethods,
     InspectionMethods,
@@ -28,6 +31,9 @@ class Stream(
     """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
 
     __slots__ = ()
+
+    def _windowed(self, windows: WindowKind) -> WindowedStream[Stream]:
+        return WindowedStream(self, (), windows)
 
 
 def source(

@@ -48,7 +48,7 @@ class WindowedStream(Generic[S]):
 
         Aggregates are the library's or user-defined modules, which may be called by class or by name.
         ``perfect`` and ``ordered`` show a window once it has ended, ``eager`` at once, revising it later.
-        What modules said is kept to be taken back, or with ``recompute`` computed again.
+        The output of modules is kept, to be retracted later; with ``recompute`` it is computed again instead.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -90,7 +90,7 @@ class WindowedStream(Generic[S]):
     def clip_input(self, clip: Clipping) -> WindowedStream[S]:
         """What time-sensitive modules see of events that reach beyond their window.
 
-        ``full`` cuts them to the window on both sides (so it is if nothing is said), ``left`` and ``right``
+        ``full`` cuts them to the window on both sides (the default), ``left`` and ``right``
         on one, ``none`` leaves them. Unless they are cut on the right, CTIs wait for their ends.
 
         >>> import recension as rc
@@ -102,10 +102,10 @@ class WindowedStream(Generic[S]):
     def stamp_output(self, stamp: Stamping) -> WindowedStream[S]:
         """When the rows of a user-defined operator are true.
 
-        ``align``: as long as the window (so it is if nothing is said). ``keep``: as the module says, but not
-        before the window. ``clip``: as it says, cut to the window. ``time_bound``: as ``keep``, and windows
-        are shown as soon as they begin; the module promises not to revise what is older than what makes it
-        revise, and in return all CTIs pass. ``unrestricted``: as it says; then there are no CTIs.
+        ``align``: as long as the window (the default). ``keep``: as the module says, but not before the
+        window. ``clip``: as it says, cut to the window. ``time_bound``: as ``keep``, and windows are shown as
+        soon as they begin. The module must never revise what is older than the cause of the revision; in
+        return all CTIs pass. ``unrestricted``: as it says; then there are no CTIs.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling(5).stamp_output("keep")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from recension.cli.outputs import check_made_file
-from recension.cli.progress import metered
+from recension.cli.progress import show_progress
 from recension.cli.root import app
 from recension.core.formats.files import format_errors
 from recension.operators.extents import calibration
@@ -33,7 +33,7 @@ def calibrate(
     effort = calibration.Effort(1024, 256, 1) if quick else calibration.Effort()
     file = output or constants_file()
     check_made_file(file)
-    with metered("measuring extents", total=1.0) as meter:
+    with show_progress("measuring extents", total=1.0) as meter:
         found = calibration.calibrate(effort, meter.complete)
     for name, nanoseconds in asdict(found.constants).items():
         print(f"{name:12} {nanoseconds:10.1f} ns")

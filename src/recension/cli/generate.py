@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import typer
 
 from recension.cli.outputs import STANDARD, Output, TextFormat, check_folder
-from recension.cli.progress import metered
+from recension.cli.progress import show_progress
 from recension.cli.root import app
 from recension.core.batch import EventBatch
 from recension.core.formats.files import format_errors
@@ -28,8 +28,8 @@ from recension.testing.generator import (
     SettingsError,
     StreamSettings,
     TimedBatch,
+    add_arrivals,
     replica,
-    timed,
 )
 from recension.testing.generator import generate as one_stream
 from recension.testing.generator.settings import SCHEMA
@@ -219,7 +219,7 @@ def _write(job: _Job, outputs: Sequence[Output], profiles: Sequence[Profile], *,
         if is_replica:
             output.path.parent.mkdir(parents=True, exist_ok=True)
         batches = replica(job.settings, number) if is_replica else one_stream(job.settings)
-        stream = timed(batches, profile, seed=job.settings.seed + number)
+        stream = add_arrivals(batches, profile, seed=job.settings.seed + number)
         elements = _write_one(job, output, stream)
         if not output.is_standard:
             print(f"{output.path}: {elements:,} elements")
@@ -230,7 +230,7 @@ def _write_one(job: _Job, output: Output, stream: Iterable[TimedBatch]) -> int:
     expected = job.settings.size * (1 + 1.6 * job.settings.revisions)
     name = "stream" if output.is_standard else output.path.stem
     arrival = job.arrival / f"{name}.parquet" if job.arrival else None
-    with metered(name, expected) as meter:
+    with show_progress(name, expected) as meter:
 
         def count_elements() -> Iterator[EventBatch]:
             for batch in _write_arrivals(stream, arrival):

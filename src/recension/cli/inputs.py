@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import pyarrow as pa
 import typer
 
-from recension.core.errors import RecensionError, nearest
+from recension.core.errors import RecensionError, suggest_name
 from recension.core.formats import StreamReader, open_stream
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
@@ -73,7 +73,7 @@ def open_inputs(
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
     for name, path in paths.items():
         if name not in known:
-            hint = nearest(name, list(known))
+            hint = suggest_name(name, list(known))
             raise RecensionError(
                 f"--input {name}={path}: no source {name!r}{hint}; the query reads {', '.join(known)}"
             )

@@ -49,7 +49,7 @@ class Meter:
 
 
 @contextmanager
-def metered(what: str, total: float | None = None) -> Iterator[Meter]:
+def show_progress(what: str, total: float | None = None) -> Iterator[Meter]:
     """A meter that is shown, on a terminal, for as long as it is in use; with a bar if there is a total."""
     bar: list[ProgressColumn] = [] if total is None else [BarColumn()]
     columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar, TimeElapsedColumn()]
@@ -64,9 +64,9 @@ def metered(what: str, total: float | None = None) -> Iterator[Meter]:
             yield Meter(progress, what, total)
 
 
-def watched(batches: Iterable[EventBatch], what: str) -> Iterator[EventBatch]:
+def with_progress(batches: Iterable[EventBatch], what: str) -> Iterator[EventBatch]:
     """The batches as they are; on a terminal, a long reading or writing shows how far it is."""
-    with metered(what) as meter:
+    with show_progress(what) as meter:
         for batch in batches:
             meter.advance(len(batch))
             yield batch

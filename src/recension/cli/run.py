@@ -22,7 +22,7 @@ from recension.cli.inputs import (
     with_policy,
 )
 from recension.cli.outputs import FormatOption, Results
-from recension.cli.progress import metered, watched
+from recension.cli.progress import show_progress, with_progress
 from recension.cli.query_file import load_query
 from recension.cli.root import app
 from recension.cli.run_spark import missing_for_spark, run_spark
@@ -152,7 +152,7 @@ def _run_session(
 ) -> Iterator[EventBatch]:
     """The output as it comes; on a terminal, with a sign of life."""
     taken = given = 0
-    with metered("running") as meter:
+    with show_progress("running") as meter:
         for taken, _ in enumerate(steps(session, readers, batch_size=size, close=close), start=1):
             for batch in session.read().batches:
                 given += len(batch)
@@ -174,8 +174,8 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_si
     Parquet files.
     """
     # pyspark takes a second to load, and whoever runs on another engine need not have it.
-    from recension.runners.spark.batch.files import history_of_files
     from recension.runners.spark.batch.lower import require_runnable
+    from recension.runners.spark.batch.run import history_of_files
 
     readers = open_inputs(paths, plan, set(), batch_size)
     require_runnable(plan)
@@ -184,7 +184,7 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_si
             name: _stage_history(Path(folder) / f"{i}.parquet", name, reader)
             for i, (name, reader) in enumerate(readers.items())
         }
-        with metered("batch") as meter:
+        with show_progress("batch") as meter:
             meter.say("running on Spark")
             history = sort_by_lifetime(history_of_files(plan, staged, Path(folder) / "spark.log"))
     time_type = common_time_type(readers)
@@ -197,7 +197,7 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_si
 
 def _stage_history(path: Path, name: str, reader: StreamReader) -> str:
     """A file for Spark with the history of a stream."""
-    write_history(path, reconstitute(watched(reader, f"reading {name}"), reader.schema))
+    write_history(path, reconstitute(with_progress(reader, f"reading {name}"), reader.schema))
     return str(path)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recension.cli.inputs import common_time_type, open_inputs, report_dropped
 from recension.cli.outputs import Results, check_folder, is_within
-from recension.cli.progress import Meter, metered, watched
+from recension.cli.progress import Meter, show_progress, with_progress
 from recension.cli.show import show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
@@ -57,7 +57,7 @@ def run_spark(
     _require_runnable(plan, folders, checkpoint, shards)
     folder = checkpoint or Path(mkdtemp(prefix="recension-"))
     try:
-        with metered("spark") as meter:
+        with show_progress("spark") as meter:
             meter.say("starting Spark")
             job = _make_job(plan, folders, folder.absolute(), shards)
             with _stop_on_interrupt(meter) as monitor:
@@ -109,17 +109,19 @@ class _RunMonitor:
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._began = meter, time.monotonic()
+        meter.say("first micro-batch")
         self._events = self._batches = 0
         self.is_stopping = False
 
     def show_batch(self, report: dict[str, Any]) -> None:
         """Show a micro-batch."""
-        from recension.runners.spark.stream.metrics import events_of
+        from recension.runners.spark.stream.metrics import elements_in
 
         self._batches += 1
-        self._events += events_of(report)
+        self._events += elements_in(report)
         rate = self._events / (time.monotonic() - self._began)
-        self._meter.say(f"{self._batches} micro-batches, {self._events:,} elements, {rate:,.0f} a second")
+        batches = "1 micro-batch" if self._batches == 1 else f"{self._batches:,} micro-batches"
+        self._meter.say(f"{batches}, {self._events:,} elements, {rate:,.0f} a second")
 
     def stop(self, *_: Any) -> None:
         """The user wants to stop: after this micro-batch."""
@@ -159,7 +161,7 @@ def _write_output(job: Job, plan: Node, results: Results, time_type: pa.DataType
     has_any = any(job.changelog.glob("*.parquet"))
     changelog: Iterable[EventBatch] = open_stream(job.changelog, schema=plan.schema) if has_any else ()
     if results.output is not None:
-        results.output.write_stream(watched(changelog, "writing"), plan.schema, time_type)
+        results.output.write_stream(with_progress(changelog, "writing"), plan.schema, time_type)
     if results.needs_history:
-        found = sort_by_lifetime(reconstitute(watched(changelog, "reading the answer"), plan.schema))
+        found = sort_by_lifetime(reconstitute(with_progress(changelog, "reading the answer"), plan.schema))
         results.put_history(found, time_type)

@@ -15,7 +15,7 @@ import typer
 
 from recension.cli.inputs import EndOption, OnViolation, OnViolationOption, StartOption, report_dropped
 from recension.cli.outputs import FormatOption, Results
-from recension.cli.progress import watched
+from recension.cli.progress import with_progress
 from recension.cli.root import FAILED, app
 from recension.cli.show import sort_by_lifetime
 from recension.core.classes import StreamReport, classify
@@ -56,7 +56,7 @@ def history(
 
 
 def _reconstitute(path: Path, reader: StreamReader) -> History:
-    return reconstitute(watched(reader, f"reading {path.name}"), reader.schema)
+    return reconstitute(with_progress(reader, f"reading {path.name}"), reader.schema)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def check(
     """
     reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
     try:
-        report = classify(watched(reader, f"reading {path.name}"))
+        report = classify(with_progress(reader, f"reading {path.name}"))
     except FormatError:
         raise
     except StreamError as why:

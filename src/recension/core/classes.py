@@ -2,7 +2,7 @@
 
 R0  only inserts and CTIs, ``vs`` strictly increasing.
 R1  only inserts and CTIs, ``vs`` never falling, events of equal ``vs`` in (payload, ve) order: the one
-    order that can be told to be deterministic from a single stream (ruling 31).
+    order that a single stream shows to be deterministic (ruling 31).
 R2  as R1 with ties in any order, but ``(vs, payload)`` is a key of every prefix's history.
 R3  anything, but ``(vs, payload)`` is a key of every prefix's history.
 R4  anything.
@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, concat
-from recension.core.netting import group_sizes
-from recension.core.orphans import note_changes, steps_of
-from recension.core.rowhash import combine, row_hash, rows_equal
+from recension.core.event_bag import EventBag, bag_changes
+from recension.core.netting import running_totals
+from recension.core.rowhash import columns_equal, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 
 
@@ -86,7 +85,7 @@ class Classifier:
 
     def __init__(self) -> None:
         self._report = StreamReport()
-        self._keys_held = EventBag()
+        self._keys_present = EventBag()
         self._live = EventBag()
         self._largest_sync = BEGINNING
         self._previous: EventBatch | None = None
@@ -102,11 +101,10 @@ class Classifier:
         self._count(batch)
         data = batch.filter(batch.is_data())
         if len(data):
-            nothing = np.zeros(len(data), np.bool_)
-            note_changes(steps_of(data, ~nothing), self._live, nothing)
-            self._order(data)
-            self._ties(data)
-            self._keys(data)
+            self._live.apply(bag_changes(data, np.ones(len(data), np.bool_)))
+            self._check_order(data)
+            self._check_ties(data)
+            self._check_keys(data)
             self._previous = data.slice(len(data) - 1, len(data))
 
     def _count(self, batch: EventBatch) -> None:
@@ -119,25 +117,25 @@ class Classifier:
         report.last_cti = int(batch.vs[batch.kind == CTI].max(initial=report.last_cti))
         report.ends_with_cti = bool(batch.kind[-1] == CTI)
 
-    def _order(self, data: EventBatch) -> None:
-        """Sync times must not fall. CTIs are promises, not changes: one that lags disturbs no order."""
+    def _check_order(self, data: EventBatch) -> None:
+        """Sync times must not fall. A CTI changes nothing: one that lags disturbs no order."""
         chain = np.append(self._largest_sync, data.sync())
         self._report.is_ordered &= bool((chain[1:] >= chain[:-1]).all())
         self._largest_sync = int(chain.max())
 
-    def _ties(self, data: EventBatch) -> None:
+    def _check_ties(self, data: EventBatch) -> None:
         """Compare each event with the one before it, the last of the previous batch included."""
         if self._previous is not None:
-            earlier, later = _joined(self._previous, data)
+            earlier, later = _join_neighbours(self._previous, data)
         else:
             earlier, later = data.slice(0, len(data) - 1), data.slice(1, len(data))
         tied = earlier.vs == later.vs
         self._report.is_strictly_increasing &= bool((earlier.vs < later.vs).all())
         if self._report.has_sorted_ties and bool(tied.any()):
             rows = np.flatnonzero(tied)
-            self._report.has_sorted_ties = _not_descending(earlier.take(rows), later.take(rows))
+            self._report.has_sorted_ties = _is_not_descending(earlier.take(rows), later.take(rows))
 
-    def _keys(self, data: EventBatch) -> None:
+    def _check_keys(self, data: EventBatch) -> None:
         """``(vs, payload)`` must never be held by two events at once."""
         if not self._report.has_key:
             return
@@ -145,30 +143,24 @@ class Classifier:
         removal = (data.kind == RETRACT) & (data.new_ve == data.vs)
         steps = np.where(data.kind == INSERT, 1, np.where(removal, -1, 0))
         order = np.argsort(keys, kind="stable")
-        group, sizes = group_sizes(keys[order])
-        first = np.cumsum(sizes) - sizes
-        level = np.cumsum(steps[order])
-        level += (self._keys_held.count(keys[order][first]) - level[first] + steps[order][first])[group]
+        level = running_totals(keys[order], steps[order], self._keys_present.count)
         self._report.has_key = bool((level <= 1).all())
-        self._keys_held.change(keys, steps, np.full(len(keys), FOREVER))
+        self._keys_present.change(keys, steps, np.full(len(keys), FOREVER))
 
 
-def _joined(last: EventBatch, data: EventBatch) -> tuple[EventBatch, EventBatch]:
+def _join_neighbours(last: EventBatch, data: EventBatch) -> tuple[EventBatch, EventBatch]:
     both = concat([last, data])
     return both.slice(0, len(data)), both.slice(1, len(both))
 
 
-def _not_descending(earlier: EventBatch, later: EventBatch) -> bool:
+def _is_not_descending(earlier: EventBatch, later: EventBatch) -> bool:
     """Row by row: is (payload, ve) of the earlier event at most that of the later one? Nulls come first."""
     undecided: Index = np.arange(len(earlier))
     for a, b in zip(earlier.payload.columns, later.payload.columns, strict=True):
         left, right = a.take(pa.array(undecided)), b.take(pa.array(undecided))
         if _any_greater(left, right):
             return False
-        same = rows_equal(
-            pa.record_batch([left], names=["c"]), pa.record_batch([right], names=["c"]), len(left)
-        )
-        undecided = undecided[same]
+        undecided = undecided[columns_equal(left, right)]
     return bool((earlier.ve[undecided] <= later.ve[undecided]).all())
 
 
@@ -179,17 +171,13 @@ def _any_greater(left: pa.Array, right: pa.Array) -> bool:
         return False
     if pa.types.is_nested(left.type) or pa.types.is_interval(left.type):
         # These have no order: only equal ones count as being in order.
-        return not bool(
-            rows_equal(
-                pa.record_batch([left], names=["c"]), pa.record_batch([right], names=["c"]), len(left)
-            ).all()
-        )
+        return not bool(columns_equal(left, right).all())
     greater = pc.or_kleene(_greater(left, right), pc.and_(pc.is_valid(left), pc.is_null(right)))
     return bool(pc.any(pc.fill_null(greater, False)).as_py())
 
 
 def _greater(left: pa.Array, right: pa.Array) -> pa.Array:
-    """NaN is greater than every number, as in the order by which ties are settled."""
+    """NaN is greater than every number, as in the order of ties."""
     if not pa.types.is_floating(left.type):
         return pc.greater(left, right)
     left, right = left.cast(pa.float64()), right.cast(pa.float64())

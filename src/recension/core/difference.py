@@ -1,4 +1,4 @@
-"""When are two histories equal, and how do they differ, in words a person can read.
+"""Are two histories equal, and if not, how do they differ?
 
 Nulls equal nulls, NaN equals NaN, and floating-point values may differ by 1e-9 relative: the same sum
 taken in another order is the same answer.
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.history import History, concat_histories, table_hash
-from recension.core.netting import group_sizes, surviving
+from recension.core.netting import cancel, rank_in_group
 from recension.core.rowhash import combine
 
 RELATIVE_TOLERANCE = 1e-9
@@ -64,7 +64,7 @@ def difference(expected: History, actual: History) -> Difference:
 
 def _cancel(left: History, right: History) -> tuple[History, History]:
     """Take away what is exactly equal on both sides."""
-    survives, _, by = surviving(left.identity(), right.identity())
+    survives, _, by = cancel(left.identity(), right.identity())
     rest = np.ones(len(right), np.bool_)
     rest[by] = False
     return left.filter(survives), right.filter(rest)
@@ -84,9 +84,9 @@ def _cancel_close(left: History, right: History) -> tuple[History, History]:
     side = np.repeat([0, 1], [len(left), len(right)])
     order = np.lexsort((*reversed(values), side, key))
     sides = [order[side[order] == s] for s in (0, 1)]
-    ranks = [_rank_in_group(key[rows]) for rows in sides]
+    ranks = [rank_in_group(key[rows]) for rows in sides]
     pairs = [combine(key[rows], rank) for rows, rank in zip(sides, ranks, strict=True)]
-    _, at_left, at_right = surviving(*pairs)
+    _, at_left, at_right = cancel(*pairs)
     a, b = sides[0][at_left], sides[1][at_right]
     close = np.all([np.isclose(v[a], v[b], RELATIVE_TOLERANCE, 0.0, equal_nan=True) for v in values], axis=0)
     keep = np.ones(len(key), np.bool_)
@@ -99,17 +99,11 @@ def _keys_and_floats(
 ) -> tuple[npt.NDArray[np.uint64], list[npt.NDArray[np.float64]]]:
     floats = _float_names(history.schema)
     exact = history.payload.drop_columns(floats)
-    # Null and NaN are told apart by the key; among the values both are NaN.
+    # The key keeps null and NaN apart; among the values both are NaN.
     nulls = pa.table({name: history.payload[name].is_null() for name in floats})
     key = combine(table_hash(exact, len(history)), table_hash(nulls, len(history)))
     values = [history.payload[n].cast(pa.float64()).to_numpy() for n in floats]
     return combine(combine(key, history.vs), history.ve), values
-
-
-def _rank_in_group(sorted_keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    _, sizes = group_sizes(sorted_keys)
-    starts = np.cumsum(sizes) - sizes
-    return np.arange(len(sorted_keys)) - np.repeat(starts, sizes)
 
 
 def unify(left: History, right: History) -> tuple[History, History]:

@@ -35,7 +35,7 @@ class FormatError(StreamError):
     """A file that cannot be read as a stream or a history."""
 
 
-def nearest(name: str, there: Sequence[str]) -> str:
+def suggest_name(name: str, there: Sequence[str]) -> str:
     """In brackets, the name that was meant, if one is near."""
     near = get_close_matches(name, there, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

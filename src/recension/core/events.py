@@ -31,11 +31,11 @@ Payload: TypeAlias = Mapping[str, Any]
 _set = object.__setattr__  # elements are frozen, also for the functions that make them
 
 
-def _interval(vs: int, ve: int) -> str:
-    return f"[{_end(vs)}, {_end(ve)})"
+def _describe_interval(vs: int, ve: int) -> str:
+    return f"[{_describe_end(vs)}, {_describe_end(ve)})"
 
 
-def _end(t: int) -> str:
+def _describe_end(t: int) -> str:
     return describe_time(t, t.kind) if isinstance(t, Instant) else describe_time_in_message(t)
 
 
@@ -52,7 +52,7 @@ class Event:
         _set_times(self, vs=vs, ve=ve)
 
     def __str__(self) -> str:
-        return f"{_interval(self.vs, self.ve)} {dict(self.payload)}"
+        return f"{_describe_interval(self.vs, self.ve)} {dict(self.payload)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -68,7 +68,7 @@ class Insert:
         _set_times(self, vs=vs, ve=ve)
 
     def __str__(self) -> str:
-        return f"insert {_interval(self.vs, self.ve)} {dict(self.payload)}"
+        return f"insert {_describe_interval(self.vs, self.ve)} {dict(self.payload)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -85,7 +85,8 @@ class Retract:
         _set_times(self, vs=vs, ve=ve, new_ve=new_ve)
 
     def __str__(self) -> str:
-        return f"retract {_interval(self.vs, self.ve)} -> {_end(self.new_ve)} {dict(self.payload)}"
+        lifetime = f"{_describe_interval(self.vs, self.ve)} -> {_describe_end(self.new_ve)}"
+        return f"retract {lifetime} {dict(self.payload)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -98,7 +99,7 @@ class Cti:
         _set_times(self, t=t)
 
     def __str__(self) -> str:
-        return f"cti {_end(self.t)}"
+        return f"cti {_describe_end(self.t)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -114,7 +115,7 @@ class ExternalCti:
         _set_count(self, count)
 
     def __str__(self) -> str:
-        return f"external_cti {_interval(self.vs, self.ve)} #{self.count}"
+        return f"external_cti {_describe_interval(self.vs, self.ve)} #{self.count}"
 
 
 Element: TypeAlias = Insert | Retract | Cti | ExternalCti
@@ -144,7 +145,7 @@ def _set_payload(frozen: object, payload: Payload) -> None:
 
 
 def _set_count(frozen: object, count: int) -> None:
-    """Set a number of elements; that it is not negative is for the checks of the stream, as policies say."""
+    """Set a number of elements. A negative one is for the checks of the stream, which have a policy."""
     is_number = hasattr(count, "__index__") and not isinstance(count, bool | np.bool_ | np.ndarray)
     if not is_number or abs(index(count)) > FOREVER:
         reason = f"{count!r} is not a whole number of elements"

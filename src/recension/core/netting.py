@@ -1,10 +1,13 @@
 """Cancelling: which additions survive when every removal takes away one equal addition.
 
 The one idea behind histories, differences and consolidated output: rows carry a 64-bit identity, each
-removal cancels one addition of the same identity, and what is left is the answer.
+removal cancels one addition of the same identity, and what is left is the answer. Below it are the few
+functions on rows sorted by key that it, and others, are made of.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 
 
-def surviving(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
+def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
     """Which additions survive, and the (addition, removal) pairs that cancelled.
 
     A removal without an addition stays unpaired; the caller decides whether that is an error.
@@ -48,6 +51,26 @@ def _pair(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
     rank = np.where(is_addition, rank, rank - additions[group])
     paired = rank < np.minimum(additions, size - additions)[group]
     return order[paired & is_addition], order[paired & ~is_addition] - len(added)
+
+
+def running_totals(
+    sorted_keys: Hashes, deltas: Index, count: Callable[[Hashes], Index] | None = None
+) -> Index:
+    """For rows sorted by key: the total of the deltas of each key up to each row, from ``count(key)`` on."""
+    group, size = group_sizes(sorted_keys)
+    first = np.cumsum(size) - size
+    total: Index = np.cumsum(deltas)
+    before: Index = deltas[first] - total[first]
+    if count is not None:
+        before += count(sorted_keys[first])
+    total += before[group]
+    return total
+
+
+def rank_in_group(sorted_keys: Hashes | Index) -> Index:
+    """For sorted keys: the position of each row within its group, from 0."""
+    _, size = group_sizes(sorted_keys)
+    return np.arange(len(sorted_keys)) - np.repeat(np.cumsum(size) - size, size)
 
 
 def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:

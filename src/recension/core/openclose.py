@@ -7,8 +7,8 @@ Assumes     elements come in arrival order; open and close may stand beside any 
 Guarantees  each open becomes an insert and each close a retraction of the event as it stands (an insert,
             if the event had been taken away). A close of nothing, or before the start, is a fault.
 State       start and end of the last open event of each payload, until a CTI has passed its end, or the time
-            before which, as the caller knows, changes count for nothing. What closes an event that is gone
-            because of the latter is left out and counted: it may be late, or have no event at all.
+            before which the caller ignores changes. What closes an event that is gone because of the latter
+            is dropped and counted: it may be late, or have no event at all.
 Cost        O(b log s) for a batch of b rows and s events held.
 Source      LMerge technical report, Example 3.
 """
@@ -29,7 +29,7 @@ from recension.core.rowhash import Hashes, row_hash
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind, describe_time
-from recension.core.validity import LATE, Policy
+from recension.core.validity import LATE, Policy, frontier_before
 from recension.core.values import rows_of
 
 OPEN: Final = 4
@@ -43,7 +43,7 @@ BEFORE_START: Final = "closes an event before its start"
 class OpenClose:
     """Translates a stream batch by batch.
 
-    With another policy than ``raise``, faulty rows are left out, counted by reason and kept in
+    With another policy than ``raise``, faulty rows are dropped, counted by reason and kept in
     ``dropped`` (a close stands there as a retraction of an event without end). With ``drop`` so is what
     comes too late for a CTI: the next close of the same event must know which end still stands. With
     ``adjust`` the `Checker` moves such elements, and follows what it has moved.
@@ -53,8 +53,8 @@ class OpenClose:
         self.counts: Counter[str] = Counter()
         self.dropped: list[tuple[str, EventBatch]] = []
         self._policy = policy
-        self._open = OpenEvents()
-        self._frontier = self._settled = BEGINNING
+        self._open = _OpenEvents()
+        self._frontier = self._no_effect_before = BEGINNING
         self._has_forgotten = False
 
     def __len__(self) -> int:
@@ -77,18 +77,18 @@ class OpenClose:
 
     def judge(
         self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
-    ) -> Translated:
+    ) -> Translation:
         """What `translate` gives, without remembering anything yet."""
         frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
-        rows, faults, events = np.flatnonzero(batch.kind >= OPEN), _Faults(), None
+        rows, faults, events = np.flatnonzero(batch.kind >= OPEN), _FaultyRows(), None
         if len(rows):
-            walk = self._standing(_walk(batch, rows, self._frontier, self._open), faults)
+            toggles = self._drop_faulty(_sort_toggles(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file, kind)
-            events, batch = walk.last_of_each(), _written(batch, rows, walk)
-        return Translated(batch, events, frontier, faults.counts, faults.dropped)
+            events, batch = toggles.last_of_each(), _rewrite(batch, rows, toggles)
+        return Translation(batch, events, frontier, faults.counts, faults.dropped)
 
-    def note(self, translated: Translated) -> None:
-        """Remember what was opened and closed, and count what was left out."""
+    def note(self, translated: Translation) -> None:
+        """Remember what was opened and closed, and count what was dropped."""
         self.counts.update(translated.counts)
         self.dropped += translated.dropped
         if translated.events is not None:
@@ -97,58 +97,64 @@ class OpenClose:
             self._frontier = translated.frontier
             self._forget()
 
-    def _remember(self, events: Walk) -> None:
-        """Whether changes to these come to nothing is yet to be heard, however long ago they ended."""
-        self._settled = int(events.end.min(initial=self._settled))
+    def _remember(self, events: Toggles) -> None:
+        """Whether the caller ignores changes to these is not known yet, however long ago they ended."""
+        self._no_effect_before = int(events.end.min(initial=self._no_effect_before))
         self._forget()
         self._open.put(events)
 
     def forget_before(self, t: int) -> None:
-        """Changes to events that have ended before ``t`` by now come to nothing: they need not be known."""
-        if t != self._settled:
-            self._settled = t
+        """The caller ignores changes to events that have ended before ``t`` by now: they are forgotten."""
+        if t != self._no_effect_before:
+            self._no_effect_before = t
             self._has_forgotten |= t > BEGINNING
             self._forget()
 
     def _forget(self) -> None:
-        self._open.forget_before(max(self._frontier, self._settled))
+        self._open.forget_before(max(self._frontier, self._no_effect_before))
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What can still be closed; counts and dropped rows are not part of it."""
         until = pa.table(
-            {"frontier": [self._frontier], "settled": [self._settled], "has_forgotten": [self._has_forgotten]}
+            {
+                "frontier": [self._frontier],
+                "no_effect_before": [self._no_effect_before],
+                "has_forgotten": [self._has_forgotten],
+            }
         )
         return {"open": self._open.snapshot(), "open_until": until}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
-        """Remember what the snapshot remembers."""
+        """Become what `snapshot` gave."""
         self._frontier = chunks["open_until"]["frontier"][0].as_py()
-        self._settled = chunks["open_until"]["settled"][0].as_py()
+        self._no_effect_before = chunks["open_until"]["no_effect_before"][0].as_py()
         self._has_forgotten = chunks["open_until"]["has_forgotten"][0].as_py()
-        self._open.restore(chunks["open"], max(self._frontier, self._settled))
+        self._open.restore(chunks["open"], max(self._frontier, self._no_effect_before))
 
-    def _standing(self, walk: Walk, faults: _Faults) -> Walk:
+    def _drop_faulty(self, toggles: Toggles, faults: _FaultyRows) -> Toggles:
         """The rows that stand, each close with the start of its event."""
         if self._policy == "drop":
-            walk = faults.without(walk, walk.is_open & (walk.row >= 0) & (walk.start < walk.frontier), LATE)
-        walk = faults.without(walk, walk.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
-        walk = replace(walk, start=walk.start[walk.opener()])
-        is_early = ~walk.is_open & (walk.end < walk.start)
-        is_late = ~walk.is_open & (walk.end < walk.frontier) & (self._policy == "drop")
+            toggles = faults.drop(
+                toggles, toggles.is_open & (toggles.row >= 0) & (toggles.start < toggles.frontier), LATE
+            )
+        toggles = faults.drop(toggles, toggles.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
+        toggles = replace(toggles, start=toggles.start[toggles.opener()])
+        is_early = ~toggles.is_open & (toggles.end < toggles.start)
+        is_late = ~toggles.is_open & (toggles.end < toggles.frontier) & (self._policy == "drop")
         if self._policy == "adjust":
-            walk = replace(walk, shown_end=np.maximum(walk.shown_end, walk.frontier))
+            toggles = replace(toggles, output_end=np.maximum(toggles.output_end, toggles.frontier))
         # That an end is final comes first: in a later batch nothing else would be known of the event.
-        is_final = walk.is_final(is_early | is_late)
+        is_final = toggles.is_final(is_early | is_late)
         reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
-        return faults.without_any(walk, reasons | {LATE: is_late & ~is_early & ~is_final})
+        return faults.drop_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out since the last time of asking; forgets them."""
+        """The elements dropped since the last call; forgets them."""
         dropped, self.dropped = self.dropped, []
         return dropped
 
     def _report(
-        self, faults: _Faults, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind
+        self, faults: _FaultyRows, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind
     ) -> None:
         faulty = [fault for fault in faults.found if fault[0] != GONE]
         if faulty and self._policy == "raise":
@@ -159,21 +165,21 @@ class OpenClose:
             raise StreamError(f"{reason}: {payload[0]} at {at_time}", file=file, row=first_row + at)
         for reason, rows in faults.found:
             faults.counts[reason] += len(rows)
-            faults.dropped.append((reason, _as_elements(batch.take(rows))))
+            faults.dropped.append((reason, _to_elements(batch.take(rows))))
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class Translation:
     """A batch without opens and closes, and what is to be remembered of them once all of it is taken in."""
 
     batch: EventBatch
-    events: Walk | None
+    events: Toggles | None
     frontier: int
     counts: Counter[str]
     dropped: list[tuple[str, EventBatch]]
 
 
-class _Faults:
+class _FaultyRows:
     """The rows that may not be there, by reason."""
 
     def __init__(self) -> None:
@@ -181,48 +187,47 @@ class _Faults:
         self.counts: Counter[str] = Counter()
         self.dropped: list[tuple[str, EventBatch]] = []
 
-    def without(self, walk: Walk, bad: Mask, reason: str) -> Walk:
+    def drop(self, toggles: Toggles, bad: Mask, reason: str) -> Toggles:
         if not bool(bad.any()):
-            return walk
-        self.found.append((reason, walk.row[bad]))
-        return walk.take(~bad)
+            return toggles
+        self.found.append((reason, toggles.row[bad]))
+        return toggles.take(~bad)
 
-    def without_any(self, walk: Walk, bad: Mapping[str, Mask]) -> Walk:
-        self.found += [(reason, walk.row[rows]) for reason, rows in bad.items() if bool(rows.any())]
-        return walk.take(~np.logical_or.reduce(list(bad.values())))
+    def drop_any(self, toggles: Toggles, bad: Mapping[str, Mask]) -> Toggles:
+        self.found += [(reason, toggles.row[rows]) for reason, rows in bad.items() if bool(rows.any())]
+        return toggles.take(~np.logical_or.reduce(list(bad.values())))
 
 
-def _walk(batch: EventBatch, rows: Index, frontier: int, known: OpenEvents) -> Walk:
-    kind = batch.kind[rows]
-    end = np.where(kind == OPEN, FOREVER, batch.ve[rows])
+def _sort_toggles(batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents) -> Toggles:
+    is_open = batch.kind[rows] == OPEN
+    end = np.where(is_open, FOREVER, batch.ve[rows])
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
-    ctis = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
-    before = np.maximum.accumulate(np.append(frontier, ctis))
-    fresh = Walk(keys, rows, kind == OPEN, batch.vs[rows], end, end, before[rows])
-    walk = concatenated([known.of(np.unique(keys)), fresh])
-    return walk.take(np.argsort(walk.key, kind="stable"))
+    before = frontier_before(batch, frontier)[rows]
+    fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
+    toggles = _concat([known.of(np.unique(keys)), fresh])
+    return toggles.take(np.argsort(toggles.key, kind="stable"))
 
 
-def _written(batch: EventBatch, rows: Index, walk: Walk) -> EventBatch:
+def _rewrite(batch: EventBatch, rows: Index, toggles: Toggles) -> EventBatch:
     """The batch with its open and close rows replaced by what became of them."""
-    before = walk.end_before()
+    before = toggles.end_before()
     # An event closed at its start is no longer there; a later close brings it back.
-    is_insert = walk.is_open | (before == walk.start)
-    shown = walk.row >= 0
-    at = walk.row[shown]
+    is_insert = toggles.is_open | (before == toggles.start)
+    is_new = toggles.row >= 0
+    at = toggles.row[is_new]
     kind = batch.kind.copy()
-    kind[at] = np.where(is_insert, INSERT, RETRACT)[shown]
+    kind[at] = np.where(is_insert, INSERT, RETRACT)[is_new]
     times = np.stack([batch.vs, batch.ve, batch.new_ve])
-    times[0, at] = walk.start[shown]
-    times[1, at] = np.where(is_insert, walk.end, before)[shown]
-    times[2, at] = np.where(is_insert, FOREVER, walk.end)[shown]
+    times[0, at] = toggles.start[is_new]
+    times[1, at] = np.where(is_insert, toggles.end, before)[is_new]
+    times[2, at] = np.where(is_insert, FOREVER, toggles.end)[is_new]
     kept = np.ones(len(batch), np.bool_)
     kept[rows] = False
     kept[at] = True
     return EventBatch(kind, times[0], times[1], times[2], batch.count, batch.payload).filter(kept)
 
 
-def _as_elements(rows: EventBatch) -> EventBatch:
+def _to_elements(rows: EventBatch) -> EventBatch:
     """Open and close rows as the elements they come nearest to."""
     kind = np.where(rows.kind == OPEN, INSERT, RETRACT).astype(np.uint8)
     forever = np.full(len(rows), FOREVER)
@@ -232,11 +237,11 @@ def _as_elements(rows: EventBatch) -> EventBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class Toggles:
     """Open and close rows by payload, then by arrival, each with the CTI before it.
 
-    An end that was told too late for its CTI may be shown otherwise: moved there. What is remembered from
-    earlier batches stands as an open (``row`` -1) before the rows of its payload.
+    An end that came too late for its CTI may be another in the output: it is moved there. What is remembered
+    from earlier batches stands as an open (``row`` -1) before the rows of its payload.
     """
 
     key: Hashes
@@ -244,12 +249,12 @@ class Walk:
     is_open: Mask
     start: Ticks
     end: Ticks
-    shown_end: Ticks
+    output_end: Ticks
     frontier: Ticks
 
-    def take(self, at: Index | Mask) -> Walk:
+    def take(self, at: Index | Mask) -> Toggles:
         """Some of the rows."""
-        return Walk(*(getattr(self, field.name)[at] for field in fields(self)))
+        return Toggles(*(getattr(self, field.name)[at] for field in fields(self)))
 
     def opener(self) -> Index:
         """The last open of the same payload at or before each row; -1 if there is none."""
@@ -266,36 +271,38 @@ class Walk:
         What is ignored ends nothing.
         """
         last = np.maximum.accumulate(np.where(ignored, 0, np.arange(len(self.key))))
-        end_before = np.append(np.int64(FOREVER), self.shown_end[last][:-1])
+        end_before = np.append(np.int64(FOREVER), self.output_end[last][:-1])
         has_ended = (end_before < self.frontier) | (self.frontier == FOREVER)
         fails = np.cumsum(~self.is_open & has_ended)
         final: Mask = ~self.is_open & (fails > fails[self.opener()])
         return final
 
-    def last_of_each(self) -> Walk:
+    def last_of_each(self) -> Toggles:
         """The state of each payload after the last row."""
         return self.take(np.append(self.key[1:] != self.key[:-1], True)[: len(self.key)])
 
 
-class OpenEvents(SortedRuns):
+class _OpenEvents(SortedRuns):
     """The last open event of each payload, known by hash, as long as it can be closed."""
 
     def __init__(self) -> None:
-        types = {"key": np.uint64, "start": np.int64, "end": np.int64, "shown_end": np.int64}
-        super().__init__(types, equal="newest", expiry="shown_end")
+        types = {"key": np.uint64, "start": np.int64, "end": np.int64, "output_end": np.int64}
+        super().__init__(types, equal="newest", expiry="output_end")
 
-    def of(self, keys: Hashes) -> Walk:
+    def of(self, keys: Hashes) -> Toggles:
         """The events of the given (sorted) payloads that can still be closed."""
-        found = self.matching(keys)
+        found = self.find_rows(keys)
         size = len(found["key"])
         row, is_open, frontier = np.full(size, -1), np.ones(size, np.bool_), np.full(size, BEGINNING)
-        return Walk(row=row, is_open=is_open, frontier=frontier, **found)
+        return Toggles(row=row, is_open=is_open, frontier=frontier, **found)
 
-    def put(self, events: Walk) -> None:
+    def put(self, events: Toggles) -> None:
         """Remember the events of these (sorted) payloads instead of earlier ones."""
-        self.push(events.key, events.start, events.end, events.shown_end, is_run=True)
+        self.push(events.key, events.start, events.end, events.output_end, is_run=True)
 
 
-def concatenated(walks: list[Walk]) -> Walk:
-    """All rows of several walks, one after the other."""
-    return Walk(*(np.concatenate([getattr(walk, field.name) for walk in walks]) for field in fields(Walk)))
+def _concat(parts: list[Toggles]) -> Toggles:
+    """All rows of several parts, one after the other."""
+    return Toggles(
+        *(np.concatenate([getattr(toggles, field.name) for toggles in parts]) for field in fields(Toggles))
+    )

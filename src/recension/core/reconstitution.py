@@ -14,12 +14,12 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.errors import RecensionError, StreamError
 from recension.core.history import History
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import FOREVER
 
 _COMPACT_AT = 1 << 22
 
@@ -33,7 +33,7 @@ def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
 
 
 class HistoryBuilder:
-    """Collects elements and cancels them against each other now and then."""
+    """Collects elements and cancels them against each other from time to time."""
 
     def __init__(self, schema: pa.Schema, compact_at: int = _COMPACT_AT) -> None:
         self._schema, self._compact_at = schema, compact_at
@@ -63,7 +63,7 @@ class HistoryBuilder:
         none = np.zeros(0, np.int64)
         return History(
             np.concatenate([none, *(p.vs for p in parts)]),
-            np.concatenate([none, *(end_after(p) for p in parts)]),
+            np.concatenate([none, *(new_end(p) for p in parts)]),
             payload,
         )
 
@@ -73,11 +73,11 @@ class HistoryBuilder:
             return
         lifetimes = [_identities(p) for p in self._pending]
         # A removal announces nothing: its new end is its start.
-        announces = [end_after(p) > p.vs for p in self._pending]
+        announces = [new_end(p) > p.vs for p in self._pending]
         retracts = [p.kind == RETRACT for p in self._pending]
         added = np.concatenate([after[a] for (_, after), a in zip(lifetimes, announces, strict=True)])
         removed = np.concatenate([before[r] for (before, _), r in zip(lifetimes, retracts, strict=True)])
-        survives, cancelled, by = surviving(added, removed)
+        survives, cancelled, by = cancel(added, removed)
         self._refuse_unmatched(len(removed), by)
         self._verify(
             np.flatnonzero(np.concatenate(announces))[cancelled], np.flatnonzero(np.concatenate(retracts))[by]
@@ -100,31 +100,26 @@ class HistoryBuilder:
         bounds = np.cumsum([0, *map(len, self._pending)])
         left, right = (_gather(self._pending, bounds, rows) for rows in (added, removed))
         same = rows_equal(left.payload, right.payload, len(left)) & (left.vs == right.vs)
-        if not bool((same & (end_after(left) == right.ve)).all()):
+        if not bool((same & (new_end(left) == right.ve)).all()):
             raise RecensionError("two different payloads share a 64-bit hash; the history would be wrong")
 
     def _keep(self, keep: Mask) -> None:
         bounds = np.cumsum([0, *map(len, self._pending)])
         kept = [p.filter(keep[a:b]) for p, a, b in zip(self._pending, bounds, bounds[1:], strict=False)]
-        self._pending = [_as_inserts(p) for p in kept if len(p)]
+        self._pending = [_to_inserts(p) for p in kept if len(p)]
         self._size = sum(map(len, self._pending))
-
-
-def end_after(batch: EventBatch) -> Ticks:
-    """The end each element leaves its event with."""
-    return np.where(batch.kind == RETRACT, batch.new_ve, batch.ve)
 
 
 def _identities(batch: EventBatch) -> tuple[Hashes, Hashes]:
     """Hashes of the lifetime an element takes away and of the one it announces."""
     start = combine(row_hash(batch.payload, len(batch)), batch.vs)
-    return combine(start, batch.ve), combine(start, end_after(batch))
+    return combine(start, batch.ve), combine(start, new_end(batch))
 
 
-def _as_inserts(batch: EventBatch) -> EventBatch:
+def _to_inserts(batch: EventBatch) -> EventBatch:
     forever = np.full(len(batch), FOREVER)
     return EventBatch(
-        np.zeros(len(batch), np.uint8), batch.vs, end_after(batch), forever, batch.count, batch.payload
+        np.zeros(len(batch), np.uint8), batch.vs, new_end(batch), forever, batch.count, batch.payload
     )
 
 

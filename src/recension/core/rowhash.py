@@ -1,13 +1,20 @@
-"""One 64-bit hash per row of an Arrow payload, computed a column at a time.
+"""One 64-bit hash per row of an Arrow payload, computed a column at a time; and a checksum of a table.
 
 Equal rows have equal hashes: null equals null, NaN equals NaN, 0.0 equals -0.0, and the encoding of a
 column (dictionary, large or small offsets) does not matter. Unequal rows collide with a chance of
 2**-64 a pair; where that would change an answer, callers compare the rows themselves (`rows_equal`).
 The hash is part of the state format: the same on every machine and in every session.
+
+A checksum is of a table's content: names, types, values and their order, not how they are laid out. The same
+table read back from Parquet, Arrow IPC or Feather has the same checksum. Values count to the bit: there 0.0
+is not -0.0. A damaged table has another checksum, but for a chance of 2**-64; it is no protection against
+somebody who means to deceive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,9 +40,13 @@ _AT_ONCE: Final = 1 << 15
 
 def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
     """One hash per row; ``size`` gives the number of rows of a payload without columns."""
-    hashes = np.full(payload.num_rows if size is None else size, _SEED)
-    for column in payload.columns:
-        hashes = combine(hashes, column_hash(column))
+    return _hash_rows(payload.columns, payload.num_rows if size is None else size, by_bits=False)
+
+
+def _hash_rows(columns: Sequence[pa.Array], size: int, *, by_bits: bool) -> Hashes:
+    hashes = np.full(size, _SEED)
+    for column in columns:
+        hashes = combine(hashes, column_hash(column, by_bits=by_bits))
     return hashes
 
 
@@ -53,47 +64,45 @@ def _mix(words: Hashes) -> Hashes:
     return words ^ (words >> np.uint64(31))
 
 
-def column_hash(column: pa.Array) -> Hashes:
-    """One hash per value of a column."""
-    hashes = _values(column)
+def column_hash(column: pa.Array, *, by_bits: bool = False) -> Hashes:
+    """One hash per value of a column; with ``by_bits`` floats are equal only if their bits are."""
+    hashes = _hash_values(column, by_bits)
     if column.null_count:
         hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
     return hashes
 
 
-def _values(column: pa.Array) -> Hashes:
+def _hash_values(column: pa.Array, by_bits: bool) -> Hashes:
     """Hashes of the values; what stands under a null is arbitrary."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
-        return _values(column.storage)
+        return _hash_values(column.storage, by_bits)
     if pa.types.is_null(kind):
         return np.full(len(column), _NULL)
     if pa.types.is_dictionary(kind):
         codes: Index = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.append(column_hash(column.dictionary), _NULL)[codes]
+        return np.append(column_hash(column.dictionary, by_bits=by_bits), _NULL)[codes]
     if pa.types.is_boolean(kind):
         return _mix(column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_floating(kind):
-        return _mix(_float_words(column))
+        return _hash_fixed(column) if by_bits else _mix(_float_words(column))
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return _values(column.cast(pa.large_binary()))
+        return _hash_bytes(column.cast(pa.large_binary()), np.int64)
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return _bytes(column, np.int32)
+        return _hash_bytes(column, np.int32)
     if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        return _bytes(column, np.int64)
+        return _hash_bytes(column, np.int64)
     if pa.types.is_struct(kind):
-        return row_hash(
-            pa.RecordBatch.from_arrays(column.flatten(), list(map(str, range(kind.num_fields)))), len(column)
-        )
+        return _hash_rows(column.flatten(), len(column), by_bits=by_bits)
     if pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-        return _lists(pa.ListArray.from_arrays(column.offsets, entries))
+        return _hash_lists(pa.ListArray.from_arrays(column.offsets, entries), by_bits)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column)
+        return _hash_lists(column, by_bits)
     if pa.types.is_fixed_size_list(kind):
-        return _lists(column.cast(pa.list_(kind.value_type)))
+        return _hash_lists(column.cast(pa.list_(kind.value_type)), by_bits)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
-        return _fixed(column)
+        return _hash_fixed(column)
     raise SchemaError(f"payload columns of type {kind} are not supported")
 
 
@@ -102,28 +111,32 @@ def _float_words(column: pa.Array) -> Hashes:
     return np.where(np.isnan(values), np.nan, values).view(np.uint64)
 
 
-def _fixed(column: pa.Array) -> Hashes:
+def _hash_fixed(column: pa.Array) -> Hashes:
     """Fixed-width values, one or more 64-bit words each; narrower ones are widened by value."""
     width = column.type.bit_width // 8
     if width > _WORD:
-        return _bytes_at(
-            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), _raw(column, width)
+        return _hash_bytes_at(
+            np.arange(len(column), dtype=np.int64) * width,
+            np.full(len(column), width),
+            _raw_bytes(column, width),
         )
-    raw = _raw(column, width)[: len(column) * width]
+    raw = _raw_bytes(column, width)[: len(column) * width]
     if pa.types.is_fixed_size_binary(column.type):
-        return _bytes_at(np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw)
+        return _hash_bytes_at(
+            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw
+        )
     signed = raw.view(f"<i{width}").astype(np.int64)
     return _mix(signed.view(np.uint64))
 
 
-def _raw(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
+def _raw_bytes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(len(column) * width, np.uint8)
     return np.frombuffer(data, np.uint8)[column.offset * width :]
 
 
-def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
+def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     _, offsets_buffer, data = column.buffers()
     if not len(column):
         return np.zeros(0, np.uint64)
@@ -131,10 +144,10 @@ def _bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     count = column.offset + len(column) + 1
     offsets = np.frombuffer(offsets_buffer, offset_type, count)[column.offset :].astype(np.int64)
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return _bytes_at(offsets[:-1], np.diff(offsets), raw)
+    return _hash_bytes_at(offsets[:-1], np.diff(offsets), raw)
 
 
-def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
+def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
     """Hash ``raw[starts:starts+lengths]`` a 64-bit word at a time, all rows abreast."""
     hashes = _mix(lengths.astype(np.uint64) + _GOLDEN)
     longest = int(lengths.max(initial=0))
@@ -144,16 +157,16 @@ def _bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hash
     # Overlapping 8-byte words, one starting at every byte.
     words: Hashes = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
     if longest <= _FEW_WORDS * _WORD:
-        return _chained(hashes, starts, lengths, words)
+        return _chain_words(hashes, starts, lengths, words)
     long = np.flatnonzero(lengths > _FEW_WORDS * _WORD)
-    hashes[long] = combine(hashes[long], _sums(starts[long], lengths[long], words))
+    hashes[long] = combine(hashes[long], _sum_words(starts[long], lengths[long], words))
     if len(long) < len(lengths):
         short = np.flatnonzero(lengths <= _FEW_WORDS * _WORD)
-        hashes[short] = _chained(hashes[short], starts[short], lengths[short], words)
+        hashes[short] = _chain_words(hashes[short], starts[short], lengths[short], words)
     return hashes
 
 
-def _chained(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
+def _chain_words(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
     """The words of each value, one after the other."""
     shortest = int(lengths.min())
     for at in range(0, int(lengths.max()), _WORD):
@@ -167,7 +180,7 @@ def _chained(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Ha
     return hashes
 
 
-def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
+def _sum_words(starts: Index, lengths: Index, words: Hashes) -> Hashes:
     """For each value the sum of hashes of its words, each by a multiplier of its place; part by part."""
     counts = (lengths + _WORD - 1) // _WORD
     multipliers = _mix(np.arange(int(counts.max()), dtype=np.uint64)) | np.uint64(1)
@@ -177,29 +190,29 @@ def _sums(starts: Index, lengths: Index, words: Hashes) -> Hashes:
     while first < len(starts):
         stop = max(first + 1, int(np.searchsorted(ends, (ends[first - 1] if first else 0) + _AT_ONCE)))
         parts.append(
-            _sums_of(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words)
+            _sum_part(starts[first:stop], lengths[first:stop], counts[first:stop], multipliers, words)
         )
         first = stop
     return np.concatenate(parts)
 
 
-def _sums_of(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, words: Hashes) -> Hashes:
+def _sum_part(starts: Index, lengths: Index, counts: Index, multipliers: Hashes, words: Hashes) -> Hashes:
     width = int(lengths[0])
     if width % _WORD == 0 and bool((lengths == width).all()) and bool((np.diff(starts) == width).all()):
         at = int(starts[0])
         found = words[at : at + width * len(starts) : _WORD].reshape(len(starts), -1)
-        total: Hashes = _scattered(found, multipliers[: width // _WORD]).sum(axis=1)
+        total: Hashes = _scatter(found, multipliers[: width // _WORD]).sum(axis=1)
         return total
     ends = np.cumsum(counts)
     place = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     found = words[np.repeat(starts, counts) + place * _WORD]
     spare = (counts * _WORD - lengths).astype(np.uint64) * np.uint64(8)
     found[ends - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare
-    sums: Hashes = np.add.reduceat(_scattered(found, multipliers[place]), ends - counts)
+    sums: Hashes = np.add.reduceat(_scatter(found, multipliers[place]), ends - counts)
     return sums
 
 
-def _scattered(words: Hashes, multipliers: Hashes) -> Hashes:
+def _scatter(words: Hashes, multipliers: Hashes) -> Hashes:
     """High bits reach low ones before the product, and the product's low ones after it."""
     with np.errstate(over="ignore"):
         scattered = words ^ (words >> np.uint64(32))
@@ -214,9 +227,9 @@ def _overruns(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> bool
     return bool(rounded.max(initial=0) > len(raw))
 
 
-def _lists(column: pa.Array) -> Hashes:
+def _hash_lists(column: pa.Array, by_bits: bool) -> Hashes:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    items = column_hash(pc.list_flatten(column))
+    items = column_hash(pc.list_flatten(column), by_bits=by_bits)
     ends = np.cumsum(lengths)
     position = np.arange(len(items), dtype=np.int64) - np.repeat(ends - lengths, lengths)
     # A sum of position-dependent hashes: order matters, and empty lists need no special case.
@@ -231,21 +244,22 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     """Row by row: are the payloads equal (null equals null, NaN equals NaN)?"""
     same = np.ones(size, np.bool_)
     for a, b in zip(left.columns, right.columns, strict=True):
-        same &= _column_equal(a, b)
+        same &= columns_equal(a, b)
     return same
 
 
-def _comparable(column: pa.Array) -> pa.Array:
+def _to_comparable(column: pa.Array) -> pa.Array:
     """Without encodings and names of types that Arrow cannot compare."""
     if isinstance(column, pa.ExtensionArray):
-        return _comparable(column.storage)
+        return _to_comparable(column.storage)
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
 
 
-def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
-    left, right = _comparable(left), _comparable(right)
+def columns_equal(left: pa.Array, right: pa.Array) -> Mask:
+    """Value by value: are they equal (null equals null, NaN equals NaN)?"""
+    left, right = _to_comparable(left), _to_comparable(right)
     if pa.types.is_nested(left.type) or pa.types.is_null(left.type):
         # No equality kernel for nested values: their hashes stand for them.
         same: Mask = column_hash(left) == column_hash(right)
@@ -256,3 +270,37 @@ def _column_equal(left: pa.Array, right: pa.Array) -> Mask:
     equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
     result: Mask = equal.to_numpy(zero_copy_only=False)
     return result
+
+
+def checksum(table: pa.Table) -> int:
+    """A number that every change of the content changes."""
+    content = _describe_fields(table.schema), table.num_rows, [_column_sum(c) for c in table.columns]
+    return int.from_bytes(blake2b(repr(content).encode(), digest_size=8).digest(), "little")
+
+
+def _column_sum(column: pa.ChunkedArray) -> int:
+    """The sum of hashes of its values, each with its position."""
+    total = first = 0
+    for chunk in column.chunks:
+        if len(chunk):
+            position = np.arange(first, first + len(chunk), dtype=np.uint64)
+            total += int(combine(position, column_hash(chunk, by_bits=True)).sum(dtype=np.uint64))
+            first += len(chunk)
+    return total % 2**64
+
+
+def _describe_fields(fields: Iterable[pa.Field]) -> str:
+    return ", ".join(f"{field.name!r} {_describe_type(field.type)}" for field in fields)
+
+
+def _describe_type(kind: pa.DataType) -> str:
+    """The type as text, without the names that file formats give to the items of lists and maps."""
+    if pa.types.is_struct(kind):
+        return f"struct({_describe_fields(kind)})"
+    if pa.types.is_map(kind):
+        return f"map({_describe_type(kind.key_type)}, {_describe_type(kind.item_type)})"
+    if pa.types.is_fixed_size_list(kind):
+        return f"list({_describe_type(kind.value_type)}, {kind.list_size})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"{'large ' * pa.types.is_large_list(kind)}list({_describe_type(kind.value_type)})"
+    return str(kind)

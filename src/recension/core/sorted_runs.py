@@ -37,7 +37,7 @@ Column: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Column]
 
 STEP: Final = 1 << 17
-"""How many rows a call may merge in any case."""
+"""How many rows every call may merge."""
 _SHARE: Final = 16  # so many more for each row added: enough for a merge on every level
 _SAMPLE: Final = 255
 _FEW: Final = 64  # so few are looked through whenever the frontier moves
@@ -88,9 +88,9 @@ class Run:
     def part(self, start: int = 0, stop: int | None = None) -> Columns:
         """The rows still there, or those of them from ``start`` to ``stop``."""
         columns = {name: column[start:stop] for name, column in self.columns.items()}
-        return columns if self.gone is None else _taken(columns, ~self.gone[start:stop])
+        return columns if self.gone is None else _take(columns, ~self.gone[start:stop])
 
-    def without(self, needles: Column) -> Run:
+    def erase(self, needles: Column) -> Run:
         """The run after all rows with these keys were taken out."""
         at = self.positions(needles)
         if not len(at):
@@ -111,7 +111,7 @@ class Run:
 
 
 class SortedRuns:
-    """Rows of the given columns, of which the first ``keys`` (one or two) are what they are sorted by."""
+    """Rows of the given columns, sorted by the first ``keys`` of them (one or two)."""
 
     def __init__(
         self,
@@ -145,11 +145,11 @@ class SortedRuns:
         return len(self) * sum(np.dtype(kind).itemsize for kind in self._types.values())
 
     def push(self, *columns: Column, is_run: bool = False) -> None:
-        """Add rows; ``is_run`` says that they are sorted, with equal keys put together as they should."""
+        """Add rows; ``is_run`` says that they are sorted already, and equal keys put together."""
         if not len(columns[0]):
             return
         rows = dict(zip(self._types, columns, strict=True))
-        self._append(rows if is_run else self._sorted(rows))
+        self._append(rows if is_run else self._sort_rows(rows))
         self._tidy(max(STEP, _SHARE * len(columns[0])))
 
     def total(self, *needles: Column) -> Index:
@@ -160,7 +160,7 @@ class SortedRuns:
             total += np.where(is_found, run.columns["count"][at], 0)
         return total
 
-    def matching(self, needles: Column) -> Columns:
+    def find_rows(self, needles: Column) -> Columns:
         """The rows whose key begins with one of the (sorted, distinct) needles and that have not expired.
 
         They are as they would be in one run.
@@ -168,19 +168,19 @@ class SortedRuns:
         found = []
         for run in self._runs:
             at = run.positions(needles)
-            found.append(_taken(run.columns, at if run.gone is None else at[~run.gone[at]]))
-        return self._live(self._united(found))
+            found.append(_take(run.columns, at if run.gone is None else at[~run.gone[at]]))
+        return self._drop_expired(self._merge_parts(found))
 
     def erase(self, needles: Column) -> None:
         """Take out all rows with these keys, which were not summed."""
-        self._change(lambda run: run.without(needles))
+        self._change(lambda run: run.erase(needles))
 
     def pop(self, t: int, side: Literal["left", "right"] = "left") -> Columns:
         """Take out all rows whose key is less than ``t`` (``right``: or equal), run by run."""
         before = self._runs
         after = self._change(lambda run: run.cut(int(run.key.searchsorted(t, side))))
         cut = [(run, len(run.key) - len(rest.key)) for run, rest in zip(before, after, strict=True)]
-        return self._joined([run.part(0, size) for run, size in cut if size])
+        return self._join_parts([run.part(0, size) for run, size in cut if size])
 
     def rewrite(self, change: Callable[[Columns], Columns]) -> None:
         """Change rows, or leave some out, in a way that keeps their order."""
@@ -192,12 +192,12 @@ class SortedRuns:
 
     def unite(self) -> Columns:
         """All rows as one run."""
-        rows, self._merges = self._live(self._united([run.part() for run in self._runs])), []
+        rows, self._merges = self._drop_expired(self._merge_parts([run.part() for run in self._runs])), []
         self._replace(self._runs, rows)
         return rows
 
     def forget_before(self, t: int) -> None:
-        """Nothing that expires before ``t`` will be asked for again; at the end of time nothing at all."""
+        """Rows that expire before ``t`` will not be asked for again; at the end of time, none will."""
         self.frontier = t
         if t == FOREVER:
             self.clear()
@@ -209,22 +209,22 @@ class SortedRuns:
     def snapshot(self) -> pa.Table:
         """All rows, of equal keys the earlier first."""
         parts = [run.part() for run in self._runs]
-        rows = self._united(parts) if self._equal == "newest" else self._joined(parts)
-        return pa.table(self._live(rows))
+        rows = self._merge_parts(parts) if self._equal == "newest" else self._join_parts(parts)
+        return pa.table(self._drop_expired(rows))
 
     def restore(self, table: pa.Table, frontier: int = BEGINNING) -> None:
         """Become what `snapshot` gave."""
         self.clear()
         self.frontier = frontier
         rows = {name: table[name].to_numpy() for name in self._types}
-        self._append(self._sorted(rows, "stable"))
+        self._append(self._sort_rows(rows, "stable"))
 
     def _append(self, rows: Columns) -> None:
         if (run := self._run(rows)).size:
             self._runs.append(run)
 
     def _run(self, rows: Columns) -> Run:
-        """Rows as a run of their own, which nobody can write to through it."""
+        """Rows as a run of its own, read-only."""
         self._serial += 1
         columns = {name: column.view() for name, column in rows.items()}
         for column in columns.values():
@@ -246,19 +246,19 @@ class SortedRuns:
         return changed
 
     def _tidy(self, rows: int) -> None:
-        """Go on with the shortest merge under way for about so many rows; then merge what is due if as short.
+        """Merge about so many rows of the shortest merge under way, then start what is due.
 
-        The shortest, so that what comes while a long one goes on does not pile up behind it.
+        The shortest first: else short runs pile up while a long merge goes on.
         """
         if self._merges:
             merge = min(self._merges, key=len)
-            merge.add(self._written(merge.sources, merge.next(rows)))
+            merge.add(self._write(merge.sources, merge.next(rows)))
             if merge.is_done():
                 self._merges.remove(merge)
                 self._replace(merge.sources, merge.rows(), merge.later)
         while due := self._due():
             if sum(len(run.key) for run in due) <= rows:
-                self._replace(due, self._written(due, [run.part() for run in due]))
+                self._replace(due, self._write(due, [run.part() for run in due]))
             else:
                 self._merges.append(_Merge(due, self._types))
 
@@ -280,7 +280,7 @@ class SortedRuns:
     def _replace(
         self, sources: Sequence[Run], rows: Columns, later: Sequence[Callable[[Run], Run]] = ()
     ) -> None:
-        """One run in place of several; what was changed in them since it was read is changed in it."""
+        """Put one run in place of several, with the changes made to them since they were read."""
         serials = {run.serial for run in sources}
         at = next((i for i, run in enumerate(self._runs) if run.serial in serials), 0)
         self._runs = [run for run in self._runs if run.serial not in serials]
@@ -290,38 +290,38 @@ class SortedRuns:
         if run.size:
             self._runs.insert(at, run)
 
-    def _written(self, sources: Sequence[Run], parts: Sequence[Columns]) -> Columns:
+    def _write(self, sources: Sequence[Run], parts: Sequence[Columns]) -> Columns:
         """Parts of neighbouring runs as part of one run."""
-        rows = self._united(parts)
-        return self._live(rows) if self._may_forget(sources) else rows
+        rows = self._merge_parts(parts)
+        return self._drop_expired(rows) if self._may_forget(sources) else rows
 
     def _may_forget(self, sources: Sequence[Run]) -> bool:
         """Only the oldest run may drop what has expired if it would uncover what it replaced elsewhere."""
         return self._equal != "newest" or sources[0].serial == self._runs[0].serial
 
-    def _united(self, parts: Sequence[Columns]) -> Columns:
+    def _merge_parts(self, parts: Sequence[Columns]) -> Columns:
         """Sorted parts as one, a copy; a stable sort merges them."""
-        rows = self._joined(parts)
-        return rows if len(parts) == 1 else self._sorted(rows, "stable")
+        rows = self._join_parts(parts)
+        return rows if len(parts) == 1 else self._sort_rows(rows, "stable")
 
-    def _joined(self, parts: Collection[Columns]) -> Columns:
+    def _join_parts(self, parts: Collection[Columns]) -> Columns:
         return {
             name: np.concatenate([np.zeros(0, kind), *(part[name] for part in parts)])
             for name, kind in self._types.items()
         }
 
-    def _live(self, rows: Columns) -> Columns:
+    def _drop_expired(self, rows: Columns) -> Columns:
         if self._expiry is None:
             return rows
         keep = rows[self._expiry] >= self.frontier
-        return rows if bool(keep.all()) else _taken(rows, keep)
+        return rows if bool(keep.all()) else _take(rows, keep)
 
-    def _sorted(self, rows: Columns, kind: Literal["stable"] | None = None) -> Columns:
+    def _sort_rows(self, rows: Columns, kind: Literal["stable"] | None = None) -> Columns:
         """Rows in order of their keys, equal ones put together."""
         name = self._keys[0]
         if len(rows) == 1:
             return {name: np.sort(rows[name], kind=kind)}
-        rows = _taken(rows, np.argsort(rows[name], kind=kind))
+        rows = _take(rows, np.argsort(rows[name], kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]
@@ -329,8 +329,8 @@ class SortedRuns:
             second = _sort_ties(rows, is_tie, self._keys[1])
             is_tie &= second[1:] == second[:-1]
         if self._equal == "newest":
-            return _taken(rows, np.append(~is_tie, True)[: len(rows[name])])
-        return _summed(rows, is_tie)
+            return _take(rows, np.append(~is_tie, True)[: len(rows[name])])
+        return _sum_ties(rows, is_tie)
 
 
 class _Merge:
@@ -375,7 +375,7 @@ class _Merge:
         return {name: column[: self._filled] for name, column in self._room.items()}
 
 
-def _taken(rows: Columns, at: Index | Mask) -> Columns:
+def _take(rows: Columns, at: Index | Mask) -> Columns:
     return {name: column[at] for name, column in rows.items()}
 
 
@@ -389,11 +389,11 @@ def _sort_ties(rows: Columns, is_tie: Mask, name: str) -> Column:
     return rows[name]
 
 
-def _summed(rows: Columns, is_tie: Mask) -> Columns:
-    """One row a key with its counts added up, without those that come to nothing."""
+def _sum_ties(rows: Columns, is_tie: Mask) -> Columns:
+    """One row a key with its counts added up, without those that add up to zero."""
     if bool(is_tie.any()):
         first = np.flatnonzero(np.append(True, ~is_tie))
         total = np.add.reduceat(rows["count"], first)
-        return _taken(rows, first[total != 0]) | {"count": total[total != 0]}
+        return _take(rows, first[total != 0]) | {"count": total[total != 0]}
     is_there = rows["count"] != 0
-    return rows if bool(is_there.all()) else _taken(rows, is_there)
+    return rows if bool(is_there.all()) else _take(rows, is_there)

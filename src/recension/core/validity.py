@@ -1,12 +1,12 @@
 """Is it a valid stream? Finds the elements no valid stream may hold and applies the user's policy.
 
 Assumes     batches come in arrival order.
-Guarantees  what it returns, concatenated, is a valid physical stream; every element it leaves out or
-            alters is counted by reason, and can be had from `dropped`. With the policy `adjust` what
+Guarantees  what it returns, concatenated, is a valid physical stream; every element it drops or
+            alters is counted by reason; `dropped` has those it drops. With the policy `adjust` what
             corrects an event that was moved follows it, however often.
 State       the events that a later retraction may still name: those that end at or after the last CTI, or
-            after the time before which, as the caller knows, changes count for nothing. Of those moved, how
-            they are shown, until a CTI has passed the end they are shown with.
+            after the time before which the caller ignores changes. Of those moved, the lifetimes they have in
+            the output, until a CTI has passed their end there.
 Cost        O(n log n) in the batch for retractions, O(n) for the rest.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
 """
@@ -21,11 +21,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.bag import EventBag
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.errors import RecensionError, StreamError
-from recension.core.late_elements import LateElements, Settled
-from recension.core.orphans import NO_STEPS, Steps, find_orphans, note_changes, steps_of
+from recension.core.event_bag import NO_CHANGES, BagChanges, EventBag, bag_changes, find_orphans
+from recension.core.late_elements import AdjustedBatch, LateElements
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind
@@ -52,8 +51,8 @@ class Checker:
         self.dropped: list[tuple[str, EventBatch]] = []
         self._policy = policy
         self._live = EventBag() if orphans else None
-        self._moved = LateElements(adjusts=True)
-        self._frontier = self._settled = BEGINNING
+        self._late = LateElements(adjusts=True)
+        self._frontier = self._no_effect_before = BEGINNING
 
     def check(
         self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
@@ -65,75 +64,75 @@ class Checker:
         anything is remembered or counted.
         """
         faults, before = _Faults(batch, first_row, file, kind), frontier_before(batch, self._frontier)
-        steps = self._find(batch, before, faults)
+        changes = self._find_faults(batch, before, faults)
         if self._policy == "raise":
             faults.refuse()
         # Nothing has been changed until here.
         if self._policy == "adjust":
-            settled = self._moved.settle(batch, before, faults.ok())
-            faults.note(LATE, settled.is_lost)
-            self.counts[ADJUSTED] += int(settled.is_moved.sum())
-            steps, batch = _told_as_shown(steps, settled, before), settled.batch
+            adjusted = self._late.adjust(batch, before, faults.ok())
+            faults.note(LATE, adjusted.is_dropped)
+            self.counts[ADJUSTED] += int(adjusted.is_moved.sum())
+            changes, batch = _leave_out_altered(changes, adjusted, before), adjusted.batch
         faults.report(self)
         if self._live is not None:
-            note_changes(steps, self._live, ~faults.ok())
+            self._live.apply(changes, ~faults.ok())
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
 
-    def _find(self, batch: EventBatch, before: Ticks, faults: _Faults) -> Steps:
-        """Find the faults; gives what the rest takes away and announces, as far as that is checked."""
-        for reason, rows in _malformed(batch):
+    def _find_faults(self, batch: EventBatch, before: Ticks, faults: _Faults) -> BagChanges:
+        """Note the faults; gives what the rest takes away and announces, as far as that is checked."""
+        for reason, rows in _find_malformed(batch):
             faults.note(reason, rows)
         if self._policy != "adjust":
             faults.note(LATE, batch.is_data() & (batch.sync() < before))
         if self._live is None:
-            return NO_STEPS
-        steps = self._remembered(steps_of(batch, faults.ok()))
-        # Of what ended before the CTI nobody knows any more whether it was there: it is late, no orphan.
-        told = _Told(self._live, self._moved)
-        faults.note(UNKNOWN, find_orphans(steps, told, len(batch), batch.ve < before))
-        return steps
+            return NO_CHANGES
+        changes = self._leave_out_ignored(bag_changes(batch, faults.ok()))
+        # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
+        events = _InputEvents(self._live, self._late)
+        faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
+        return changes
 
     def forget_before(self, t: int) -> None:
-        """Changes to events that ended before ``t`` come to nothing: they pass.
+        """The caller ignores changes to events that ended before ``t``: they pass unchecked.
 
-        At the end of time those to any do.
+        At the end of time all changes do.
         """
-        if t > self._settled:
-            self._settled = t
+        if t > self._no_effect_before:
+            self._no_effect_before = t
             self._forget()
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out since the last time of asking; forgets them."""
+        """The elements dropped since the last call; forgets them."""
         dropped, self.dropped = self.dropped, []
         return dropped
 
     def state_rows(self) -> int:
         """How many events are remembered."""
-        return len(self._moved) + (0 if self._live is None else len(self._live))
+        return len(self._late) + (0 if self._live is None else len(self._live))
 
     def state_bytes(self) -> int:
         """How much memory they take."""
-        return self._moved.nbytes() + (0 if self._live is None else self._live.nbytes())
+        return self._late.nbytes() + (0 if self._live is None else self._live.nbytes())
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and dropped elements are not part of it."""
         live = {} if self._live is None else {"live": self._live.snapshot()}
-        frontier = pa.table({"frontier": [self._frontier], "settled": [self._settled]})
-        moved = self._moved.snapshot() if self._policy == "adjust" else {}
-        return {"frontier": frontier, **live, **moved}
+        frontier = pa.table({"frontier": [self._frontier], "no_effect_before": [self._no_effect_before]})
+        late = self._late.snapshot() if self._policy == "adjust" else {}
+        return {"frontier": frontier, **live, **late}
 
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
-        """Remember what the snapshot remembers."""
+        """Become what `snapshot` gave."""
         self._frontier = chunks["frontier"]["frontier"][0].as_py()
-        self._settled = chunks["frontier"]["settled"][0].as_py()
+        self._no_effect_before = chunks["frontier"]["no_effect_before"][0].as_py()
         if self._live is not None:
-            self._live.restore(chunks["live"], max(self._frontier, self._settled))
+            self._live.restore(chunks["live"], max(self._frontier, self._no_effect_before))
         # Snapshots written before late elements were followed know of none.
         if self._policy == "adjust" and "altered" in chunks:
-            self._moved.restore(chunks, self._frontier)
+            self._late.restore(chunks, self._frontier)
 
     @property
     def is_closed(self) -> bool:
@@ -147,14 +146,14 @@ class Checker:
         self._forget()
 
     def _forget(self) -> None:
-        self._moved.forget_before(self._frontier)
+        self._late.forget_before(self._frontier)
         if self._live is not None:
-            self._live.forget_before(max(self._frontier, self._settled))
+            self._live.forget_before(max(self._frontier, self._no_effect_before))
 
-    def _remembered(self, steps: Steps) -> Steps:
-        if self._settled == BEGINNING:
-            return steps
-        return steps.take((steps.end >= self._settled) & (self._settled < FOREVER))
+    def _leave_out_ignored(self, changes: BagChanges) -> BagChanges:
+        if self._no_effect_before == BEGINNING:
+            return changes
+        return changes.take((changes.end >= self._no_effect_before) & (self._no_effect_before < FOREVER))
 
 
 class _Faults:
@@ -183,30 +182,31 @@ class _Faults:
             raise StreamError(f"{reason}: {element}", file=self._file, row=self._first_row + at)
 
     def report(self, checker: Checker) -> None:
-        """Count them, and keep the elements aside."""
+        """Count them, and keep the elements as dropped."""
         for reason, rows in self._found:
             checker.counts[reason] += int(rows.sum())
             checker.dropped.append((reason, self._batch.filter(rows)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What the stream has told of and can still change: events shown as it told them, and those moved."""
+class _InputEvents:
+    """The events that the input can still change: those passed on as they came, and those altered."""
 
     live: EventBag
-    moved: LateElements
+    late: LateElements
 
     def count(self, keys: Hashes) -> Index:
-        return self.live.count(keys) + self.moved.count(keys)
+        return self.live.count(keys) + self.late.count(keys)
 
 
-def _told_as_shown(steps: Steps, settled: Settled, before: Ticks) -> Steps:
-    """The steps of events that are shown as they were told and have not ended before the CTI."""
-    is_moved = np.where(steps.step < 0, settled.corrects[steps.row], settled.is_altered[steps.row])
-    return steps.take(~is_moved & (steps.end >= before[steps.row]))
+def _leave_out_altered(changes: BagChanges, adjusted: AdjustedBatch, before: Ticks) -> BagChanges:
+    """The changes to events that were not altered and have not ended before the CTI."""
+    row = changes.row
+    is_altered = np.where(changes.delta < 0, adjusted.corrects[row], adjusted.is_altered[row])
+    return changes.take(~is_altered & (changes.end >= before[row]))
 
 
-def _malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
+def _find_malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
     """Elements that are wrong by themselves."""
     retract = batch.kind == RETRACT
     spans = (batch.kind == INSERT) | (batch.kind == EXTERNAL_CTI) | retract
@@ -222,3 +222,14 @@ def frontier_before(batch: EventBatch, start: int) -> Ticks:
     """The largest CTI seen before each row."""
     times = np.where(batch.kind == CTI, batch.vs, np.int64(BEGINNING))
     return np.maximum.accumulate(np.concatenate([[np.int64(start)], times]))[:-1]
+
+
+def counts_to_table(counts: Counter[str]) -> pa.Table:
+    """Counts of elements by reason, a row each. They are part of snapshots: they count all that ever came."""
+    reasons, numbers = pa.array(counts.keys(), pa.string()), pa.array(counts.values(), pa.int64())
+    return pa.table({"reason": reasons, "n": numbers})
+
+
+def counts_from_table(table: pa.Table) -> Counter[str]:
+    """The counts in a table that `counts_to_table` gave."""
+    return Counter(dict(zip(table["reason"].to_pylist(), table["n"].to_pylist(), strict=True)))

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.errors import SchemaError, nearest
+from recension.core.errors import SchemaError, suggest_name
 
 MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What is raised of values that are not of the type, by Arrow or here."""
+"""What Arrow, and functions here, raise for values that are not of the type."""
 
 _Loss: TypeAlias = Callable[[Any, pa.DataType], str | None]
 
@@ -49,7 +49,7 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, *, may_lack_fields: bo
     return column
 
 
-def misfit(value: Any, kind: pa.DataType) -> str | None:
+def describe_misfit(value: Any, kind: pa.DataType) -> str | None:
     """Why the value is not of the type, in one line; ``None`` if it is."""
     try:
         exact_array([value], kind)
@@ -58,7 +58,7 @@ def misfit(value: Any, kind: pa.DataType) -> str | None:
     return None
 
 
-def plain(value: Any) -> Any:
+def unwrap_scalar(value: Any) -> Any:
     """A NumPy scalar as a Python value. Not a time: its nanoseconds would be a bare number."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return value
@@ -76,9 +76,9 @@ class _Losses:
         if pa.types.is_dictionary(kind):
             self.refuse(values, kind.value_type)
         elif pa.types.is_struct(kind):
-            self._refuse_in_structs([_struct(value, kind) for value in values if value is not None], kind)
+            self._refuse_in_structs([_to_mapping(value, kind) for value in values if value is not None], kind)
         elif pa.types.is_map(kind):
-            pairs = [pair for value in values if value is not None for pair in _pairs(value)]
+            pairs = [pair for value in values if value is not None for pair in _map_entries(value)]
             self.refuse([key for key, _ in pairs], kind.key_type)
             self.refuse([item for _, item in pairs], kind.item_type)
         elif any(is_list(kind) for is_list in _IS_LIST):
@@ -91,26 +91,28 @@ class _Losses:
         wanted = set(names)
         for struct in structs:
             if not self.may_lack_fields and struct.keys() != wanted:
-                raise SchemaError(_misnamed(struct, names))
+                raise SchemaError(_describe_misnamed(struct, names))
         for field in kind:
             self.refuse([struct.get(field.name) for struct in structs], field.type)
 
 
-def _struct(value: Any, kind: pa.DataType) -> Mapping[Any, Any]:
+def _to_mapping(value: Any, kind: pa.DataType) -> Mapping[Any, Any]:
     """A struct as Arrow reads it: a mapping, a tuple of the values, or a list of names with values."""
     if isinstance(value, Mapping):
         return value
     return dict(zip([f.name for f in kind], value, strict=True) if isinstance(value, tuple) else value)
 
 
-def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+def _map_entries(value: Any) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, Mapping) else value
 
 
-def _misnamed(struct: Mapping[Any, Any], names: list[str]) -> str:
+def _describe_misnamed(struct: Mapping[Any, Any], names: list[str]) -> str:
     for name in struct:
         if name not in names:
-            return f"no field {name!r}{nearest(str(name), names)}; there are {', '.join(names) or 'none'}"
+            return (
+                f"no field {name!r}{suggest_name(str(name), names)}; there are {', '.join(names) or 'none'}"
+            )
     missing = next(name for name in names if name not in struct)
     return f"no value for field {missing!r}: write None if it has none"
 
@@ -130,61 +132,61 @@ def _refuse_in_leaves(values: Iterable[Any], kind: pa.DataType) -> None:
 def _loss_of(kind: pa.DataType) -> tuple[_Loss | None, set[type]]:
     """What a value of the type may lose, and the Python types of which none ever does."""
     if pa.types.is_integer(kind):
-        return _of_number, {int, type(None)}
+        return _number_loss, {int, type(None)}
     if pa.types.is_floating(kind):
-        return _of_float, {int, float, np.float64, type(None)}
+        return _float_loss, {int, float, np.float64, type(None)}
     if pa.types.is_timestamp(kind):
-        return _of_moment, {type(None)}
+        return _moment_loss, {type(None)}
     if pa.types.is_date(kind):
-        return _of_date, {date, type(None)}
+        return _date_loss, {date, type(None)}
     if pa.types.is_time(kind):
-        return _of_time, {type(None)}
-    return (_of_duration if pa.types.is_duration(kind) else None), {type(None)}
+        return _time_loss, {type(None)}
+    return (_duration_loss if pa.types.is_duration(kind) else None), {type(None)}
 
 
-def _of_number(value: Any, _: pa.DataType) -> str | None:
-    value = plain(value)
+def _number_loss(value: Any, _: pa.DataType) -> str | None:
+    value = unwrap_scalar(value)
     if isinstance(value, bool):
         return "is not a number"
     try:
-        # What is a number only by `__index__` is whole by its nature.
+        # Only whole numbers have `__index__`.
         is_whole = hasattr(value, "__index__") or bool(value == int(value))
     except (TypeError, ValueError, OverflowError):
         is_whole = False
     return None if is_whole else "is not a whole number"
 
 
-def _of_float(value: Any, _: pa.DataType) -> str | None:
+def _float_loss(value: Any, _: pa.DataType) -> str | None:
     return "is not a number" if isinstance(value, bool | np.bool_) else None
 
 
-def _of_moment(value: Any, kind: pa.DataType) -> str | None:
+def _moment_loss(value: Any, kind: pa.DataType) -> str | None:
     if isinstance(value, datetime):
         if (value.utcoffset() is None) != (kind.tz is None):
             return "has no time zone" if kind.tz else "has a time zone"
         return _parts_of_unit(1000 * value.microsecond + getattr(value, "nanosecond", 0), kind.unit)
-    return None if isinstance(value, np.datetime64) else _of_number(value, kind)
+    return None if isinstance(value, np.datetime64) else _number_loss(value, kind)
 
 
-def _of_date(value: Any, kind: pa.DataType) -> str | None:
+def _date_loss(value: Any, kind: pa.DataType) -> str | None:
     if isinstance(value, datetime):
         if value.utcoffset() is not None:
             return "has a time zone"
         is_midnight = value.time() == time() and not getattr(value, "nanosecond", 0)
         return None if is_midnight else "has a time of day"
-    return None if isinstance(value, date | np.datetime64) else _of_number(value, kind)
+    return None if isinstance(value, date | np.datetime64) else _number_loss(value, kind)
 
 
-def _of_time(value: Any, kind: pa.DataType) -> str | None:
+def _time_loss(value: Any, kind: pa.DataType) -> str | None:
     if isinstance(value, time):
         return "has a time zone" if value.tzinfo else _parts_of_unit(1000 * value.microsecond, kind.unit)
-    return _of_number(value, kind)
+    return _number_loss(value, kind)
 
 
-def _of_duration(value: Any, kind: pa.DataType) -> str | None:
+def _duration_loss(value: Any, kind: pa.DataType) -> str | None:
     if isinstance(value, timedelta):
         return _parts_of_unit(1000 * value.microseconds + getattr(value, "nanoseconds", 0), kind.unit)
-    return None if isinstance(value, np.timedelta64) else _of_number(value, kind)
+    return None if isinstance(value, np.timedelta64) else _number_loss(value, kind)
 
 
 def _parts_of_unit(nanoseconds: int, unit: str) -> str | None:

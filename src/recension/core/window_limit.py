@@ -21,7 +21,7 @@ from recension.core.time_kind import describe_time_in_message, messages_show_tim
 MAX_WINDOWS: Final = 1_000_000
 """Of one event: some 150 MB and half a second."""
 EVENTS: Final = 50
-"""So many events with as many windows as they may have are too much for one step."""
+"""A step may give so many times as many windows as one event may fill."""
 FROM: Final = "in the windows from"
 ADVICE: Final = (
     "take a larger hop, shorter events (set_duration), a last start (until=) or CTIs that come more often, "
@@ -30,14 +30,14 @@ ADVICE: Final = (
 
 
 class TooManyWindowsError(RecensionError):
-    """An event would fill more windows, ``low`` to ``high``, than the query lets it."""
+    """An event would fill more windows, ``low`` to ``high``, than the query allows."""
 
     def __init__(self, limit: WindowLimit, event: str, low: int, high: int) -> None:
         self.limit, self.low, self.high = limit, low, high
         super().__init__(limit.message(event, f"{high - low:,}"))
 
-    def named(self, event: str) -> TooManyWindowsError:
-        """The same, of an event that is known."""
+    def with_event(self, event: str) -> TooManyWindowsError:
+        """The same, with the event now that it is known."""
         return TooManyWindowsError(self.limit, event, self.low, self.high)
 
 
@@ -45,27 +45,27 @@ class TooManyWindowsError(RecensionError):
 class WindowLimit:
     """``most`` windows from one event in ``step``, and 50 times as many at once.
 
-    ``in_words`` is the step with its durations in words, for messages beside timestamps.
+    ``with_units`` is the step with units for its durations, for messages beside timestamps.
     """
 
     step: str = "windows"
     most: int = MAX_WINDOWS
-    in_words: str = ""
+    with_units: str = ""
 
     @property
-    def _place(self) -> str:
-        return self.in_words if self.in_words and messages_show_timestamps() else self.step
+    def _where(self) -> str:
+        return self.with_units if self.with_units and messages_show_timestamps() else self.step
 
     def message(self, event: str, count: str) -> str:
         """That an event fills too many windows."""
-        place, most = f"{self._place}: {event}", f"{self.most:,}"
+        place, most = f"{self._where}: {event}", f"{self.most:,}"
         return f"{place} would fill {count} windows, the limit is max_windows={most}; {ADVICE}"
 
     def check(self, low: Index, high: Index, start: Callable[[Index], Ticks]) -> None:
         """Refuse stretches of windows ``[low, high)`` that are too long; ``start`` tells when one begins."""
         if not len(low):
             return
-        # As floats, since differences may not fit; what matters here need not be exact.
+        # As floats, since differences may not fit into int64; they need not be exact.
         sizes = np.maximum(high.astype(np.float64) - low, 0)
         at = int(np.argmax(sizes))
         if sizes[at] > self.most:
@@ -73,7 +73,7 @@ class WindowLimit:
             raise TooManyWindowsError(self, f"an event {FROM} {begins}", int(low[at]), int(high[at]))
         if (total := float(sizes.sum())) > EVENTS * self.most:
             raise RecensionError(
-                f"{self._place}: a batch would give {total:,.0f} windows at once, the limit is "
+                f"{self._where}: a batch would give {total:,.0f} windows at once, the limit is "
                 f"{EVENTS} times max_windows={self.most:,}; give smaller batches, {ADVICE}"
             )
 
@@ -89,7 +89,7 @@ class WindowLimit:
 USUAL: Final = WindowLimit()
 
 
-def checked_limit(most: Any, place: str) -> int:
+def check_limit(most: Any, place: str) -> int:
     """What a user gave as ``max_windows``."""
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise SchemaError(f"{place}: max_windows is a number of windows, 1 or more, not {most!r}")

@@ -106,7 +106,7 @@ def stamp_event(output: Payload | Event, window: Window, stamp: Stamping) -> His
     """The output with the lifetime that the policy gives it, or nothing if clipping leaves it empty.
 
     A bare payload gets the window. ``keep`` refuses a start before the window. ``time_bound`` is a
-    promise about revisions; in the history left at the end it is the same as ``keep``.
+    statement about revisions; in the history left at the end it is the same as ``keep``.
     """
     if not isinstance(output, Event):
         return [Event(output, *window)]

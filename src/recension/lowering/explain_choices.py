@@ -92,7 +92,7 @@ def _group_apply(node: nodes.GroupApply) -> str:
 
 @describe_choice.register
 def _merge(node: nodes.Merge) -> str:
-    return "{}: {}".format(*node.chosen())
+    return "{}: {}".format(*node.choose_case())
 
 
 @describe_choice.register
@@ -112,8 +112,8 @@ def _describe_memory(remember: Length) -> str:
     if remember == FOREVER:
         return ""
     if isinstance(remember, WallClock):
-        return ", or where the stream was so long ago on the wall clock: what comes later is lost"
-    return f", or {remember} behind: what comes later is lost"
+        return ", or where the stream was so long ago on the wall clock: what is later is dropped"
+    return f", or {remember} behind: what is later is dropped"
 
 
 def _describe_measures(node: AggregateNode, variant: str) -> str:

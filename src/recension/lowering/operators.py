@@ -65,7 +65,7 @@ def _union(node: nodes.Union) -> Operator:
 @operator_of.register
 def _merge(node: nodes.Merge) -> Operator:
     policy = make_policy(node.policy, node.leader, node.quorum)
-    case, can_fall = node.chosen().case, node.on_mismatch == "fallback"
+    case, can_fall = node.choose_case().case, node.on_mismatch == "fallback"
     ports = 0 if node.is_open else len(node.streams)
     operator = make_merge(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
     for port, since in enumerate(node.since):

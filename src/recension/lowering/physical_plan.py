@@ -33,7 +33,7 @@ class Vertex:
     is_shrink_only: bool = False
     """Does no retraction lengthen? Then an event that ends before some time will not outlast it."""
     sends_feedback: bool = False
-    """Does it tell its inputs what it no longer wants?"""
+    """Does it tell its inputs which events it no longer needs?"""
     structure: str = ""
     """What the step is, as snapshots remember it; the name is for people."""
 
@@ -60,15 +60,15 @@ class PhysicalPlan:
 
     @property
     def without_external(self) -> set[str]:
-        """Sources whose external CTIs, if any come, would meet a step that cannot make sense of them."""
+        """Sources with a step above them that cannot use external CTIs."""
         return {
             name
             for name, number in self.source_vertices.items()
             if not all(_takes(reader) or self._passes(at) for at, reader in self._readers(number))
         }
 
-    def advised(self, source: str, why: StreamError) -> StreamError:
-        """The error with what to do, where a reader of the source would have coped with its cause."""
+    def with_advice(self, source: str, why: StreamError) -> StreamError:
+        """The error, with advice if a finalize or merge above the source would have handled its cause."""
         if not self._leads_to_mending(self.source_vertices[source]) or not why.reason.startswith(UNKNOWN):
             return why
         advice = (
@@ -87,12 +87,12 @@ class PhysicalPlan:
         return not is_answer and bool(readers) and all(self._copes(at, number) for at in readers)
 
     def _copes(self, reader: int, number: int) -> bool:
-        """Does a reader of this cope with orphans, or hand them on to nothing but what does?"""
+        """Does this reader handle orphans, or pass them on only to readers that do?"""
         becomes = self._orphans(reader, number)
         return becomes == "take" or (becomes == "pass" and self._is_coped_with(reader))
 
     def _leads_to_mending(self, number: int) -> bool:
-        """Is there something above that copes with orphans, whatever else there is?"""
+        """Is there any step above that handles orphans?"""
         becomes = {at: self._orphans(at, number) for at, _ in self._readers(number)}
         return "take" in becomes.values() or any(
             self._leads_to_mending(at) for at, orphans in becomes.items() if orphans == "pass"
@@ -108,7 +108,7 @@ class PhysicalPlan:
     def check_other_readers(self) -> None:
         """Put a check between a source that Finalize or a merge mends and its other readers.
 
-        With the policy ``raise`` the source itself is checked: the first orphan ends it all.
+        With the policy ``raise`` the source itself is checked, and the first orphan stops the run.
         """
         for name, number in self.source_vertices.items():
             source = self.sources[name]
@@ -163,7 +163,7 @@ def extend(plan: PhysicalPlan, query: Node) -> int:
 
 
 def _forget_since(plan: PhysicalPlan, size: int, sources: Mapping[str, nodes.Source]) -> None:
-    """What was added before it was refused goes again."""
+    """Undo what was added to the plan before the query was refused."""
     del plan.vertices[size:]
     for node in [node for node, number in plan.numbers.items() if number >= size]:
         del plan.numbers[node]

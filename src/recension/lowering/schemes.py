@@ -23,11 +23,11 @@ from recension.plan.extents import CoalesceExtent, Range, Rows
 Coalescing: TypeAlias = CoalesceExtent | plan_extents.CoalesceMany
 
 _STAMP: Final = 25.0
-"""What an extent keeps of every reading beside its payload: group, time, row number, and a link."""
+"""What an extent keeps of every reading besides its payload: group, time, row number, and a link."""
 _TEXT: Final = 16.0
 _USUAL_HELD: Final = 1_000
 _GUESS: Final = (0.5, 0.0)
-"""How likely readings coalesce and come late, for who knows nothing of them."""
+"""How likely readings coalesce and come late, where nothing is known of them."""
 
 
 def window_of(window: Range | Rows) -> SlidingWindow:
@@ -39,7 +39,7 @@ def window_of(window: Range | Rows) -> SlidingWindow:
 
 
 def coalescing_operator(node: Coalescing) -> Operator:
-    """The operator of a query, or of queries that share extents; who may choose, chooses while it runs."""
+    """The operator of one query, or of queries that share extents. ``auto`` chooses schemes while it runs."""
     if isinstance(node, CoalesceExtent) and node.scheme != "auto":
         query = CoalescingQuery(node.group_by, node.on, node.equivalence)
         return extents.CoalesceExtent(
@@ -59,7 +59,7 @@ def coalescing_operator(node: Coalescing) -> Operator:
 
 
 def planner_of(node: Coalescing) -> Planner:
-    """With the machine's constants."""
+    """What chooses the schemes, with the measured constants of this machine."""
     names = tuple(str(query) for query in node.queries)
     return Planner(names, _sizes(node), load_constants(), Weights(*node.weights))
 
@@ -89,7 +89,7 @@ def _width(kind: pa.DataType) -> float:
 
 
 def describe_scheme(node: Coalescing) -> str:
-    """What is chosen before it runs."""
+    """The scheme that is chosen before the query runs."""
     if (plan := expected_plan(node)) is not None:
         known = all(query.expected for query in node.queries)
         first, *rest = plan.describe()

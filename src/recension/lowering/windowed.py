@@ -42,7 +42,7 @@ from recension.plan.windows import CountWindows, Windows
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
-    """The operator."""
+    """The operator of modules over windows."""
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
     stored = _Stored()
@@ -51,7 +51,7 @@ def module_windows(node: ModuleWindow) -> WindowedOperator:
             stored.add(expression(column(field_.name)), field_.type)
     answers = _answers(node, index, stored)
     insert_only = node.input.properties.is_insert_only
-    # Equal events of two groups are told apart where one of them may have to be found again.
+    # Equal events of two groups need a group column if one of them may be retracted.
     inputs, schema = stored.projection(with_group=bool(node.keys) and not insert_only)
     spec = ModuleSpec(
         inputs,
@@ -152,7 +152,7 @@ def _host_module(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> Hoste
 
 
 def _order(node: ModuleWindow, module: Module) -> Order:
-    """What is computed again must come out as it did, to the last digit; panes hold what starts in them."""
+    """Members are sorted where results must be the same to the last digit; panes need them by start."""
     if module.is_order_sensitive or node.policies.recompute:
         return "payload"
     return "start" if shares_panes(node, module) else "any"
@@ -225,6 +225,6 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
 def _sum(kind: pa.DataType) -> accumulators.Accumulator:
     if pa.types.is_floating(kind):
         return accumulators.SumFloats()
-    # Of narrower numbers it takes more to leave int64 than can be remembered.
+    # Sums of narrower numbers stay within int64 for any number of events that fits in memory.
     is_long = pa.types.is_integer(kind) and kind.bit_width == 64
     return accumulators.SumLongs() if is_long else accumulators.SumIntegers()

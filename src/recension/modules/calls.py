@@ -19,7 +19,7 @@ ROWS_SHOWN: Final = 5
 
 
 def module_error(module: str, reason: str, window: Window, given: Sequence[Any]) -> ModuleError:
-    """The error.
+    """The error in one line: module, window, reason and the first rows it was given.
 
     >>> print(module_error("Median", "it is tired", Window(0, 5), [1, 2]))
     module Median in the window [0, 5): it is tired; it was given 1, 2
@@ -48,7 +48,7 @@ def describe_given(given: Sequence[Any]) -> str:
 
 
 class NotDeterministicError(Exception):
-    """Two answers of the same that differ."""
+    """Two calls with the same arguments gave different answers."""
 
     def __init__(self, answer: Any, again: Any) -> None:
         super().__init__(f"is not deterministic: it gave {answer!r}, then {again!r} of the same")
@@ -70,16 +70,16 @@ class Repeated:
 
     @property
     def written_as(self) -> Callable[..., Any]:
-        """State kept by the function is state kept by this: a query may be checked from any start on."""
+        """The function itself: a checkpoint is the same with and without the check."""
         return self.fn
 
     def __call__(self, *args: Any) -> Any:
-        """The answer, if it is given twice."""
+        """The answer, if both calls give the same."""
         return call_twice(lambda: self.fn(*args))
 
 
 def call_twice(call: Callable[[], Any]) -> Any:
-    """What the call gives, if it gives the same again."""
+    """The answer of a call that is made twice; raises if the answers differ."""
     answer = _as_value(call())
     require_same(answer, _as_value(call()))
     return answer
@@ -92,7 +92,7 @@ def require_same(answer: Any, again: Any) -> None:
 
 
 def _as_value(answer: Any) -> Any:
-    """An answer that can be looked at twice: what only iterates becomes a list."""
+    """The answer, or a list of its items if it can be read only once."""
     is_value = isinstance(answer, str | bytes | Mapping | np.ndarray) or hasattr(answer, "equals")
     return answer if is_value or not hasattr(answer, "__iter__") else list(answer)
 

@@ -33,7 +33,7 @@ class Aggregate(Module):
 
 
 class ArrayFunction(Aggregate):
-    """A plain function of one array, where it stands beside modules."""
+    """A plain function of one array, in a query that has modules too."""
 
     def __init__(self, fn: Callable[[Any], Any], result: Any, values: Any) -> None:
         super().__init__(values=values)
@@ -58,7 +58,7 @@ class TimeSensitiveAggregate(Module):
 
 
 class IncrementalAggregate(IncrementalOnPayloads):
-    """One value of a state that is told which payloads come and go."""
+    """One value for each window, from a state that payloads are added to and removed from."""
 
     @abstractmethod
     def compute(self, state: Any) -> Any:
@@ -66,7 +66,7 @@ class IncrementalAggregate(IncrementalOnPayloads):
 
 
 class IncrementalTimeSensitiveAggregate(IncrementalOnEvents):
-    """One value of a state that is told which events come and go; a changed lifetime is one of each."""
+    """One value for each window, from a state that events are added to and removed from."""
 
     @abstractmethod
     def compute(self, state: Any, window: Window) -> Any:
@@ -95,7 +95,7 @@ class TimeSensitiveOperator(Module):
 
 
 class IncrementalOperator(IncrementalOnPayloads):
-    """Rows of a state that is told which payloads come and go."""
+    """Rows for each window, from a state that payloads are added to and removed from."""
 
     yields_rows: ClassVar[bool] = True
 
@@ -105,7 +105,7 @@ class IncrementalOperator(IncrementalOnPayloads):
 
 
 class IncrementalTimeSensitiveOperator(IncrementalOnEvents):
-    """Rows, stamped or not, of a state that is told which events come and go."""
+    """Rows, stamped or not, from a state that events are added to and removed from."""
 
     yields_rows: ClassVar[bool] = True
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.errors import ModuleError
-from recension.core.values import MISFITS, exact_array, misfit
+from recension.core.values import MISFITS, describe_misfit, exact_array
 from recension.modules.calls import ROWS_SHOWN, NotDeterministicError, describe_error
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
@@ -60,7 +60,7 @@ class Function:
             return exact_array(answers, self.result)
         except MISFITS as why:
             for row, answer in zip(rows, answers, strict=True):
-                if (reason := misfit(answer, self.result)) is not None:
+                if (reason := describe_misfit(answer, self.result)) is not None:
                     given = ", ".join(map(repr, row))
                     raise self._misfit(f"{reason}; it was given ({given})") from None
             raise self._misfit(str(why).splitlines()[0]) from None

@@ -47,7 +47,7 @@ class Module(ABC):
     """Hint: columns it gives back as they came, each row made from members that agree in them alone. A filter
     on them moves below it."""
     is_empty_preserving: ClassVar[bool] = True
-    """Hint: False if it has rows for what is not there, such as a zero for each name it was told of. A window
+    """Hint: False if it has rows for what is not there, such as a zero for each name in a parameter. A window
     without events is never asked about, but then filters stay above: they could leave a window empty."""
 
     is_monotone: ClassVar[bool] = False
@@ -79,14 +79,14 @@ class Module(ABC):
         return self._name
 
     def structure_parts(self) -> tuple[Any, ...]:
-        """What makes two of them the same; what is mapped to them is the query's affair."""
+        """What makes two modules equal; what the query maps to their inputs is not part of it."""
         return type(self), *self.parameters.items()
 
     def _identity(self) -> Hashable:
         return _hash_key(self.structure_parts())
 
     def __eq__(self, other: object) -> bool:
-        """Equal modules with equal parameters are one; what is mapped to them is the query's affair."""
+        """Of the same class, with equal parameters; what the query maps to their inputs does not count."""
         return isinstance(other, Module) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
@@ -103,16 +103,17 @@ class Module(ABC):
 
 
 class Incremental(Module):
-    """A module that keeps a state for each window and is told what changes.
+    """A module that keeps a state for each window; members are added to it and removed from it.
 
     ``initial() -> state``, ``add(state, members) -> state``, ``remove(state, members) -> state`` and
     ``compute(state)``; time-sensitive ones get the window as last argument of each. A state may be changed
     in place and given back. It is stored if it is made of plain values (numbers, text, times, arrays and
-    containers of them); for others say with `stored` and `restored` what stands for it.
+    containers of them). For other states define `stored` and `restored`, which convert to such values and
+    back.
 
     ``merge(a, b) -> state``, if there is one and the module knows no time, gives the state of two sets of
-    members together, as a new one that shares nothing with them which is changed in place; then overlapping
-    windows share the states of their panes.
+    members together. It must be a new state that shares no mutable part with them. Overlapping windows then
+    share the states of their panes.
     """
 
     is_incremental: ClassVar[bool] = True
@@ -141,7 +142,7 @@ def _hash_key(value: Any) -> Hashable:
 
 
 class IncrementalOnPayloads(Incremental):
-    """A state that is told which payloads come and go."""
+    """An incremental module whose state is made of payloads."""
 
     @abstractmethod
     def initial(self) -> Any:
@@ -149,15 +150,18 @@ class IncrementalOnPayloads(Incremental):
 
     @abstractmethod
     def add(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads more."""
+        """The state with these payloads added."""
 
     @abstractmethod
     def remove(self, state: Any, payloads: Payloads) -> Any:
-        """The state with these payloads, which are in it, less."""
+        """The state without these payloads, which were added before."""
 
 
 class IncrementalOnEvents(Incremental):
-    """A state that is told which events come and go; a changed lifetime is one of each."""
+    """An incremental module whose state is made of events.
+
+    An event whose lifetime changes is removed and added.
+    """
 
     is_time_sensitive: ClassVar[bool] = True
 
@@ -167,8 +171,8 @@ class IncrementalOnEvents(Incremental):
 
     @abstractmethod
     def add(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events more."""
+        """The state with these events added."""
 
     @abstractmethod
     def remove(self, state: Any, events: Events, window: Window) -> Any:
-        """The state with these events, which are in it, less."""
+        """The state without these events, which were added before."""

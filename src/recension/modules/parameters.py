@@ -102,7 +102,9 @@ _NUMBERS: Final[dict[Any, type]] = {int: Integral, float: Real}
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Is it? Whole numbers are floats too, NumPy's are numbers, truth values are none.
+    """Is a value of a type as Python's annotations write it? What cannot be looked into takes anything.
+
+    Whole numbers are floats too, NumPy's are numbers, truth values are none.
 
     >>> is_of([1, 2], list[int]), is_of(["one"], list[int]), is_of("up", Literal["up", "down"])
     (True, False, True)
@@ -121,7 +123,7 @@ def is_of(value: Any, kind: Any) -> bool:
 
 
 def _holds(value: Any, plain: type, arguments: tuple[Any, ...]) -> bool:
-    """Are the values within of their types?"""
+    """Do the items of a container have the right types?"""
     if plain is tuple and arguments and arguments[-1] is not Ellipsis:
         return len(value) == len(arguments) and all(map(is_of, value, arguments))
     if issubclass(plain, Mapping) and len(arguments) == 2:

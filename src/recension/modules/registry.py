@@ -39,13 +39,13 @@ def module_named(name: str) -> type[Module]:
 
 
 def load_module(point: EntryPoint) -> type[Module]:
-    """The module class behind an entry point, which then goes by the name of that."""
+    """The module class of an entry point, by whose name it is then known."""
     try:
         kind = point.load()
     except Exception as why:
-        said = f"{type(why).__name__}: {why}"
+        reason = f"{type(why).__name__}: {why}"
         raise RecensionError(
-            f"the module {point.name!r} cannot be loaded from {point.value}: {said}"
+            f"the module {point.name!r} cannot be loaded from {point.value}: {reason}"
         ) from why
     if not (isinstance(kind, type) and issubclass(kind, Module)):
         reason = f"the module {point.name!r}, {point.value}, is not a class of modules, as rc.Aggregate is"

@@ -22,7 +22,7 @@ _SCALARS: Final = (bool, int, float, str, type(None))
 
 
 def to_bytes(state: Any) -> bytes:
-    """A state of plain values; what is none is an error that names it."""
+    """A state of plain values as bytes; any other value is an error that names its type."""
     return json.dumps(_encode(state), ensure_ascii=False).encode()
 
 
@@ -42,14 +42,14 @@ def _encode(value: Any) -> Any:
             f"a state holds a {kind.__name__}, which cannot be stored: keep numbers, text, times, arrays and "
             "lists, tuples, sets or dicts of them, or give the module stored(state) and restored(stored)"
         )
-    word, tell, _ = _WORDS[kind]
-    return [word, *tell(value)]
+    word, encode, _ = _WORDS[kind]
+    return [word, *encode(value)]
 
 
-def _decode(told: Any) -> Any:
-    if not isinstance(told, list):
-        return told
-    word, *rest = told
+def _decode(stored: Any) -> Any:
+    if not isinstance(stored, list):
+        return stored
+    word, *rest = stored
     if word == "scalar":
         return _array(*rest)[()]
     return _READERS[word](*rest)

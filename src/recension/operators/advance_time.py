@@ -1,10 +1,10 @@
 """AdvanceTime: CTIs for a stream that sends none, or too few; what comes after its CTI is late.
 
 Assumes     a valid physical stream; its own CTIs count too.
-Guarantees  CTIs as the pace says, or as another stream gives them. Elements before the last CTI are left out,
-            with all that would change an event left out; or cut off at the CTI (`adjust`), with all that
-            changes an event cut off. All are counted. The output is a valid stream.
-State       the events left out or cut off that a later retraction may still name.
+Guarantees  CTIs as the pace says, or as another stream gives them. Elements before the last CTI are dropped,
+            and so are later changes of a dropped event. With `adjust` they are cut off at the CTI instead,
+            and so are later changes of such an event. All are counted. The output is a valid stream.
+State       the events dropped or cut off that a later retraction may still name.
 Cost        O(n log n) in the batch.
 Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; rulings A1 to A4.
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from recension.core import ticks
 from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, null_payload
-from recension.core.late_elements import LateElements, Settled
+from recension.core.late_elements import AdjustedBatch, LateElements
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import ADJUSTED, LATE, frontier_before
 from recension.operators.base import Chunks, Operator, Output
@@ -66,25 +66,25 @@ class AdvanceTime(Operator):
             return empty(self.schema)
         if self._pace is not None:
             batch = self._insert_ctis(batch, self._pace)
-        settled = self._late_elements.settle(batch, frontier_before(batch, self.out_cti))
-        self._count_late(batch, settled)
+        adjusted = self._late_elements.adjust(batch, frontier_before(batch, self.out_cti))
+        self._count_late(batch, adjusted)
         self._advance(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
-        return settled.batch.filter(~settled.is_lost)
+        return adjusted.batch.filter(~adjusted.is_dropped)
 
-    def _count_late(self, batch: EventBatch, settled: Settled) -> None:
-        """Count what is not as it came; keep aside what is left out, unless it is not wanted at all."""
-        for reason, rows in ((LATE, settled.is_lost), (ADJUSTED, settled.is_moved)):
+    def _count_late(self, batch: EventBatch, adjusted: AdjustedBatch) -> None:
+        """Count what is dropped or adjusted; keep what is dropped, unless the policy is `drop`."""
+        for reason, rows in ((LATE, adjusted.is_dropped), (ADJUSTED, adjusted.is_moved)):
             if bool(rows.any()):
                 self._counts[reason] += int(rows.sum())
-        if self._late != "drop" and bool(settled.is_lost.any()):
-            self._dropped.append((LATE, batch.filter(settled.is_lost)))
+        if self._late != "drop" and bool(adjusted.is_dropped.any()):
+            self._dropped.append((LATE, batch.filter(adjusted.is_dropped)))
 
     def _advance(self, t: int) -> None:
         self.out_cti = max(self.out_cti, t)
         self._late_elements.forget_before(self.out_cti)
 
     def _insert_ctis(self, batch: EventBatch, pace: Pace) -> EventBatch:
-        """The batch with CTIs put in where they are due and tell something new."""
+        """The batch with CTIs put in where they are due and advance."""
         latest = np.maximum.accumulate(np.maximum(batch.vs, self._latest))
         number = self._events + 1 + np.arange(len(batch))
         self._latest, self._events = int(latest[-1]), int(number[-1])
@@ -103,11 +103,11 @@ class AdvanceTime(Operator):
         return answer
 
     def no_effect_before(self, port: int, t: int) -> int:
-        """Whatever changes before the CTI is late, but an event that was cut off there may yet live longer.
+        """A change before the CTI is late, but an event that was cut off there may still be lengthened.
 
-        Of port 1 only the CTIs matter, which it has.
+        Port 1 needs no check: only its CTIs are used.
         """
-        return BEGINNING if port else self._late_elements.settled(self.out_cti)
+        return BEGINNING if port else self._late_elements.no_effect_before(self.out_cti)
 
     def counts(self) -> Counter[str]:
         return self._counts

@@ -58,7 +58,7 @@ class Align(Operator):
         return self._release(self._find_starting_until(seen, self._output_times(latest)))
 
     def _output_times(self, latest: Ticks) -> Ticks:
-        """Events that start until then wait no longer, where ``latest`` is the latest time of their group."""
+        """Events that start at or before these times wait no longer; ``latest`` is that of their group."""
         if self._clock is not None:
             return np.full(len(latest), self._clock.reached)
         never = np.full(len(latest), BEGINNING)
@@ -69,7 +69,7 @@ class Align(Operator):
             self._clock.note(latest)
 
     def _buffer(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
-        """A change of what another change has made, and waits, becomes one with it (E1)."""
+        """A change of an event that another waiting change has made is united with that one (E1)."""
         old, arrival = change.old.copy(), self._arrivals + np.arange(len(change))
         self._arrivals += len(change)
         later = np.flatnonzero(change.old != change.vs)
@@ -105,7 +105,7 @@ class Align(Operator):
         return self._waiting.find_overlaps(group[due], np.full(len(due), BEGINNING), end)[1]
 
     def _find_all_until(self, t: int) -> Index:
-        """The same for one time in all groups; they are looked through where there are several."""
+        """The same for one time in all groups; with several groups this looks at all that waits."""
         if not self._by:
             return self._find_starting_until(np.zeros(1, np.uint64), np.array([t]))
         at = self._waiting.positions()

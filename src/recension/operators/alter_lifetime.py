@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Mask, take_rows
+from recension.core.batch import INSERT, EventBatch, Mask, new_end, old_end, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Operator, Orphans, Output
-from recension.operators.changes import changes, new_end, old_end
+from recension.operators.changes import changes
 from recension.operators.lifetimes import Lifetime
 
 
@@ -52,19 +52,19 @@ class AlterLifetime(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         """Only forward, and the end of time is the end of time (rulings D5, A8)."""
-        promised = t if t == FOREVER else self._lifetime.cti(t)
-        return self.emit(self.out_cti if promised is None else promised)
+        reached = t if t == FOREVER else self._lifetime.cti(t)
+        return self.emit(self.out_cti if reached is None else reached)
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         return [self._lifetime.feedback(t)]
 
     def no_effect_before(self, port: int, t: int) -> int:
-        """Not beyond ``t``: a longer life may be one that was empty, which is an insert at the start."""
+        """At most ``t``: to lengthen a lifetime that was empty is an insert, with effect from its start."""
         since = self._lifetime.feedback(t)
         return BEGINNING if since is None else min(since, t)
 
     def orphans(self, port: int) -> Orphans:
-        """Two changes in any order come to the same; but one that stays an orphan must not add an event."""
+        """The order of changes does not matter, but an orphan must not become an insert."""
         return "pass" if self._lifetime.keeps_retractions else "stop"
 
     def trace(self) -> tuple[int, ...] | None:

@@ -1,9 +1,9 @@
 """The contract of a physical operator.
 
 An operator is driven in steps. In a step each input port may receive one batch of inserts and retractions
-(`on_batch`), and then one CTI (`on_cti`), which speaks for everything that came before it. Whatever the
-operator emits in a step may be the net effect of the whole batch; with batches of one element it behaves
-exactly as the papers' tables show.
+(`on_batch`), and then one CTI (`on_cti`), which holds for everything that came before it. An operator may
+emit the net effect of the whole batch. With batches of one element it behaves exactly as the papers' tables
+show.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import ClassVar, Literal, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
-from recension.core.counting import counts_of, counts_table
 from recension.core.ticks import BEGINNING
+from recension.core.validity import counts_from_table, counts_to_table
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
@@ -112,7 +112,7 @@ class Operator(ABC):
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
-        dropped = {"dropped": counts_table(counts)} if (counts := self.counts()) else {}
+        dropped = {"dropped": counts_to_table(counts)} if (counts := self.counts()) else {}
         return {"progress": pa.table({"out_cti": [self.out_cti]})} | dropped | dict(self.snapshot_state())
 
     def restore(self, chunks: Chunks) -> None:
@@ -122,7 +122,7 @@ class Operator(ABC):
         counts = self.counts()
         counts.clear()
         if "dropped" in chunks:
-            counts.update(counts_of(chunks["dropped"]))
+            counts.update(counts_from_table(chunks["dropped"]))
 
     def snapshot_state(self) -> Chunks:
         """What `snapshot` holds besides the last CTI; operators with state override this."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
@@ -77,7 +77,7 @@ def _cancel_within(
     """An event that comes and goes, or goes and comes back, within the batch does neither."""
     added = identity(hashes[come], batch.vs[come], end[come])
     removed = identity(hashes[gone], batch.vs[gone], batch.ve[gone])
-    stays, _, cancelled = surviving(added, removed)
+    stays, _, cancelled = cancel(added, removed)
     return np.delete(gone, cancelled), come[stays]
 
 
@@ -88,7 +88,7 @@ def _pair_ends(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come:
     goes or comes is at or after the sync time of the element that named it.
     """
     start = combine(hashes, batch.vs)
-    alone, came, went = surviving(start[come], start[gone])
+    alone, came, went = cancel(start[come], start[gone])
     row = np.concatenate([come[came], come[alone], np.delete(gone, went)])
     old = np.concatenate([batch.ve[gone[went]], batch.vs[come[alone]], batch.ve[np.delete(gone, went)]])
     new = np.concatenate([end[come[came]], end[come[alone]], batch.vs[np.delete(gone, went)]])
@@ -117,12 +117,12 @@ def transition(
     ``payload`` gives the payloads by position, the old events counted before the new ones. Without
     ``moves_ends`` an event whose end alone differs is taken back whole and shown anew.
     """
-    stays, _, cancelled = surviving(identity(new.hash, new.vs, new.ve), identity(old.hash, old.vs, old.ve))
+    stays, _, cancelled = cancel(identity(new.hash, new.vs, new.ve), identity(old.hash, old.vs, old.ve))
     come, gone = np.flatnonzero(stays), np.delete(np.arange(len(old)), cancelled)
     fresh, lost, moved = come, gone, (come[:0], gone[:0])
     if moves_ends:
         started, had_started = combine(new.hash[come], new.vs[come]), combine(old.hash[gone], old.vs[gone])
-        alone, came, went = surviving(started, had_started)
+        alone, came, went = cancel(started, had_started)
         fresh, lost, moved = come[alone], np.delete(gone, went), (come[came], gone[went])
     to, since = moved
     at = np.concatenate([len(old) + to, len(old) + fresh, lost])
@@ -138,16 +138,6 @@ def insert_rows(vs: Ticks, ve: Ticks, payload: Callable[[Index], pa.RecordBatch]
     order = np.argsort(vs, kind="stable")
     starts = vs[order]
     return changes(starts, starts, ve[order], payload(order))
-
-
-def old_end(batch: EventBatch) -> Ticks:
-    """The end an event had before each element: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
-
-
-def new_end(batch: EventBatch) -> Ticks:
-    """The end an event has after each element: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
 
 
 def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> EventBatch:

@@ -1,10 +1,10 @@
 """Cleanse: only what is final, without retractions and in order.
 
 Assumes     a valid physical stream.
-Guarantees  at every CTI the longest run of events, by (vs, payload, ve), of which none can change any more is
-            put out; the output CTI is the start of the first event held back, if that is before the input's.
-            After the last CTI the output history is the input history.
-State       the events that were not put out: one that lives long holds back all that start after it.
+Guarantees  events come out by (vs, payload, ve). At a CTI all come out up to the first that can still change;
+            the output CTI is the start of that one, or the input's CTI if that is earlier. After the last CTI
+            the output history is the input history.
+State       the events that did not come out yet: one that lives long holds back all that start after it.
 Cost        O(n log n) in the batch and in what comes out, and once in all events that start together; again
             when a batch changes one of those that start first whose payload another has too.
 Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
@@ -52,7 +52,7 @@ class Cleanse(Operator):
             self._held.tidy()
 
     def _change_front(self, front: Front, changed: NetChanges) -> NetChanges:
-        """The changes that are not of the front, which is gone if it cannot take those that are."""
+        """Change the front; the changes that are not of it. If it cannot take its own, it is dissolved."""
         is_front = changed.vs == front.start
         if bool((changed.vs < front.start).any()) or not front.change(changed.take(is_front)):
             self._dissolve()
@@ -81,7 +81,7 @@ class Cleanse(Operator):
         return self.emit(reached, given)
 
     def _release(self, t: int) -> tuple[Ticks, Ticks, Index]:
-        """Take out the longest run of events that are final; those that start with the next are the front."""
+        """Take out the events up to the first that is not final; those of its start are the new front."""
         head = self._held.until_open(t)
         columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
         is_open = is_open_at(columns[1], t)

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import combine
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, identity
-from recension.operators.matching import RIGHT, Side, SideChanges
+from recension.operators.matching import RIGHT, Side, SideChanges, last_final_end
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import StartIndex
 
@@ -86,7 +86,7 @@ class Clip(Operator):
         """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
         come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
-        stays, _, by = surviving(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
+        stays, _, by = cancel(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
         come, gone = come[stays], np.delete(gone, by)
         self._starts.take_away(group[gone], vs[gone])
         self._starts.insert(group[come], vs[come])
@@ -116,7 +116,7 @@ class Clip(Operator):
         self._cti[port] = max(self._cti[port], t)
         both = min(self._cti)
         # What is shown up to t itself may still grow: its end may move, or the start that clipped it go.
-        self._left.expire(both if both in (BEGINNING, FOREVER) else both - 1)
+        self._left.expire(last_final_end(both))
         self._starts.expire(both)
         return self.emit(both)
 

@@ -1,4 +1,4 @@
-"""Coalesce by an equivalence: a run of events, each of which goes on with the one before it, is one event.
+"""Coalesce by an equivalence: a run of events, each of which continues the one before it, is one event.
 
 Assumes     a valid physical stream in which no two events of a group start together.
 Guarantees  after every batch the output history has one event for each maximal run of neighbours of a group,

@@ -37,6 +37,7 @@ from recension.operators.matching import (
     Predicate,
     Side,
     SideChanges,
+    last_final_end,
 )
 from recension.operators.parts import Revision, Spans, merge_spans, revise
 from recension.operators.state.event_store import EventStore
@@ -183,9 +184,9 @@ class CoverageJoin(Operator):
         """
         self._cti[port] = max(self._cti[port], t)
         both = min(self._cti)
-        self._left.expire(min(_before(self._cti[LEFT]), self._cti[RIGHT]))
+        self._left.expire(min(last_final_end(self._cti[LEFT]), self._cti[RIGHT]))
         self._right.expire(both)
-        self._parts.expire(_before(both))
+        self._parts.expire(last_final_end(both))
         return self.emit(both)
 
     def take_warnings(self) -> list[str]:
@@ -217,8 +218,3 @@ class CoverageJoin(Operator):
 
 def _hash_numbers(number: Index) -> Hashes:
     return combine(np.zeros(len(number), np.uint64), number)
-
-
-def _before(t: int) -> int:
-    """The last end that is final when nothing before ``t`` changes any more; at the end of time all are."""
-    return t if t in (BEGINNING, FOREVER) else t - 1

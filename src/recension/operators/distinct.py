@@ -13,16 +13,15 @@ Source      Temporal Coalescing on Window Extents over Data Streams, §3; ruling
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty
-from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.core.batch import EventBatch, Index, empty, new_end, old_end
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.changes import changes, new_end, old_end, order_of_changes
-from recension.operators.state.block_table import sort_keys
+from recension.operators.changes import changes, order_of_changes
+from recension.operators.parts import Revision, Spans, flip
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.leaf_table import LeafTable
 from recension.operators.windowed.steps import NOTHING, axis_steps
@@ -41,7 +40,7 @@ class Distinct(Operator):
         super().__init__(schema)
         self._keys = keys
         self._points = EndPoints(state_columns(0, 0), schema)
-        self._runs = Runs()
+        self._runs = _Runs()
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -55,20 +54,13 @@ class Distinct(Operator):
 
     def _change_runs(self, work: WorkingSet) -> EventBatch:
         """Where events began or ceased to cover a stretch between two end points, runs change."""
-        is_covered = work.new.n > 0
-        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != is_covered))
+        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != (work.new.n > 0)))
         if not len(rows):
             return empty(self.schema)
-        changed = self._runs.change(
-            work.group[rows], work.time[rows], work.time[rows + 1], is_covered[rows]
-        )  # fmt: skip
-        return self._make_changes(changed)
-
-    def _make_changes(self, changed: RunChanges) -> EventBatch:
-        """By time, and at one time what goes before what comes."""
+        changed = self._runs.flip(Spans(work.group[rows], work.time[rows], work.time[rows + 1]))
         order = order_of_changes(changed.start, changed.old, changed.new)
         start, old, new = (column[order] for column in (changed.start, changed.old, changed.new))
-        return changes(start, old, new, self._points.keys_of(changed.group[order]))
+        return changes(start, old, new, self._points.keys_of(changed.owner[order]))
 
     def on_cti(self, port: int, t: int) -> Output:
         if t == FOREVER:
@@ -99,18 +91,8 @@ class Distinct(Operator):
         self._runs.restore(chunks["runs"])
 
 
-@dataclass(frozen=True, slots=True)
-class RunChanges:
-    """Run by run: its end moves from ``old`` to ``new``; equal to ``start`` means "not there"."""
-
-    group: Index
-    start: Ticks
-    old: Ticks
-    new: Ticks
-
-
-class Runs:
-    """Kept by (group, start)."""
+class _Runs:
+    """For each group the maximal stretches of time that are covered; they neither overlap nor meet."""
 
     def __init__(self) -> None:
         self._table = LeafTable({"end": np.int64})
@@ -126,24 +108,14 @@ class Runs:
         """Forget everything."""
         self._table.clear()
 
-    def change(self, group: Index, low: Ticks, high: Ticks, covers: Mask) -> RunChanges:
-        """Cover stretches that were not covered, and uncover stretches that were.
-
-        The stretches ``[low, high)`` are sorted and do not overlap.
-        """
-        extract = self._table.extract(group, low, high)
-        own, start, end = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))
-        one, sign = np.ones(len(own), np.int64), np.where(covers, 1, -1)
-        axis = _Axis([own, own, group, group], [start, end, low, high])
-        # Whether time is covered goes up by one where a run starts and down by one where it ends.
-        was = axis.sums([one, -one, 0 * sign, 0 * sign])
-        now = was + axis.sums([0 * one, 0 * one, sign, -sign])
-        old, new = axis.ends(was), axis.ends(now)
-        starts = now > 0
-        columns = {"group": axis.group[starts], "time": axis.time[starts], "end": new[starts]}
+    def flip(self, stretches: Spans) -> Revision:
+        """Cover stretches that were not covered, and uncover those that were; they are sorted."""
+        extract = self._table.extract(stretches.owner, stretches.start, stretches.end)
+        own = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))
+        runs, revision = flip(Spans(*own), stretches)
+        columns = {"group": runs.owner, "time": runs.start, "end": runs.end}
         self._table.replace(extract, columns)
-        differs = old != new
-        return RunChanges(axis.group[differs], axis.time[differs], old[differs], new[differs])
+        return revision
 
     def forget_before(self, groups: Index, t: int) -> None:
         """Drop those groups' runs that ended before ``t``; one that ends at ``t`` can still grow."""
@@ -162,28 +134,3 @@ class Runs:
     def restore(self, table: pa.Table) -> None:
         """Become the runs that `snapshot` gave."""
         self._table.restore(table)
-
-
-class _Axis:
-    """The distinct (group, time) points of several arrays, in order."""
-
-    def __init__(self, groups: list[Index], times: list[Ticks]) -> None:
-        group, time = np.concatenate(groups), np.concatenate(times)
-        self._order = np.argsort(sort_keys([group], [time])[0])
-        group, time = group[self._order], time[self._order]
-        self._first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (time[1:] != time[:-1])))
-        self.group, self.time = group[self._first], time[self._first]
-
-    def sums(self, amounts: list[Index]) -> Index:
-        """What the amounts at each point add up to."""
-        total: Index = np.add.reduceat(np.concatenate(amounts)[self._order], self._first)
-        return total
-
-    def ends(self, change: Index) -> Ticks:
-        """The end of the run that starts at each point; the point itself where none does.
-
-        Starts and ends take turns, so the k-th end belongs to the k-th start.
-        """
-        ends = self.time.copy()
-        ends[change > 0] = self.time[change < 0]
-        return ends

@@ -44,7 +44,7 @@ class Edges(Operator):
         return out
 
     def _make_changes(self, axis: ReadingAxis) -> EventBatch:
-        """What each reading was shown as and what it is now, where that differs."""
+        """From the end each reading had to the end it has now, where they differ."""
         was, now = axis.ends(axis.old_row), axis.ends(axis.new_row)
         is_other = (axis.old_row != axis.new_row) & (axis.old_row >= 0) & (axis.new_row >= 0)
         moves = np.flatnonzero((was != now) & ~is_other & ~axis.is_context)

@@ -4,12 +4,12 @@ Assumes     inserts, retractions and external CTIs in any order. Where external 
             may let them, the one that begins first holds back those behind it.
 Guarantees  a valid stream. A CTI comes out where external CTIs prove the input complete, where the input has
             a CTI, and ``remember`` behind the latest time seen; elements before the last CTI, and
-            retractions of what was left out, are left out and counted. With an endless memory the output
+            retractions of what was dropped, are dropped and counted. With an endless memory the output
             history is the input's.
 State       the ends of events that may still be retracted, the retractions that wait, the sync times of
             elements from the last CTI on, and a count for each external CTI that began before it.
-Cost        O(n log n) in the batch; a loop over its external CTIs and the elements of events whose chains
-            are broken, over what they mend and over what is lost. What waits costs a logarithm.
+Cost        O(n log n) in the batch; a loop over its external CTIs, and over the elements of broken chains, of
+            those that are mended and of those that are dropped. What waits costs a logarithm.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.6, as corrected by rulings F1 to F10.
 """
 
@@ -23,14 +23,25 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core import ticks
-from recension.core.bag import LiveEnds
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, concat, cti, empty, take_rows
-from recension.core.orphans import Steps, find_orphans
+from recension.core.batch import (
+    INSERT,
+    RETRACT,
+    EventBatch,
+    Index,
+    Mask,
+    concat,
+    cti,
+    empty,
+    new_end,
+    old_end,
+    take_rows,
+)
+from recension.core.event_bag import BagChanges, LiveEnds, find_orphans
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import LATE, UNKNOWN
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.changes import changes, new_end, old_end
+from recension.operators.changes import changes
 from recension.operators.state.external_ctis import ExternalCtis, Proof
 from recension.operators.state.progress import ClockHistory
 from recension.operators.state.retraction_chains import BrokenRun, RetractionChains, WaitingRetraction
@@ -74,7 +85,7 @@ class Finalize(Operator):
         return concat(given) if given else empty(self.schema)
 
     def _take(self, batch: EventBatch) -> EventBatch | int:
-        """What the batch gives; or the row up to which it must be taken first, and nothing has changed."""
+        """The output of the batch; or the row up to which it must be taken first, and nothing has changed."""
         past = Past(self.out_cti, self._latest, self._aged)
         arrival = Arrival(batch, past, self._remember, self._known)
         is_broken = arrival.find_broken(batch, self._live, self._chains)
@@ -140,7 +151,7 @@ class Finalize(Operator):
         return numbers.tolist()
 
     def _drop_lost(self, lost: list[BrokenRun]) -> None:
-        """Leave out retractions that wait for what cannot come any more."""
+        """Drop retractions that wait for what cannot come any more."""
         if lost:
             self._drop(UNKNOWN, self._chains.elements_of(lost))
 
@@ -150,7 +161,7 @@ class Finalize(Operator):
             self._dropped.append((reason, elements))
 
     def _time(self) -> int:
-        """The CTI that can be put out now; forgets what it closes."""
+        """The CTI that can be emitted now; forgets what it closes."""
         frontier = self._known.frontier
         self._drop_lost(self._chains.take_lost(frontier, self._aged))
         t = min(frontier, self._chains.first_sync())
@@ -168,7 +179,7 @@ class Finalize(Operator):
         return self._close(t, t)
 
     def _close(self, t: int, aged: int) -> Output:
-        """The past before ``t`` is complete; what waits and would change the time before ``aged`` is lost."""
+        """The past before ``t`` is complete; drop what waits and would change the time before ``aged``."""
         self._aged = max(self._aged, aged)
         self._known.advance(t)
         return self.emit(self._time())
@@ -264,13 +275,13 @@ class Arrival:
         """
         return int(np.argmax(self._is_doubtful[1:])) + 1 if bool(self._is_doubtful[1:].any()) else 0
 
-    def _steps(self, batch: EventBatch) -> Steps:
+    def _steps(self, batch: EventBatch) -> BagChanges:
         down = np.flatnonzero(self.is_in_time & (batch.kind == RETRACT))
         end = new_end(batch)
         up = np.flatnonzero(self.is_in_time & (end > batch.vs)) if len(down) else down
         row = np.concatenate([down, up])
         ends = np.concatenate([batch.ve[down], end[up]])
-        return Steps(row, combine(self.start[row], ends), np.repeat([-1, 1], [len(down), len(up)]), ends)
+        return BagChanges(row, combine(self.start[row], ends), np.repeat([-1, 1], [len(down), len(up)]), ends)
 
 
 class _LiveCounts:

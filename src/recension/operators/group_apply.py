@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, concat, cti
 from recension.operators.base import Chunks, Operator, Orphans, Output
-from recension.operators.pipeline import Flow, Pipeline, below
-from recension.operators.state.chunks import stack_groups, unstack_groups
+from recension.operators.pipeline import Flow, Pipeline
+from recension.operators.state.chunks import add_prefix, stack_groups, take_prefix, unstack_groups
 from recension.operators.state.keys import KeyIndex
 
 
@@ -94,7 +94,7 @@ class GroupApply(Operator):
         return self._gather(given)
 
     def _tell_all(self, tell: Callable[[Pipeline], Flow]) -> EventBatch:
-        """Every group is told something, and the one that stands for those to come."""
+        """Give the same to every group, and to the one that stands for groups not seen yet."""
         tell(self._unseen)
         self._unseen.take_counts()
         self._no_effect = {}
@@ -102,7 +102,7 @@ class GroupApply(Operator):
         return self._gather([(number, tell(group)) for number, group in enumerate(self._groups)])
 
     def _gather(self, given: Sequence[tuple[int, Flow]]) -> EventBatch:
-        """What groups gave, each with its keys; what they left out is taken note of."""
+        """The output of groups, each with its keys; counts what they dropped."""
         for number, _ in given:
             group = self._groups[number]
             self._ctis[number] = group.out_cti
@@ -133,7 +133,7 @@ class GroupApply(Operator):
         return self._forget_idle_groups(self._tell_all(lambda pipeline: pipeline.tick(now)))
 
     def _forget_idle_groups(self, shown: EventBatch) -> Output:
-        """All groups have been told something: some may have become like one that was never seen."""
+        """After all groups got something: forget those that are now like a group not seen yet."""
         t = self._least_cti()
         in_use = np.array([not group.is_like(self._unseen) for group in self._groups], np.bool_)
         if not in_use.all():
@@ -170,17 +170,16 @@ class GroupApply(Operator):
         return self._keys.nbytes() + sum(group.state_bytes() for group in [self._unseen, *self._groups])
 
     def snapshot_state(self) -> Chunks:
-        unseen = {f"unseen/{name}": table for name, table in self._unseen.snapshot().items()}
-        groups = stack_groups(group.snapshot() for group in self._groups)
-        stack = {f"groups/{name}": table for name, table in groups.items()}
-        return {"keys": self._keys.snapshot(), **unseen, **stack}
+        unseen = add_prefix("unseen", self._unseen.snapshot())
+        groups = add_prefix("groups", stack_groups(group.snapshot() for group in self._groups))
+        return {"keys": self._keys.snapshot(), **unseen, **groups}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._keys.restore(_as_batch(chunks["keys"]))
         self._unseen, self._unseen_chunks = self._make(), None
-        self._unseen.restore(below("unseen/", chunks))
+        self._unseen.restore(take_prefix("unseen", chunks))
         self._groups = []
-        for own in unstack_groups(below("groups/", chunks)):
+        for own in unstack_groups(take_prefix("groups", chunks)):
             group = self._make()
             group.restore(own)
             self._groups.append(group)

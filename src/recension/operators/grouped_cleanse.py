@@ -1,10 +1,10 @@
 """Cleanse, each group by itself: only what is final in it, without retractions and in order.
 
 Assumes     a valid physical stream.
-Guarantees  at every CTI each group's longest run of events, by (vs, payload, ve), of which none can change
-            any more is put out; the output CTI is the first start held back in any, if before the input's.
-            After the last CTI the output history is the input history.
-State       the events that were not put out: one that lives long holds back all that start after it.
+Guarantees  events of a group come out by (vs, payload, ve). At a CTI all come out up to the first of the
+            group that can still change; the output CTI is the first such start of any group, or the input's
+            CTI if that is earlier. After the last CTI the output history is the input history.
+State       the events that did not come out yet: one that lives long holds back all that start after it.
 Cost        O(n log n) in the batch; at the CTI after it a look at all events held.
 Source      Physically Independent Stream Merging, §V; LMerge ruling 31.
 """

@@ -34,7 +34,7 @@ class Lifetime(ABC):
         """Where it ends."""
 
     def cti(self, t: int) -> int | None:
-        """What a CTI at ``t`` allows to promise; None: nothing yet."""
+        """The output CTI that a CTI at ``t`` allows; None: none yet."""
         at = np.array([t], np.int64)
         return int(self.start(at, at)[0])
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
 from recension.core.rowhash import Hashes, row_hash
-from recension.core.ticks import Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges, changes, net_changes
 from recension.operators.state.event_store import EventStore
 
@@ -155,8 +155,13 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> Eve
     return changes(start, old, new, meeting.joined)
 
 
+def last_final_end(t: int) -> int:
+    """The last end that is final after a CTI at ``t``; one at ``t`` may still move (ruling A2)."""
+    return t if t in (BEGINNING, FOREVER) else t - 1
+
+
 class KeySkew:
-    """Watches the keys of both sides of a join; speaks once of each."""
+    """Watches the keys of both sides of a join; warns once of each side."""
 
     def __init__(self, *keys: Sequence[str]) -> None:
         self._sides = [_KeyCount(list(own)) for own in keys]
@@ -172,13 +177,13 @@ class KeySkew:
                 self._warnings.append(side.describe(payload, int(alike[0])))
 
     def take_warnings(self) -> list[str]:
-        """What there is to say, if it has not been said."""
+        """Warnings since the last call."""
         warnings, self._warnings = self._warnings, []
         return warnings
 
 
 class _KeyCount:
-    """How many rows there are, and how many have the most common key: one that most have is not missed."""
+    """How many rows there are, and how many have the most common key. A key that most rows have is found."""
 
     def __init__(self, keys: list[str]) -> None:
         self._keys, self.is_watched = keys, bool(keys)

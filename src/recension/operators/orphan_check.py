@@ -1,7 +1,7 @@
-"""Retractions of events that are not there are left out, for readers that cannot mend them.
+"""Retractions of events that are not there are dropped, for readers that cannot mend them.
 
 Assumes     a valid stream but for such retractions.
-Guarantees  a valid stream; what is left out is counted and kept aside.
+Guarantees  a valid stream; what is dropped is counted and kept.
 State       the events that a later retraction may still name.
 Cost        O(n log n) in the batch.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2.
@@ -37,7 +37,7 @@ class OrphanCheck(Operator):
         return self.emit(t)
 
     def no_effect_before(self, port: int, t: int) -> int:
-        """What comes to nothing above need not be checked either."""
+        """What has no effect on readers need not be checked either."""
         self._checker.forget_before(t)
         return t
 

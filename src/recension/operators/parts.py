@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from recension.core.batch import Index, Mask
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import Ticks
+from recension.operators.state.block_table import KeyPacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def merge_spans(spans: Spans) -> Spans:
 
     Where the k-th start lies after the k-1 ends before it, all that began has ended, and a new part begins.
     """
-    packing = _Packing.of([spans])
+    packing = _pack([spans])
     starts = np.sort(packing.pack(spans.owner, spans.start))
     ends = np.sort(packing.pack(spans.owner, spans.end))
     first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1])[: len(starts)])
@@ -76,12 +77,26 @@ def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revis
     """
     sweep = _Sweep([parts, region, merge_spans(cover)])
     was, inside, is_covered = (depth > 0 for depth in sweep.depth)
-    shall = np.where(inside, is_covered == covered, was)
-    old, new = _find_ends(was, sweep.time), _find_ends(shall, sweep.time)
-    rows = np.flatnonzero(old != new)
+    old, new = sweep.ends(was), sweep.ends(np.where(inside, is_covered == covered, was))
     part = np.full(len(old), -1)
     part[old != sweep.time] = sweep.order[sweep.order < len(parts)]
-    return Revision(sweep.owner[rows], sweep.time[rows], old[rows], new[rows], part[rows])
+    return sweep.revision(old, new, part)
+
+
+def flip(parts: Spans, stretches: Spans) -> tuple[Spans, Revision]:
+    """The parts after stretches were flipped, from covered to not covered or back; and what differs.
+
+    ``parts`` are maximal. No two stretches overlap, and each is covered as a whole or not at all.
+
+    #   parts       |=====)    |===)         |====)
+    #   stretches         |----)               |--)
+    #   new         |==============)         |=)
+    """
+    sweep = _Sweep([parts, stretches])
+    was, is_flipped = (depth > 0 for depth in sweep.depth)
+    old, new = sweep.ends(was), sweep.ends(was != is_flipped)
+    starts = new > sweep.time
+    return Spans(sweep.owner[starts], sweep.time[starts], new[starts]), sweep.revision(old, new)
 
 
 class _Sweep:
@@ -93,7 +108,7 @@ class _Sweep:
     """
 
     def __init__(self, kinds: Sequence[Spans]) -> None:
-        packing = _Packing.of(kinds)
+        packing = _pack(kinds)
         ends = [packing.pack(spans.owner, spans.end) for spans in kinds]
         steps = np.concatenate([packing.pack(spans.owner, spans.start) for spans in kinds] + ends)
         self.order = np.argsort(steps)
@@ -109,55 +124,20 @@ class _Sweep:
             self.depth.append(np.cumsum(step[self.order])[last])
             at += len(spans)
 
+    def ends(self, holds: Mask) -> Ticks:
+        """When each stretch ends on which something holds, at its first row; at other rows their own time."""
+        before = np.append(False, holds[:-1])[: len(holds)]
+        end = self.time.copy()
+        end[holds & ~before] = self.time[before & ~holds]
+        return end
 
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """(owner, time) as one number in the same order: the time as an offset, or as a rank if that is too long.
-
-    The end of time is the offset after the last.
-    """
-
-    bits: int
-    low: int
-    high: int
-    ranked: Ticks | None
-
-    @staticmethod
-    def of(kinds: Sequence[Spans]) -> _Packing:
-        low = min((int(spans.start.min()) for spans in kinds if len(spans)), default=0)
-        ends = [int(spans.end.max(where=spans.end < FOREVER, initial=low)) for spans in kinds]
-        high = max([low, *ends, *(int(spans.start.max(initial=low)) for spans in kinds)])
-        bits = (high - low + 1).bit_length()
-        owners = max(int(spans.owner.max(initial=0)) for spans in kinds)
-        if bits + owners.bit_length() < 64:
-            return _Packing(bits, low, high, None)
-        ranked = np.unique(np.concatenate([time for spans in kinds for time in (spans.start, spans.end)]))
-        return _Packing(len(ranked).bit_length(), low, high, ranked)
-
-    def pack(self, owner: Index, time: Ticks) -> Index:
-        if self.ranked is not None:
-            code = np.searchsorted(self.ranked, time)
-        else:
-            code = np.where(time == FOREVER, self.high + 1, time) - self.low
-        packed: Index = owner << self.bits | code
-        return packed
-
-    def unpack(self, packed: Index) -> tuple[Index, Ticks]:
-        owner, code = packed >> self.bits, packed & (1 << self.bits) - 1
-        if self.ranked is not None:
-            return owner, self.ranked[code]
-        return owner, np.where(code > self.high - self.low, FOREVER, code + self.low)
+    def revision(self, old: Ticks, new: Ticks, part: Index | None = None) -> Revision:
+        """The rows where ends differ."""
+        rows = np.flatnonzero(old != new)
+        numbers = np.full(len(rows), -1) if part is None else part[rows]
+        return Revision(self.owner[rows], self.time[rows], old[rows], new[rows], numbers)
 
 
-def _find_edges(holds: Mask) -> tuple[Index, Index]:
-    """Where each stretch on which something holds begins, and where it ends."""
-    before = np.append(False, holds[:-1])[: len(holds)]
-    return np.flatnonzero(holds & ~before), np.flatnonzero(before & ~holds)
-
-
-def _find_ends(holds: Mask, time: Ticks) -> Ticks:
-    """At the first row of each stretch the time when it ends; at all other rows their own time."""
-    first, last = _find_edges(holds)
-    end = time.copy()
-    end[first] = time[last]
-    return end
+def _pack(kinds: Sequence[Spans]) -> KeyPacking:
+    times = [time for spans in kinds for time in (spans.start, spans.end)]
+    return KeyPacking.of([spans.owner for spans in kinds], times, is_invertible=True)

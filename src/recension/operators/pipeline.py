@@ -7,7 +7,7 @@ pipeline runs for each group by itself. Its ports are numbered from 0, like thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from recension.operators.base import Chunks, Operator, Orphans, Output, worst_ou
 
 @dataclass(slots=True)
 class Flow:
-    """What a vertex gives in one step."""
+    """What comes out of an operator or a source in one step."""
 
     batches: list[EventBatch] = field(default_factory=list)
     cti: int | None = None
@@ -35,7 +35,7 @@ class Flow:
 
 
 def drive(operator: Operator, fed: Sequence[tuple[int, Flow]], now: int | None = None) -> Flow:
-    """Tell an operator the time, if it is to know it, then all batches of a step, then all its CTIs."""
+    """Give an operator the time, if it needs it, then all batches of a step, then all CTIs."""
     out = Flow()
     if now is not None:
         out.add(operator.on_clock(now))
@@ -74,8 +74,23 @@ def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Colle
             operator.refuse_endless()
 
 
+def find_no_effect_times(
+    steps: Sequence[tuple[int, Operator, Sequence[int]]], outputs: Iterable[int]
+) -> dict[int, int]:
+    """By number, the time before which changes have no effect, as `Operator.no_effect_before`.
+
+    ``steps`` are as for `check_end`. Every change in one of the ``outputs`` has an effect.
+    """
+    times = dict.fromkeys(outputs, BEGINNING)
+    for number, operator, inputs in reversed(steps):
+        for port, i in enumerate(inputs):
+            since = operator.no_effect_before(port, times.get(number, BEGINNING))
+            times[i] = min(times.get(i, FOREVER), since)
+    return times
+
+
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
-    """The changes of a batch and the last CTI in it, which speaks for the earlier ones too."""
+    """The changes of a batch, and the last CTI in it, which includes the earlier ones."""
     is_cti = batch.kind == CTI
     if not bool(is_cti.any()):
         return batch, None
@@ -118,6 +133,7 @@ class Pipeline:
     def __init__(self, ports: int, stages: Sequence[Stage]) -> None:
         self._ports, self._stages = ports, stages
         self.operators = [stage.operator for stage in stages]
+        self._steps = [(number, one.operator, one.inputs) for number, one in enumerate(stages, ports)]
         self._last = ports + len(stages) - 1
 
     @property
@@ -150,20 +166,14 @@ class Pipeline:
 
     def check_end(self) -> None:
         """Raise what a stage would raise if all ports ended, where nothing but the end can reach it."""
-        stages = enumerate(self._stages, self._ports)
-        check_end(((number, one.operator, one.inputs) for number, one in stages), range(self._ports))
+        check_end(self._steps, range(self._ports))
 
     def no_effect_before(self, port: int) -> int:
         """The time before which changes on a port have no effect, as `Operator.no_effect_before`."""
-        times = {self._last: BEGINNING}
-        for number, stage in reversed(list(enumerate(self._stages, self._ports))):
-            for own_port, i in enumerate(stage.inputs):
-                since = stage.operator.no_effect_before(own_port, times.get(number, BEGINNING))
-                times[i] = min(times.get(i, FOREVER), since)
-        return times.get(port, BEGINNING)
+        return find_no_effect_times(self._steps, [self._last]).get(port, BEGINNING)
 
     def orphans(self, port: int) -> Orphans:
-        """What becomes of retractions of events that are not there; ``pass``: they get to what comes out."""
+        """What happens to orphans on a port, as `Operator.orphans`; ``pass``: they reach the output."""
         readers = [
             (number, own_port)
             for number, stage in enumerate(self._stages, self._ports)
@@ -178,11 +188,11 @@ class Pipeline:
         return self.orphans(number) if becomes == "pass" else becomes
 
     def is_like(self, fresh: Pipeline) -> bool:
-        """Will this do from now on what one does that was told the same CTIs and times, and nothing else?"""
+        """Will this behave like a fresh pipeline that got the same CTIs and times, and no events?"""
         return all(_are_alike(*pair) for pair in zip(self.operators, fresh.operators, strict=True))
 
     def take_counts(self) -> Counter[str]:
-        """The elements left out or moved since the last time of asking, by reason."""
+        """How many elements were dropped or adjusted since the last call, by reason."""
         taken: Counter[str] = Counter()
         for operator in self.operators:
             if counts := operator.counts():
@@ -191,7 +201,7 @@ class Pipeline:
         return taken
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements left out and kept aside since the last time of asking."""
+        """Elements dropped since the last call, with the reason."""
         return [one for operator in self.operators for one in operator.take_dropped()]
 
     def state_rows(self) -> int:
@@ -225,8 +235,3 @@ def _are_alike(operator: Operator, fresh: Operator) -> bool:
         return False
     trace = operator.trace()
     return trace is not None and trace == fresh.trace()
-
-
-def below(prefix: str, chunks: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The chunks whose names begin so, without that beginning."""
-    return {name.removeprefix(prefix): table for name, table in chunks.items() if name.startswith(prefix)}

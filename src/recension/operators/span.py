@@ -60,7 +60,7 @@ class Span(Operator):
 
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:
-    """The payload; one without columns is told its length, so that literals can be repeated as often."""
+    """The payload. One without columns is given its length, so that literals can be repeated as often."""
     if batch.payload.num_columns:
         return batch.payload
     rows = pa.StructArray.from_buffers(pa.struct([]), len(batch), [None])

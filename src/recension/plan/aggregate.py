@@ -42,7 +42,7 @@ class AggregateNode(TimedNode):
 
     @property
     def rows(self) -> TopK | None:
-        """The aggregate that yields rows, if that is what this is."""
+        """The aggregate that yields rows, if there is one; it is then the only one."""
         (_, first), *_ = self.aggregates
         return first if isinstance(first, TopK) else None
 
@@ -120,7 +120,7 @@ class SnapshotAggregate(AggregateNode):
     named_times = ()
 
     def derive_properties(self) -> Properties:
-        """Per variant; in all of them a group has one row a start (or one a rank), so the start is a key."""
+        """In every variant a group has one row for each start (or one for each rank): the start is a key."""
         of, is_grouped = self.input.properties, bool(self.keys)
         if self.speculate == "perfect":
             return _perfect(of, is_grouped, is_single=self.gives_one_row)

@@ -205,7 +205,7 @@ class Collect(Aggregate):
 class FunctionOf(Aggregate):
     """Any function of one column's values, which it gets as an array, nulls included, by start and value.
 
-    No end has a say in that order, so that an end that is not final holds nothing up.
+    Ends do not matter for that order, so it need not wait for ends that are not final.
     """
 
     fn: Callable[[Any], Any]

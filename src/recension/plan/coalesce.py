@@ -20,8 +20,8 @@ from recension.plan.span import indistinct_columns
 class Coalesce(TimedNode):
     """The group and ``on`` columns with maximal lifetimes, each at every instant once.
 
-    With an ``equivalence``, one event for each run of events of a group, in the order of their starts, of
-    which each goes on with the one before it and starts before the run so far has ended; it shows the first
+    With an ``equivalence``, one event for each run of events of a group, by start. An event extends the run
+    if it is equivalent to the event before it and starts before the run has ended. The run has the first
     values. Two events of a group that start together have no order and are refused.
     """
 
@@ -53,11 +53,11 @@ class Coalesce(TimedNode):
         return Properties(has_key=True)
 
     def needs(self) -> Needs:
-        """Equal facts in one place; where they need only be equivalent, a group."""
+        """Equal facts together; with an equivalence, whole groups."""
         return (columns_named(self.columns if self.equivalence is None else self.group_by),)
 
     def kept_columns(self) -> Mapping[str, str]:
-        """Of facts that became one, all have the same group."""
+        """Facts that become one are of the same group."""
         return {name: name for name in self.group_by}
 
     def columns_read(self, needed: Names) -> list[Names]:
@@ -73,7 +73,7 @@ class Coalesce(TimedNode):
 
 @dataclass(frozen=True)
 class Coalescing:
-    """One query; and how likely its readings are thought to coalesce and to come late."""
+    """One query, with the expected probabilities that its readings coalesce and come late."""
 
     on: tuple[str, ...]
     group_by: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Coalescing:
 
     @property
     def question(self) -> tuple[object, ...]:
-        """What is asked: queries that ask the same are one (coalescing ruling 35)."""
+        """The identity of the query: equal ones are run once (coalescing ruling 35)."""
         return self.on, self.group_by, self.equivalence
 
     @property
@@ -137,7 +137,7 @@ class Edges(TimedNode):
     input: Node
     group_by: tuple[str, ...] = ()
     verb: Literal["edges", "as_of"] = "edges"
-    """How they were asked for: errors speak of that."""
+    """The method that was called; errors name it."""
 
     ignores_ctis = True
     named_times = ()

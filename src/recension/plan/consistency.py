@@ -19,7 +19,7 @@ Late: TypeAlias = Literal["drop", "adjust", "aside"]
 
 
 class Consistency(Node):
-    """A step that says when elements are shown, or which are forgotten, and leaves payloads as they are."""
+    """A step that decides when elements are shown or dropped, and leaves payloads as they are."""
 
     input: Node
 
@@ -44,7 +44,7 @@ class Consistency(Node):
         return self.input.schema
 
     def needs(self) -> Needs | None:
-        """It speaks of, or puts in order, all events: shards do not wait for each other."""
+        """All events in one shard: shards do not wait for each other and have no common order."""
         return tuple(() for _ in self.inputs)
 
     def kept_columns(self) -> Mapping[str, str]:
@@ -55,7 +55,7 @@ class Consistency(Node):
         return self.all_columns()
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
-        """What is late, or first, is so among all events."""
+        """None: whether an event is late, or first, depends on all events."""
         return self.no_filters()
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
@@ -160,8 +160,8 @@ class Align(Consistency):
 class Finalize(Consistency):
     """Retraction chains repaired, external CTIs honoured, the past closed ``remember`` behind.
 
-    External CTIs are about the time from ``since`` on. ``by_level``: a level put it there, which has said how
-    long to wait as well.
+    External CTIs begin at ``since``. ``by_level``: a level of consistency has put it there, and has given
+    the block too.
     """
 
     input: Node
@@ -187,7 +187,7 @@ class Finalize(Consistency):
         return f"finalize, remember {in_ticks(self.remember)}{since}"
 
     def derive_properties(self) -> Properties:
-        """Elements are left out or made one, not moved. Disorder may show a twin before the first is gone."""
+        """Elements are dropped or joined, not moved. In disorder an equal event may come before one goes."""
         of = self.input.properties
         known = of
         if not of.is_perfect:
@@ -281,14 +281,14 @@ class ImportTime(Consistency):
 
 
 def _with_late(of: Properties, late: Late) -> Properties:
-    """Leaving elements out breaks no order; moving them breaks order, keys and durations."""
+    """Dropping elements breaks no order; moving them breaks order, keys and durations."""
     if late == "adjust":
         return Properties(is_insert_only=of.is_insert_only, is_shrink_only=of.is_shrink_only)
     return replace(of, has_deterministic_ties=of.is_strictly_increasing)
 
 
 def require_late(late: str) -> None:
-    """Refuse anything but a way to treat late elements."""
+    """Raise unless it is a way to treat late elements."""
     if late not in ("drop", "adjust", "aside"):
         raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
 

@@ -76,7 +76,7 @@ class GroupApply(TimedNode):
         return self.streams
 
     def with_inputs(self, inputs: Sequence[Node]) -> GroupApply:
-        """What is known of the streams is known to the plan."""
+        """The properties of the streams become those of the plan's ports."""
         if all(new is old for new, old in zip(inputs, self.streams, strict=True)):
             return self
         return replace(self, streams=tuple(inputs), plan=_read(self.plan, inputs))
@@ -86,7 +86,7 @@ class GroupApply(TimedNode):
         return pa.schema([*(first.field(name) for name in self.keys), *self.plan.schema])
 
     def derive_properties(self) -> Properties:
-        """What holds whichever group an element is of: no group waits for another."""
+        """Only what does not depend on other groups: no group waits for another."""
         of = self.plan.properties
         return Properties(
             is_insert_only=of.is_insert_only,
@@ -96,12 +96,12 @@ class GroupApply(TimedNode):
         )
 
     def needs(self) -> Needs:
-        """A group in one place; all of them where they read what is the same for every group."""
+        """Each group together; all groups together if they also read a stream that is not split."""
         keys = columns_named(self.keys if self.split == len(self.streams) else ())
         return (keys,) * len(self.streams)
 
     def kept_columns(self) -> Mapping[str, str]:
-        """What is the same for every group has no keys."""
+        """None if there is a stream that is not split: it has no keys."""
         return {name: name for name in self.keys} if self.split == len(self.streams) else {}
 
     def columns_read(self, needed: Names) -> list[Names]:

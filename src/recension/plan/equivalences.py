@@ -1,8 +1,8 @@
-"""When a reading goes on with what the one before it said: trends, bounds, and functions of the user's own.
+"""When a reading extends the run of the one before it: trends, bounds, and users' own functions.
 
 An equivalence compares each reading with the previous one of its group, all pairs of a batch at once. It need
 not be transitive (temporal coalescing, Appendix B; ruling 23). With several columns it holds for each of
-them. A null, and NaN, goes on with nothing. Without an equivalence readings go on where they are equal.
+them. Nulls and NaN never extend a run. Without an equivalence equal readings do.
 """
 
 from __future__ import annotations

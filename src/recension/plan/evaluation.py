@@ -44,7 +44,7 @@ def evaluate(
 
 
 def _at_once(computed: Expression, kind: pa.DataType, payload: pa.RecordBatch, rows: int) -> pa.Array | None:
-    """A column as it stands, or a value repeated: what needs no computing."""
+    """A column or a constant, which need no computation; None for anything else."""
     if computed.column is not None:
         return _cast(payload.column(computed.column), kind)
     if computed.constant is not None:

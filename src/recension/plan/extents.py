@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER, describe_duration
-from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
 from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
@@ -33,9 +33,7 @@ class Range:
     span: int
     slide: int
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many windows a reading may be in. It is not told: with another limit a query has the same
-    checkpoints.
-    """
+    """How many windows a reading may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.span < FOREVER and 0 < self.slide < FOREVER):
@@ -43,14 +41,14 @@ class Range:
                 f"range: a span of 0 or more and a slide of 1 tick or more are needed, both finite; not "
                 f"{self.span} and {self.slide}"
             )
-        WindowLimit(str(self), checked_limit(self.max_windows, "range")).check_each(self.span + 1, self.slide)
+        WindowLimit(str(self), check_limit(self.max_windows, "range")).check_each(self.span + 1, self.slide)
 
     def __str__(self) -> str:
         return f"range {self.span} slide {self.slide}"
 
     @property
     def with_units(self) -> str:
-        """The same in words, for messages beside timestamps."""
+        """The same in words, for messages that have timestamps."""
         return f"range {describe_duration(self.span)} slide {describe_duration(self.slide)}"
 
 
@@ -72,9 +70,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class CoalesceExtent(TimedNode):
-    """At every slide one row (group, ``on`` columns, valid_start, valid_end) a run of readings that go on.
+    """At every slide one row (group, ``on`` columns, valid_start, valid_end) for each run of readings.
 
-    A reading is an event taken at its start; without an ``equivalence`` equal neighbours of a group go on.
+    A reading is an event taken at its start; without an ``equivalence`` a run is equal neighbours of a group.
     ``weights`` say how much memory, updates and scans matter when the scheme is chosen, ``expected`` how
     likely readings are thought to coalesce and to come late.
     """
@@ -93,7 +91,7 @@ class CoalesceExtent(TimedNode):
 
     @property
     def queries(self) -> tuple[Coalescing, ...]:
-        """The one that it is."""
+        """Its only query."""
         return (Coalescing(self.on, self.group_by, self.equivalence, self.expected),)
 
     def answers(self, j: int) -> pa.Schema:
@@ -119,9 +117,9 @@ class CoalesceExtent(TimedNode):
         return pa.schema([*columns, *interval])
 
     def derive_properties(self) -> Properties:
-        """An answer is shown once its slide is passed: from ordered readings in order, and for good.
+        """Answers are shown once their slide is passed: of ordered readings in order, and never retracted.
 
-        Tuple-based, it lasts until the next comes. A group has one run from a time on, so rows are keys.
+        A tuple-based answer lasts until the next one. A group has one run from any time on: rows are keys.
         """
         in_order = self.input.properties.is_ordered
         if isinstance(self.window, Rows):
@@ -134,11 +132,11 @@ class CoalesceExtent(TimedNode):
         )
 
     def needs(self) -> Needs:
-        """A group in one place; all of them where the readings of all are counted."""
+        """Each group together; all groups together where the window counts all readings."""
         return (columns_named(self.group_by if isinstance(self.window, Range) else ()),)
 
     def kept_columns(self) -> Mapping[str, str]:
-        """Of readings that became one, all have the same group."""
+        """Readings that become one are of the same group."""
         return {name: name for name in self.group_by}
 
     def columns_read(self, needed: Names) -> list[Names]:
@@ -160,7 +158,7 @@ class CoalesceExtent(TimedNode):
 
 
 def checked_weights(given: Weights, place: str) -> Weights:
-    """Of memory, update and scan."""
+    """The weights of memory, update and scan, if they are valid."""
     numbers = [
         w for w in given if isinstance(w, int | float) and not isinstance(w, bool) and 0 <= w < float("inf")
     ]
@@ -203,7 +201,7 @@ class CoalesceMany(TimedNode):
 
     @property
     def number(self) -> str:
-        """The column that has the query's number; none that is read is called so."""
+        """The column with the query's number; its name is not that of a column that is read."""
         name = "query"
         while name in self.columns:
             name += "_"
@@ -227,14 +225,14 @@ class CoalesceMany(TimedNode):
         )
 
     def derive_properties(self) -> Properties:
-        """As of one query; but the answers of several do not come in one order."""
+        """As for one query, but the answers of several have no common order."""
         in_order = self.input.properties.is_ordered
         if isinstance(self.window, Rows):
             return Properties(has_key=True, is_shrink_only=in_order)
         return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
 
     def needs(self) -> Needs:
-        """What all queries group by in one place."""
+        """Together what all queries group by."""
         return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
 
     def kept_columns(self) -> Mapping[str, str]:

@@ -1,19 +1,19 @@
-"""A query cut into fragments: the parts between which events change place.
+"""A query split into fragments at each shuffle.
 
-Fragments stand in levels. A fragment of a level runs in every shard (or in one), on the events that were
-sent there; what it gives goes to fragments of later levels, each event to the shard that its route names.
+Fragments have levels. A fragment runs in every shard (or in one), on the events that were sent there. Its
+output goes to fragments of later levels, each event to the shard that its route names.
 A fragment is a query like any other: its sources are the edges over which events reach it.
 
 Where a query is cut follows from what its steps need together (`Node.needs`). A step that looks at each event
-by itself can run anywhere. A grouped step needs the events of a group in one place; which columns tell groups
-apart in its output decides whether the step above it needs them moved. A step that looks at all events, or
-promises an order among all of them, needs them in one place.
+by itself can run anywhere. A grouped step needs the events of a group in one shard; the columns that tell
+groups apart in its output decide whether the step above it needs a shuffle. A step that looks at all events,
+or puts all of them in order, needs them in one shard.
 
-    level 2    total by country                      one exchange, by country
+    level 2    total by country                      one shuffle, by country
                      │
     level 1    per-site count ── join on site        both read what was sent by site
                      │                │
-    level 0      leases            sites             steps below the first exchange move with its reader
+    level 0      leases            sites             steps below the first shuffle move with its reader
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class NodePlace:
     level: int = 0
     is_single: bool = False
     keys: tuple[str, ...] = ()
-    """Output columns by whose values events are apart; none known: they may be anywhere."""
+    """Output columns that decide the shard of an event; empty if they are not known."""
 
 
 _LOOSE = NodePlace()
 
 
 def cut(roots: Sequence[Node]) -> list[Fragment]:
-    """The fragments of some queries, by level; what the queries share is there once."""
+    """The fragments of some queries, by level; shared parts are there once."""
     nodes = list(each_once(roots))
     places: dict[Node, NodePlace] = {}
     for node in nodes:
@@ -120,7 +120,7 @@ def _place_anywhere(node: Node, inputs: list[NodePlace]) -> NodePlace:
 
 
 def _common_positions(need: Needs, inputs: list[NodePlace], level: int) -> tuple[int, ...] | None:
-    """The keys by whose values events of that level are together already; None if they must move.
+    """The positions of the keys by which events of that level are sharded already; None if they must move.
 
     What comes from an earlier level, or straight from sources, can be sent by the same keys.
     """
@@ -132,7 +132,7 @@ def _common_positions(need: Needs, inputs: list[NodePlace], level: int) -> tuple
 
 
 def _positions(keys: Outputs, place: NodePlace) -> tuple[int, ...] | None:
-    """Where the columns that keep events apart stand among the keys."""
+    """The positions, among the keys, of the columns that decide the shard."""
     columns = [computed.column for _, computed in keys]
     if place.is_single or not place.keys or any(name not in columns for name in place.keys):
         return None
@@ -184,7 +184,7 @@ class _Cutter:
         )
 
     def _keys(self, node: Node) -> list[Outputs | None]:
-        """By what the events of each input have to come, if they come over an edge."""
+        """The keys by which the events of each input are sent, if they come over an edge."""
         need, place = node.needs(), self._places[node]
         if place.is_single:
             return [()] * len(node.inputs)
@@ -206,7 +206,7 @@ class _Cutter:
     def _read_loose(
         self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: NodePlace
     ) -> Node:
-        """Steps below an exchange move into the fragment; the keys are computed along the way to them."""
+        """Steps below a shuffle move into the fragment that reads it. They also compute the keys."""
         if isinstance(node, Source):
             return self._edge(node, _route(above, keys), place).source
         path = (node, *above)
@@ -263,13 +263,13 @@ def _name_apart(names: tuple[str, ...]) -> Iterator[tuple[str, Expression]]:
 
 
 def _carry_forward(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The output columns that hold these input columns as they are; None if one is lost."""
+    """The output columns that hold these input columns unchanged; None if one is not kept."""
     new = {old: name for name, old in reversed(list(node.kept_columns().items()))}
     return tuple(new[name] for name in names) if all(name in new for name in names) else None
 
 
 def _trace_back(node: Node, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The input columns that these output columns are, if they are passed on as they are."""
+    """The input columns that these output columns are; None if one of them is computed."""
     old = node.kept_columns()
     return tuple(old[name] for name in names) if all(name in old for name in names) else None
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from recension.core.batch import payload_of
-from recension.core.errors import RecensionError, SchemaError, nearest
-from recension.core.values import MISFITS, misfit
+from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.values import MISFITS, describe_misfit
 from recension.plan.evaluation import Kernel
 
 
@@ -60,7 +60,7 @@ def map_kernel(fn: Callable[[Any], Any], schema: pa.Schema, label: str, *, per_r
 def _payload_from_rows(
     mapped: list[Any], schema: pa.Schema, label: str, payload: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """What the function gave of each row, which names every declared column; or an error that names it."""
+    """The answers of a function of rows as a payload; or an error that names the row."""
 
     def refusal(reason: str, at: int) -> SchemaError:
         (given,) = payload.slice(at, 1).to_pylist()
@@ -85,19 +85,19 @@ def _payload_from_rows(
 
 def _describe_missing(answer: Mapping[Any, Any], names: list[str]) -> str:
     missing = next(name for name in names if name not in answer)
-    hint = nearest(missing, [str(name) for name in answer if name not in names])
+    hint = suggest_name(missing, [str(name) for name in answer if name not in names])
     return f"it gave {dict(answer)!r} without the column {missing!r}{hint}: write None if it has no value"
 
 
 def _describe_misfit(answer: Mapping[str, Any], schema: pa.Schema) -> str | None:
     for field in schema:
-        if (reason := misfit(answer[field.name], field.type)) is not None:
+        if (reason := describe_misfit(answer[field.name], field.type)) is not None:
             return f"column {field.name!r} is {field.type}, not {answer[field.name]!r}: {reason}"
     return None
 
 
 def _conform(mapped: object, schema: pa.Schema, label: str, rows: int) -> pa.RecordBatch:
-    """What a user's function gave, as columns of the declared types; or an error that names it."""
+    """The answer of a function of batches, with the declared columns and types; or an error."""
     try:
         if isinstance(mapped, Mapping):
             mapped = pa.table(dict(mapped))
@@ -132,7 +132,7 @@ class PassThroughColumns:
         return self._join_answer(payload, self.fn(payload.select(rest)))
 
     def _join_answer(self, payload: pa.RecordBatch, answer: Any) -> Any:
-        """What the function gave, in whatever form, with the columns that passed by."""
+        """The function's answer, in any of its forms, with the columns that it did not see."""
         kept = payload.select(list(self.names))
         if isinstance(answer, list):
             return [{**row, **own} for row, own in zip(answer, kept.to_pylist(), strict=True)]

@@ -1,7 +1,7 @@
 """Group and apply: a query on each group by itself, as one query on all groups at once where that can be.
 
 The query is written over a `Group`, which stands for any one group. It is then rewritten: the group's keys
-travel as extra columns beside the payload, under names that nothing else has, and every step that looks at
+travel as extra columns with the payload, under names that nothing else has, and every step that looks at
 more than one event looks only at events with equal keys. No step is run once per group.
 
     s.group_by("k").apply(lambda g: g.join(g.agg(n=count())))
@@ -13,8 +13,8 @@ more than one event looks only at events with equal keys. No step is run once pe
 Steps that depend on what a group has seen and when (how late an element is, how long one waits) have no such
 form. They run group by group, in one `GroupApply` with all that lies between them.
 
-Streams from outside the group are the same for every group. A step that would show them once per group,
-even for groups without events, means nothing and is refused.
+Streams from outside the group are the same for every group. A step that would show their events in every
+group, even in groups without events, is refused.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Group(Leaf):
 
 
 def readers_of(group: Group, applied: Node) -> list[Node]:
-    """The steps that read the group, inputs before their readers; none of them may make up events.
+    """The steps that read the group, inputs before their readers.
 
-    What does not come from the group would be there for groups that have no events as well.
+    Their events must come from the group: others would be there for groups without events too.
     """
     grouped: dict[Node, None] = {group: None}
     for node in walk(applied):
@@ -79,8 +79,8 @@ def run_by_group(readers: list[Node], applied: Node) -> list[Node]:
     """The steps that must run group by group: none if all are keyed, and none stands above a step that
     holds back CTIs, as `Cleanse` does: in a group they are not held back by other groups.
 
-    Else also what gives its answers by the CTIs and the order it sees, which in a group are the group's own,
-    and what lies between such steps. There is one step among them that the others end in.
+    Otherwise all steps whose answers depend on CTIs or on order, since a group has its own, and the steps
+    between them. One of these steps is above all the others.
     """
     grouped = set(readers)
     core = {node for node in readers if not node.ignores_ctis}
@@ -122,7 +122,7 @@ _numbers = count()
 class Threading:
     """Rewrites the nodes above a group so that their first columns are the group's keys, ``hidden``.
 
-    ``done`` has the nodes that are so already, each with what it stands for in the query on one group.
+    ``done`` maps nodes of the query on one group to nodes that have the keys already.
     """
 
     def __init__(self, hidden: tuple[str, ...], done: Mapping[Node, Node]) -> None:
@@ -148,7 +148,7 @@ class Threading:
         return node in self._done
 
     def put(self, node: Node, apply_by_keys: Node) -> None:
-        """Someone else has rewritten a node."""
+        """Note a node that was rewritten otherwise."""
         self._done[node] = apply_by_keys
 
 
@@ -195,7 +195,7 @@ def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]
 
 
 def apply_by_keys(node: GroupApply) -> Node:
-    """What it means, for whom only histories matter: its steps on all groups at once, by their keys."""
+    """The same history from its steps on all groups at once, by their keys."""
 
     def open_port(step: Node) -> Node:
         is_shared = isinstance(step, Port) and step.number >= node.split

@@ -33,9 +33,9 @@ class Join(TimedNode):
     how: How = "inner"
     suffix: str = "_right"
     null_matches: tuple[str, ...] = ()
-    """Of the keys, those where null equals null: a group's."""
+    """The keys for which null equals null: those of a group."""
     verb: Literal["join", "as_of"] = "join"
-    """How it was asked for: errors speak of that."""
+    """The method that was called; errors name it."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
 
@@ -89,7 +89,7 @@ class Join(TimedNode):
         return {name: name for name in self.on}
 
     def columns_read(self, needed: Names) -> list[Names]:
-        """Where names clash, the left column stays as long as the right one is read: it gives it its name."""
+        """Where names clash, the left column is kept too: without it the right one would have no suffix."""
         read = (needed | self.where.references) if self.where else needed
         right = {old: new for old, new in self.right_outputs if new in read}
         clashing = {old for old, new in right.items() if old != new}

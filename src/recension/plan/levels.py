@@ -4,9 +4,9 @@
     remember   how long the past may still change       Finalize
 
 Both go below the first stateful step of every input (CEDR operators, §3): what needs no state needs no
-order either. Steps with state give their answers in an order of their own (a long snapshot of one group
-after later ones of another, ruling B15; two inputs as they come), so that where everything waits for its
-order, the answer does too.
+order either. Steps with state have an output order of their own (a long snapshot of one group after later
+ones of another, ruling B15; two inputs as they come). So if every input is blocked until it is ordered, the
+output is too.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ STRONG = Level(FOREVER, FOREVER)
 MIDDLE = Level(0, FOREVER, "eager")
 """Shows everything at once and corrects it whenever it learns better."""
 WEAK = Level(0, 0)
-"""Shows everything at once and forgets at once: what comes late is lost."""
+"""Shows everything at once and forgets at once: late elements are dropped."""
 
 
 def at_level(root: Node, level: Level) -> Node:
-    """The query at a level of consistency. Inputs keep those parts of one that they were given already."""
+    """The query at a level of consistency. Inputs that have a part of a level already keep it."""
     return _align_answers(
         _LevelPlacer().apply(root, _Missing(level.block, level.remember, level.speculate)), level
     )
@@ -82,11 +82,7 @@ class _LevelPlacer:
 
 
 def _steps_of_input(node: Node) -> list[Node]:
-    """A source or a group, and the steps over it that look at one event at a time, advance time or give a
-    level.
-
-    None if there is anything else.
-    """
+    """A source or a group and the steps over it, if all of these are before state; otherwise nothing."""
     steps = [node]
     while node.is_before_state:
         node = node.inputs[0]

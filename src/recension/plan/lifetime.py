@@ -59,7 +59,7 @@ class Clip(TimedNode):
     by: Node
     on: tuple[str, ...] = ()
     null_matches: tuple[str, ...] = ()
-    """Of the keys, those where null equals null: a group's."""
+    """The keys for which null equals null: those of a group."""
 
     ports: ClassVar[tuple[str, ...]] = ("input", "by")
 

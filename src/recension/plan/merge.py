@@ -31,7 +31,7 @@ class CaseChoice(NamedTuple):
 def lmerge_case(*inputs: Properties, ties_alike: bool = True) -> CaseChoice:
     """The most restricted case that all inputs are known to satisfy.
 
-    ``ties_alike`` says that where each puts events of equal start into a fixed order, it is the same for all.
+    ``ties_alike``: inputs that put events of equal start in a fixed order all have the same order.
 
     >>> lmerge_case(Properties(has_key=True), Properties(is_strictly_increasing=True)).case
     'R3'
@@ -93,17 +93,17 @@ class Merge(TimedNode):
         if not 0 < self.quorum <= 1:
             raise RecensionError(f"merge: quorum is a part of the inputs up to 1, not {self.quorum}")
         super().__post_init__()
-        self.chosen()
+        self.choose_case()
 
     @property
     def label(self) -> str:
         usual = {"lag": 0, "feedback": False, "on_mismatch": "raise", "leader": "stable", "quorum": 0.5}
-        said = [
+        parts = [
             f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
         ]
         joining = ["of all that join"] if self.is_open else []
         joining += [f"input {port} from {t}" for port, t in enumerate(self.since) if t > BEGINNING]
-        return ", ".join([f"merge {self.policy}", *said, *joining])
+        return ", ".join([f"merge {self.policy}", *parts, *joining])
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -120,7 +120,7 @@ class Merge(TimedNode):
             require_same_columns(first, other.schema, "merge")
         return first
 
-    def chosen(self) -> CaseChoice:
+    def choose_case(self) -> CaseChoice:
         """The case that runs, and why."""
         known = [stream.properties for stream in self.streams]
         if self.case != "auto":
@@ -146,9 +146,9 @@ class Merge(TimedNode):
             )
 
     def derive_properties(self) -> Properties:
-        """In order the output is as the inputs are; else only what following now one, now another leaves."""
+        """Cases that demand order keep it; the others follow now one input, now another, and keep little."""
         known = replace(meet(*(stream.properties for stream in self.streams)), cti_frequency=None)
-        case = self.chosen().case
+        case = self.choose_case().case
         duration = known.constant_duration
         if self.on_mismatch == "fallback" or case == "R4":
             return Properties(constant_duration=duration if self.on_mismatch == "raise" else None)
@@ -157,13 +157,12 @@ class Merge(TimedNode):
         return Properties(is_insert_only=self.policy == "ff", has_key=True, constant_duration=duration)
 
     def needs(self) -> Needs:
-        """What R3 and R4 decide of an event they decide from its payload and the inputs' stables, which all
-        know.
+        """R3 and R4 decide by payload and by the inputs' stables, which every shard knows.
 
-        The other cases promise an order, to follow a leader is to look at all that the inputs have sent, and
-        a merge that falls falls as a whole.
+        All other merges need one shard: cases with an order, policies that compare whole inputs (``lead``),
+        and merges that may fall back, which do so as a whole.
         """
-        is_by_payload = self.chosen().case in ("R3", "R3-", "R4") and self.policy != "lead"
+        is_by_payload = self.choose_case().case in ("R3", "R3-", "R4") and self.policy != "lead"
         names = self.schema.names if is_by_payload and self.on_mismatch == "raise" else []
         return (columns_named(names),) * len(self.streams)
 
@@ -178,7 +177,7 @@ class Merge(TimedNode):
         return self.no_filters()
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
-        """In these cases the user speaks of each group's order, not of that of all."""
+        """Not in the cases that demand an order: it is that of each group, not of all."""
         return self.case not in ("R0", "R1", "R2")
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
@@ -186,14 +185,14 @@ class Merge(TimedNode):
 
 
 def _form(node: Node) -> tuple[object, ...]:
-    """What makes the order of its ties: copies of one plan have the same, and so have sources that say so."""
+    """What decides the order of ties: the same for copies of one plan and for sources alike."""
     if isinstance(node, Source):
         return (tuple(node.schema.names), node.start, node.end)
     return (node.label, *map(_form, node.inputs))
 
 
 def _in_order(case: str, known: Properties) -> Properties:
-    """What a case demands of its inputs holds for its output, whether the inputs were known to or not."""
+    """What a case demands of its inputs holds for its output, even if the inputs do not declare it."""
     return Properties(
         is_insert_only=True,
         is_ordered=True,

@@ -22,7 +22,7 @@ from recension.plan.windows import CountWindows, Windows
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """What the module reads of each event, by the names it knows, in the types it declares."""
+    """A module with the expressions mapped to its inputs, and their types."""
 
     module: Module
     inputs: Outputs
@@ -81,9 +81,7 @@ def _input_type(module: Module, name: str, computed: Any, declared: Any, schema:
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Are values of the one type values of the other too? (Whole numbers that no float holds are refused
-    when they come.)
-    """
+    """Can every value of one type be one of the other? (Whole numbers beyond floats are refused when met.)"""
     if pa.types.is_floating(wanted):
         return pa.types.is_integer(given) or (pa.types.is_floating(given) and _bits(given) <= _bits(wanted))
     if pa.types.is_signed_integer(wanted):
@@ -110,10 +108,10 @@ Ends: TypeAlias = Literal["unseen", "clipped", "seen"]
 
 @dataclass(frozen=True)
 class Policies:
-    """How lifetimes come to modules and what becomes of those they give (§III.C).
+    """How lifetimes are clipped for modules, and how the rows they give are stamped (§III.C).
 
-    ``recompute``: what was shown is computed again when it is to be taken back, not kept. ``verify``: every
-    call is made twice, and must give the same.
+    ``recompute``: output is computed again to be retracted, instead of being kept. ``verify``: every call is
+    made twice, and must give the same.
     """
 
     clip: Clipping = "full"
@@ -159,10 +157,10 @@ class ModuleWindow(TimedNode):
     @property
     def label(self) -> str:
         by = f" by {describe_outputs(self.keys)}" if self.keys else ""
-        said = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
+        parts = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
         shape = "snapshots" if self.windows is None else str(self.windows)
         clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
-        verb = f"apply{by} {said[0]}" if self.operator else f"aggregate {', '.join(said)}{by}"
+        verb = f"apply{by} {parts[0]}" if self.operator else f"aggregate {', '.join(parts)}{by}"
         stamp = "" if self.policies.stamp == "align" else f", stamp {self.policies.stamp}"
         return f"{verb}, {shape}{clip}{stamp}, speculate {self.policies.speculate}"
 
@@ -173,7 +171,7 @@ class ModuleWindow(TimedNode):
 
     @property
     def operator(self) -> ModuleCall | None:
-        """The module that yields rows, if that is what this is."""
+        """The module that yields rows, if there is one; it is then the only answer."""
         (_, first), *_ = self.answers
         return first if isinstance(first, ModuleCall) and first.module.yields_rows else None
 
@@ -213,10 +211,10 @@ class ModuleWindow(TimedNode):
 
     @property
     def passed_on(self) -> dict[str, Expression]:
-        """The columns whose values tell apart what has nothing to do with each other.
+        """The columns on which events that differ do not affect each other: filters on them may go below.
 
-        Those are the keys; on a grid, whose windows are there whatever events there are, also what the module
-        declares to be partitioned by, if it has nothing to say of parts that are empty.
+        These are the keys. On a grid, whose windows do not depend on events, also the columns that the module
+        declares to be partitioned by, if it gives no rows for parts that are empty.
         """
         found = dict(self.keys)
         is_in_parts = self.operator is not None and self.operator.module.is_empty_preserving

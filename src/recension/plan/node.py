@@ -27,7 +27,7 @@ from recension.plan.structure import Shared, Structure, is_structure, memory_str
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
 """Columns by name, each with what it is computed from."""
 Names: TypeAlias = frozenset[str]
-# For each input, the values by which events are brought together; no values at all mean one place.
+# For each input, the keys by which events are sharded; no keys at all mean one shard.
 Needs: TypeAlias = tuple[Outputs, ...]
 Speculate: TypeAlias = Literal["perfect", "ordered", "eager"]
 LevelPart: TypeAlias = Literal["block", "remember"]
@@ -46,7 +46,7 @@ class FilterRule:
 
 
 class _Key:
-    """An identity with its hash worked out once: entries go as late as the interpreter's own end."""
+    """An identity with its hash computed once: entries may be removed while the interpreter shuts down."""
 
     __slots__ = ("hash", "identity")
 
@@ -64,7 +64,7 @@ _known: WeakValueDictionary[_Key, Node] = WeakValueDictionary()
 
 
 class _Interned(ABCMeta):
-    """Building a node that exists already gives back the one that exists."""
+    """To build a node that exists already gives that node."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
@@ -98,7 +98,7 @@ class Node(Shared, metaclass=_Interned):
 
     @cached_property
     def structure(self) -> Structure:
-        """What this step is, apart from what it reads, as it is written down: inputs are numbers of ports."""
+        """What this step is, apart from its inputs, as checkpoints have it: inputs are numbers of ports."""
         named = (
             (name, written_structure(getattr(self, name), self._reference)) for name in self._structural()
         )
@@ -155,9 +155,9 @@ class Node(Shared, metaclass=_Interned):
 
     @abstractmethod
     def kept_columns(self) -> Mapping[str, str]:
-        """The output columns that are, in every event, a column of each input as it is: which one.
+        """Output columns that hold, in every event, an unchanged column of each input; and which one.
 
-        What is not named is not known to be so.
+        Columns that are not named may be anything.
         """
 
     @abstractmethod
@@ -184,7 +184,7 @@ class Node(Shared, metaclass=_Interned):
         """Do external CTIs, which count the elements of a source, still count right above this step?"""
 
     def as_span(self) -> tuple[tuple[Expression, ...], Outputs] | None:
-        """Predicates, each on what the one before left, then outputs, if that is all it does to its input.
+        """The step as predicates, each on what the one before left, then outputs, if that is all it does.
 
         Neighbours of this form become one pass. The safe answer is None: it stays a pass of its own.
         """
@@ -195,8 +195,8 @@ class Node(Shared, metaclass=_Interned):
     @property
     @abstractmethod
     def is_before_state(self) -> bool:
-        """Does a level of consistency go above it? So it does above steps of one input that look at one event
-        at a time, advance time or give a level; and below all others."""
+        """Does a level of consistency go above it? Yes for steps of one input that look at one event at a
+        time, advance time or give a level; no for all others, which it goes below."""
 
     @property
     def level_parts(self) -> frozenset[LevelPart]:
@@ -221,7 +221,7 @@ class Node(Shared, metaclass=_Interned):
     @property
     @abstractmethod
     def named_times(self) -> tuple[tuple[str, int], ...]:
-        """The times (not durations) that the query names here, each with where it stands."""
+        """The times (not durations) that the query names here, each with the argument that names it."""
 
     @property
     def own_plans(self) -> list[Node]:
@@ -234,7 +234,7 @@ class Node(Shared, metaclass=_Interned):
     @property
     @abstractmethod
     def ignores_ctis(self) -> bool:
-        """Are its answers for a group the same whether other groups are there, and whenever CTIs come?"""
+        """Are its answers for a group independent of other groups, and of when CTIs come?"""
 
     @property
     def holds_ctis_by_group(self) -> bool:
@@ -246,11 +246,11 @@ class Node(Shared, metaclass=_Interned):
         return False
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
-        """Can it be done for all groups at once, by keys that travel beside the payload?
+        """Can it be done for all groups at once, by keys that travel with the payload?
 
-        Not where it counts elements, measures time or decides what is late in each group by itself.
-        ``grouped`` are the steps that read the group. The safe answer is no, unless it does not matter when
-        anything comes: it then runs group by group.
+        No if it counts elements, measures time or decides what is late within each group.
+        ``grouped`` are the steps that read the group. The safe answer is no, unless it ignores CTIs: it then
+        runs group by group.
         """
         return self.ignores_ctis
 
@@ -281,7 +281,7 @@ class Node(Shared, metaclass=_Interned):
 
 
 class TimedNode(Node):
-    """A step whose answers depend on lifetimes: it needs retractions in order, and CTIs to forget by.
+    """A step whose answers depend on lifetimes: it needs retractions in order, and CTIs to free its state.
 
     So external CTIs are taken in below it, and so is a level of consistency (CEDR operators, §3).
     """
@@ -291,14 +291,11 @@ class TimedNode(Node):
 
 
 def plan_structure(roots: Sequence[Node]) -> list[Structure]:
-    """The steps of some queries as they are written down, each with the numbers of the steps it reads.
+    """The structures of the steps of some queries, each with the numbers of the steps it reads.
 
-    What two queries share is there once; inputs come before their readers.
+    Shared steps are there once; inputs come before their readers.
     """
-    numbers: dict[Node, int] = {}
-    for root in roots:
-        for node in walk(root):
-            numbers.setdefault(node, len(numbers))
+    numbers = {node: number for number, node in enumerate(each_once(roots))}
     return [(node.structure, tuple(numbers[child] for child in node.inputs)) for node in numbers]
 
 

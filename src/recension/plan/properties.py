@@ -4,7 +4,7 @@ A property holds for every output a node can produce, however the input is cut i
 is in doubt it says nothing. LMerge technical report, §III-C and §IV-G.
 
 One exception, which spares everyone else: what is cut at the beginning of time, such as overlapping windows
-that would begin before it, may share a start there, though starts are said to be keys or to increase.
+that would begin before it, may share a start there, though starts are declared to be keys or to increase.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Properties:
     is_insert_only: bool = False
     """There are no retractions."""
     is_ordered: bool = False
-    """Sync times of inserts and retractions never fall. CTIs are promises, not changes: they may lag."""
+    """Sync times of inserts and retractions never fall. CTIs are not counted: they may lag."""
     is_strictly_increasing: bool = False
     """Every element starts after all before it: one event a start, and so no retraction either."""
     has_deterministic_ties: bool = False

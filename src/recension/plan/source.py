@@ -16,7 +16,7 @@ from recension.plan.properties import NOTHING_KNOWN, Properties
 
 
 class Leaf(Node):
-    """What stands for a stream, and is no step: nothing goes below it."""
+    """A node that stands for a stream, not for a step: nothing goes below it."""
 
     passes_external_ctis = False
     is_before_state = False
@@ -43,8 +43,8 @@ class Leaf(Node):
 class Source(Leaf):
     """A named input. ``start`` and ``end`` name the time columns of a plain table.
 
-    ``external_ctis`` says that it carries such, and may hold retractions before what they retract. They are
-    about the time from ``since`` on.
+    ``external_ctis``: it carries external CTIs, which begin at ``since``. Retractions may then come before
+    what they retract.
     """
 
     name: str
@@ -89,12 +89,12 @@ class Source(Leaf):
         return self.declared
 
     def needs(self) -> None:
-        """Its events come wherever they are sent."""
+        """Its events can be sent to any shard."""
         return
 
 
 def times_in(plans: Iterable[Node]) -> Iterator[tuple[str, int]]:
-    """Where a time stands, and the time."""
+    """The times that queries name, each with the argument that names it."""
     for node in (node for plan in plans for node in walk(plan)):
         yield from times_in(node.own_plans)
         yield from node.named_times

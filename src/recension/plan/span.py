@@ -138,8 +138,8 @@ class Project(SpanNode):
 class Span(SpanNode):
     """Several span steps in one pass: the predicates, each on what the one before left, then the outputs.
 
-    The turn matters: a predicate may protect a later one from rows it cannot be computed for. It is made when
-    filters and columns have gone as far as they can: none goes below it.
+    Their order matters: a predicate may protect a later one from rows for which it fails. Spans are made
+    after filters have been pushed down, so no filter goes below them.
     """
 
     input: Node
@@ -192,7 +192,7 @@ def projected_schema(outputs: Outputs, schema: pa.Schema, verb: str) -> pa.Schem
 
 
 def project_properties(properties: Properties, outputs: Outputs, schema: pa.Schema) -> Properties:
-    """Order and times stay; a key stays one only where every column is still there to tell payloads apart."""
+    """Order and times stay; a key stays a key only if all columns are kept."""
     kept = {computed.column for _, computed in outputs}
     return replace(properties, has_key=properties.has_key and set(schema.names) <= kept)
 
@@ -203,7 +203,7 @@ def is_identity(outputs: Outputs, schema: pa.Schema) -> bool:
 
 
 def describe_selection(outputs: Outputs, schema: pa.Schema) -> str:
-    """The outputs; where all columns keep their places, only the ones that are new or computed anew."""
+    """The outputs; if all columns keep their places, only those that are new or computed."""
     if [name for name, _ in outputs[: len(schema.names)]] == schema.names:
         changed = [(name, computed) for name, computed in outputs if name != computed.column]
         return f"with {describe_outputs(changed)}" if changed else "select all"
@@ -238,7 +238,7 @@ class Map(SpanNode):
         return self.columns
 
     def derive_properties(self) -> Properties:
-        """As a projection that may forget: two payloads can become one."""
+        """As for a projection without a key: two payloads can become one."""
         return replace(self.input.properties, has_key=False)
 
     def kept_columns(self) -> Mapping[str, str]:
@@ -294,7 +294,7 @@ class Union(Node):
         return first
 
     def derive_properties(self) -> Properties:
-        """Inputs interleave as they please, and may hold equal events: no order, no key."""
+        """Inputs interleave and may hold equal events: no order, no key."""
         inputs = [stream.properties for stream in self.streams]
         durations = {p.constant_duration for p in inputs}
         return Properties(
@@ -354,7 +354,7 @@ class Distinct(TimedNode):
         return self.all_columns()
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
-        """Not those that tell apart what is equal: 0.0 and -0.0 are one payload."""
+        """Not those that can tell equal payloads apart, such as 0.0 and -0.0."""
         return (FilterRule(indistinct_columns(self.schema, self.schema.names), needs_total=False),)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
@@ -362,5 +362,5 @@ class Distinct(TimedNode):
 
 
 def indistinct_columns(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:
-    """Those of these columns whose equal values no filter can tell apart."""
+    """The columns whose equal values no filter can tell apart; of floats it can: 0.0 and -0.0 are equal."""
     return dict(columns_named(name for name in names if not holds_floats(schema.field(name).type)))

@@ -6,9 +6,9 @@ Nodes that are equal by structure are one node, so that common parts of queries 
 structure, written as JSON, says of which query a snapshot or a checkpoint is. A printed form is for people;
 it never says that.
 
-Values are told apart by type and value: 1, 1.0 and True are three. Functions of the user's own are the one
-thing with two faces: in a process a function is itself; written down it is known by its name, for a program
-that is started again has other objects, and may have mended the function in between.
+Values differ by type and by value: 1, 1.0 and True are three. A user's function is compared in two ways: in
+memory it is the object itself; written down it is its name, since a program that is started again has other
+objects and may have a corrected function.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Opaque: TypeAlias = Callable[[Any], Structure]
 # In the metadata of a dataclass field: it words errors or checks the user's code, and is not written down.
 NOT_STRUCTURE: Final = {"is_structure": False}
 
-# Values that people know without their mark.
+# Types that are left out where a value is shown to people.
 _PLAIN: Final = frozenset({"float", "bool", "type", "function", "Decimal", "bytes", "date"})
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Shared:
-    """What is known by reference, such as a step: its structure is not repeated in that of its readers."""
+    """Known by reference, as steps are: its structure is not repeated in that of its readers."""
 
 
 class Structural:
@@ -82,7 +82,7 @@ def written_structure(value: Any, reference: Callable[[Shared], Structure] | Non
     def opaque(foreign: Any) -> Structure:
         if isinstance(foreign, Shared) and reference is not None:
             return reference(foreign)
-        # A function that is called twice, to check it, is the function.
+        # A wrapper that calls a function twice, to check it, stands for the function.
         is_checked = hasattr(foreign, "written_as") and not isinstance(foreign, type)
         return _structure(foreign.written_as, opaque) if is_checked else _name_of(foreign, opaque)
 

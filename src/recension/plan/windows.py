@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import describe_duration
 from recension.core.time_kind import Instant
-from recension.core.window_limit import MAX_WINDOWS, WindowLimit, checked_limit
+from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
 from recension.plan.aggregate import AggregateNode
 from recension.plan.lifetimes import require_positive
 from recension.plan.properties import Properties
@@ -28,14 +28,14 @@ class Windows:
     offset: int = 0
     until: int | None = None
     max_windows: int = field(default=MAX_WINDOWS, repr=False, metadata={"is_structure": False})
-    """How many an event may fill. It is not told: a query with another limit has the same checkpoints."""
+    """How many windows an event may be in. Not part of the structure: checkpoints fit any limit."""
 
     def __post_init__(self) -> None:
         require_positive(self.size, "windows", "a size")
         require_positive(self.hop, "windows", "a hop")
         if self.until is not None and abs(self.until) >= 2**62:
             raise TimeError("windows: until= names the end of the grid, a time before the end of time")
-        WindowLimit(str(self), checked_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
+        WindowLimit(str(self), check_limit(self.max_windows, "windows")).check_each(self.size, self.hop)
 
     @property
     def overlap(self) -> bool:
@@ -57,7 +57,7 @@ class Windows:
 
     @property
     def with_units(self) -> str:
-        """The same with durations in words, for messages beside timestamps."""
+        """The same with durations in words, for messages that have timestamps."""
         return self._describe(describe_duration)
 
     def _describe(self, show: Callable[[int], str]) -> str:

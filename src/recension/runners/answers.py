@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, inserts, null_payload
-from recension.core.errors import RecensionError, StreamError, nearest
+from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder
 from recension.operators.base import Chunks
@@ -54,7 +54,7 @@ class Answers:
             )
         if name not in names:
             raise RecensionError(
-                f"no query {name!r}{nearest(name, names)}; the session runs {', '.join(names)}"
+                f"no query {name!r}{suggest_name(name, names)}; the session runs {', '.join(names)}"
             )
         return name
 

@@ -17,14 +17,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti
+from recension.core.batch import EventBatch, cti, new_end, old_end
 from recension.core.errors import RecensionError, describe_error
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import FOREVER
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
-from recension.operators.changes import new_end, old_end
 from recension.operators.lmerge.merge import LogicalMerge
-from recension.operators.pipeline import Flow, check_end, drive
+from recension.operators.pipeline import Flow, check_end, drive, find_no_effect_times
 from recension.operators.span import Span
 from recension.runners.feedback import OUTSIDE, Feedback
 from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
@@ -87,7 +86,8 @@ class Engine:
         for port, i in enumerate(vertex.inputs):
             if (flow := flows.get(i)) is not None:
                 wanted = self._feedback.keep_wanted((number, port), i, flow)
-                metrics.skipped += _size(flow) - _size(wanted)
+                if wanted is not flow:
+                    metrics.skipped += _size(flow) - _size(wanted)
                 for batch in wanted.batches:
                     metrics.count_in(batch)
                 arriving.append((port, wanted))
@@ -102,13 +102,14 @@ class Engine:
 
     def check_end(self, sources: Collection[int]) -> None:
         """Raise what an operator would raise if these sources ended, where it is certain; nothing changes."""
-        running = ((number, self._vertices[number]) for number in self._order)
-        steps = (
-            (number, vertex.operator, [i for i in vertex.inputs if i >= 0])
-            for number, vertex in running
-            if vertex.operator is not None
+        check_end(
+            ((number, one, [i for i in inputs if i >= 0]) for number, one, inputs in self._steps()), sources
         )
-        check_end(steps, sources)
+
+    def _steps(self) -> list[tuple[int, Operator, Sequence[int]]]:
+        """The operators that run, in order, each with its number and the numbers of its inputs."""
+        running = ((number, self._vertices[number]) for number in self._order)
+        return [(number, one.operator, one.inputs) for number, one in running if one.operator is not None]
 
     def check_last(self, source: int, batch: EventBatch, t: int | None) -> None:
         """The same of a source that gets this batch, and then a CTI at ``t``.
@@ -137,21 +138,13 @@ class Engine:
     def wanted_outside(self, output: int, flow: Flow) -> Flow:
         """What of an answer its readers want."""
         wanted = self._feedback.keep_wanted((OUTSIDE, output), output, flow)
-        self._metrics[output].skipped += _size(flow) - _size(wanted)
+        if wanted is not flow:
+            self._metrics[output].skipped += _size(flow) - _size(wanted)
         return wanted
 
     def no_effect_before(self) -> dict[int, int]:
         """By vertex, the time before which changes in its output have no effect (see `Operator`)."""
-        times: dict[int, int] = {}
-        for number in reversed(self._order):
-            vertex = self._vertices[number]
-            if number in self._outputs:
-                times[number] = BEGINNING
-            for port, i in enumerate(vertex.inputs):
-                assert vertex.operator is not None, "sources read nothing"
-                since = vertex.operator.no_effect_before(port, times.get(number, BEGINNING))
-                times[i] = min(times.get(i, FOREVER), since)
-        return times
+        return find_no_effect_times(self._steps(), self._outputs)
 
     @property
     def running(self) -> list[int]:

@@ -15,18 +15,17 @@ import pyarrow as pa
 
 from recension.core import frames
 from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_elements, null_payload
-from recension.core.counting import counts_of, counts_table
-from recension.core.errors import FormatError, RecensionError, StreamError, first_line, nearest
+from recension.core.errors import FormatError, RecensionError, StreamError, first_line, suggest_name
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
 from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
-from recension.core.formats.decode import Decoded, Decoder
+from recension.core.formats.decode import DecodedRows, Decoder
 from recension.core.formats.reader import StreamReader
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
-from recension.core.openclose import OpenClose, Translated
+from recension.core.openclose import OpenClose, Translation
 from recension.core.time_kind import OneKind, TimeKind
-from recension.core.validity import Checker
-from recension.core.values import MISFITS, misfit
+from recension.core.validity import Checker, counts_from_table, counts_to_table
+from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
 from recension.plan.source import Source
 from recension.runners.result import Result
@@ -39,10 +38,10 @@ Data: TypeAlias = Any
 class Push:
     """Data that was looked at and could be taken in; nothing has changed yet."""
 
-    translated: Translated
+    translated: Translation
     rows: int
     first_row: int
-    decoded: list[Decoded] = field(default_factory=list)
+    decoded: list[DecodedRows] = field(default_factory=list)
     layout: Layout | None = None
     kind: TimeKind = None
 
@@ -161,7 +160,7 @@ class Intake:
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
-        first, decoded = self.rows + 1, list[Decoded]()
+        first, decoded = self.rows + 1, list[DecodedRows]()
         for rows in _combined_batches(sort_rows(table)):
             decoded.append(self._decoder.judge(rows, layout, name, first))
             first += len(rows)
@@ -171,7 +170,7 @@ class Intake:
     def _make_push(
         self,
         batch: EventBatch,
-        decoded: list[Decoded],
+        decoded: list[DecodedRows],
         rows: int,
         layout: Layout | None = None,
         kind: TimeKind = None,
@@ -206,7 +205,7 @@ class Intake:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember, and what they have counted."""
-        own = {"progress": pa.table({"rows": [self.rows]}), "dropped": counts_table(self.counts)}
+        own = {"progress": pa.table({"rows": [self.rows]}), "dropped": counts_to_table(self.counts)}
         return {**own, **self._checker.snapshot(), **self._openclose.snapshot()}
 
     def restore(self, chunks: Chunks) -> None:
@@ -214,7 +213,7 @@ class Intake:
         self.rows = chunks["progress"]["rows"][0].as_py()
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
-        self._counted_before = counts_of(chunks["dropped"])
+        self._counted_before = counts_from_table(chunks["dropped"])
         for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
             counts.clear()
         self.take_dropped()
@@ -226,7 +225,7 @@ def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
     named = ", ".join(sources)
     for name in given:
         if name not in sources:
-            hint = nearest(name, list(sources))
+            hint = suggest_name(name, list(sources))
             raise RecensionError(f"no source {name!r}{hint}; the query reads {named}")
     for name in sources:
         if name not in given:
@@ -281,7 +280,7 @@ def read_elements(
 def _describe_columns(element: Insert | Retract, names: list[str]) -> str:
     given = list(element.payload)
     if unknown := [name for name in given if name not in names]:
-        return f"no column {unknown[0]!r}{nearest(unknown[0], names)}; the source has {', '.join(names)}"
+        return f"no column {unknown[0]!r}{suggest_name(unknown[0], names)}; the source has {', '.join(names)}"
     missing = next(name for name in names if name not in given)
     return (
         f"no value for column {missing!r}, only for {', '.join(given) or 'none'}: write None if it has none"
@@ -297,7 +296,7 @@ def _locate_misfit(
             continue
         for column in columns:
             value = element.payload[column.name]
-            if (gist := misfit(value, column.type)) is not None:
+            if (gist := describe_misfit(value, column.type)) is not None:
                 reason = f"column {column.name!r} is {column.type}, not {value!r}: {gist}"
                 return StreamError(reason, file=source, row=row)
     return StreamError(first_line(why) or type(why).__name__, file=source)

@@ -157,7 +157,7 @@ class Session(LockedSession):
         try:
             yield
         except StreamError as why:
-            raise self._run.plan.advised(source, why) from None
+            raise self._run.plan.with_advice(source, why) from None
 
     @exclusive
     def adopt(self, source: str, reader: StreamReader) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, EventBatch
-from recension.core.errors import RecensionError, StreamError, nearest
+from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
@@ -67,7 +67,7 @@ class QueryRun:
         if source not in self.intakes:
             known = list(self.intakes)
             raise RecensionError(
-                f"no source {source!r}{nearest(source, known)}; the queries read {', '.join(known)}"
+                f"no source {source!r}{suggest_name(source, known)}; the queries read {', '.join(known)}"
             )
         return self.intakes[source]
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.checksum import checksum
 from recension.core.errors import RecensionError, first_line
+from recension.core.rowhash import checksum
 from recension.lowering import PhysicalPlan, Vertex
 from recension.operators.base import Chunks
 from recension.plan.schemas import describe_columns

@@ -49,7 +49,7 @@ def difference(actual: Sequence[Event], expected: Sequence[Event], tolerance: fl
     started, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, payload_key(e.payload)))
     moved, surplus, lacking = _pair(surplus, lacking, lambda e: payload_key(e.payload))
     changed, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, e.ve))
-    return Difference(started + moved, changed, _sorted(lacking), _sorted(surplus))
+    return Difference(started + moved, changed, _sort(lacking), _sort(surplus))
 
 
 def is_close(actual: Any, expected: Any, tolerance: float) -> bool:
@@ -97,7 +97,7 @@ def _pair_if(
     return pairs, [event for events in waiting.values() for event in events], lacking
 
 
-def _sorted(events: Sequence[Event]) -> list[Event]:
+def _sort(events: Sequence[Event]) -> list[Event]:
     return sorted(events, key=lambda e: (e.vs, e.ve, repr(e.payload)))
 
 

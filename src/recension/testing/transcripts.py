@@ -168,7 +168,7 @@ def _step(node: YamlNode, inputs: Schemas, outputs: Schemas) -> Step:
     return Step(
         line=node.line,
         input=elements,
-        expect=_expected(fields["expect"], outputs) if "expect" in fields else None,
+        expect=_expected_elements(fields["expect"], outputs) if "expect" in fields else None,
         history=_histories(fields["history"], outputs) if "history" in fields else None,
         refused=refused,
     )
@@ -193,7 +193,7 @@ def _elements(node: YamlNode, schemas: Schemas) -> list[tuple[str, Written]]:
     return node.read(lambda text: parse_elements(text, schemas))
 
 
-def _expected(node: YamlNode, outputs: Schemas) -> dict[str, list[Element]]:
+def _expected_elements(node: YamlNode, outputs: Schemas) -> dict[str, list[Element]]:
     found: dict[str, list[Element]] = {name: [] for name in outputs}
     for name, written in _elements(node, outputs):
         if isinstance(written, Open | Close):

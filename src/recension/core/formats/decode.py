@@ -40,7 +40,7 @@ _CODES: Final = {name: code for code, name in enumerate(_KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedRows:
     """Elements, which of the rows they were made of, and the rows dropped, by reason."""
 
     batch: EventBatch
@@ -60,19 +60,19 @@ class Decoder:
         self.dropped: list[tuple[str, pa.RecordBatch]] = []
         self._payload, self._policy = payload, policy
 
-    def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
+    def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """The elements of a run of rows whose first is number ``first_row`` of ``file``."""
         decoded = self.judge(rows, layout, file, first_row)
         self.note(decoded)
         return decoded
 
-    def note(self, decoded: Decoded) -> None:
+    def note(self, decoded: DecodedRows) -> None:
         """Count and keep what was dropped."""
         for reason, rows in decoded.dropped:
             self.counts[reason] += len(rows)
             self.dropped.append((reason, rows))
 
-    def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> Decoded:
+    def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """What `decode` gives, without counting anything yet."""
         read = _RowColumns(rows, layout, file, first_row)
         kind, vs, ve = read.kinds(), read.starts(), read.ends()
@@ -86,7 +86,7 @@ class Decoder:
             faults.append((NO_START, no_start & (kind != CTI) & (kind != CLOSE)))
         kept, dropped = self._drop_faulty(faults, read)
         batch = EventBatch(kind, vs, ve, read.new_ends(), count, read.payload(self._payload))
-        return Decoded(_normalize(batch).filter(kept), kept, dropped)
+        return DecodedRows(_normalize(batch).filter(kept), kept, dropped)
 
     def _drop_faulty(
         self, faults: list[tuple[str, Mask]], read: _RowColumns

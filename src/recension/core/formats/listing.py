@@ -9,15 +9,24 @@ the rows; in a changelog its mark and the parts themselves tell whether one is m
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
+from recension.core.formats.arrow_ipc import ArrowRows, ArrowSink
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.columns import TimeColumns
+from recension.core.formats.csv_files import CsvRows, CsvSink
 from recension.core.formats.files import format_errors, is_packed, require_regular
+from recension.core.formats.json_lines import JsonRows, JsonSink
+from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.manifest import (
     FOLDER,
     current_manifest,
@@ -25,52 +34,100 @@ from recension.core.formats.manifest import (
     is_plain_name,
     is_table,
 )
+from recension.core.formats.parquet import ParquetRows, ParquetSink
+from recension.core.formats.stream_files import Rows
+from recension.core.formats.text import is_scalar
 
-FORMATS: Final = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".json": "json",
-    ".csv": "csv",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-}
 SPARK_LOG: Final = "_spark_metadata"
-_MAY_BE_PACKED: Final = ("json", "csv")
-# Spark writes a part without rows as a file without bytes; Parquet and Arrow parts are never empty.
-_MAY_BE_EMPTY: Final = ("json", "csv")
 
 
-def format_of(path: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file, its deleted rows (from 0, ascending), and its seal and number of rows if known."""
+
+    path: Path
+    without: Index | None = None
+    seal: str = ""
+    rows: int | None = None
+
+
+class Sink(Protocol):
+    """A file of any format being written."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A format: the endings of its files' names, and how they are read and written.
+
+    ``open_sink`` is given a path, the columns, an open file that goes by this path if there is one, and
+    whether formulas are escaped. A text may be packed by gzip, and be a file without bytes: so Spark writes a
+    part without rows. ``has_form`` says which types of columns can be written.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    open_rows: Callable[[StoredFile, TimeColumns, pa.Schema | None], Rows]
+    open_sink: Callable[[Path, pa.Schema, BufferedIOBase | None, bool], Sink]
+    is_text: bool = False
+    has_form: Callable[[pa.DataType], bool] = lambda kind: True
+
+
+FORMATS: Final = (
+    FileFormat(
+        "parquet",
+        (".parquet", ".pq"),
+        lambda file, times, declared: ParquetRows(file.path, file.without, file.seal, file.rows),
+        lambda path, schema, file, escape: ParquetSink(path, schema),
+    ),
+    FileFormat(
+        "json",
+        (".jsonl", ".ndjson", ".json"),
+        lambda file, times, declared: JsonRows(file.path, times, declared),
+        lambda path, schema, file, escape: JsonSink(path, schema, file),
+        is_text=True,
+        has_form=has_json_form,
+    ),
+    FileFormat(
+        "csv",
+        (".csv",),
+        lambda file, times, declared: CsvRows(file.path, times, declared),
+        lambda path, schema, file, escape: CsvSink(path, schema, file, escape_formulas=escape),
+        is_text=True,
+        has_form=is_scalar,
+    ),
+    FileFormat(
+        "arrow",
+        (".arrow", ".arrows", ".ipc", ".feather"),
+        lambda file, times, declared: ArrowRows(file.path),
+        lambda path, schema, file, escape: ArrowSink(path, schema, file),
+    ),
+)
+_BY_ENDING: Final = {ending: one for one in FORMATS for ending in one.endings}
+
+
+def format_of(path: Path) -> FileFormat:
     """The format that a file's name announces."""
     inner = path.with_suffix("") if is_packed(path) else path
-    found = FORMATS.get(inner.suffix.lower())
+    found = _BY_ENDING.get(inner.suffix.lower())
     if found is None:
-        packed = [f"{ending}.gz" for ending, name in FORMATS.items() if name in _MAY_BE_PACKED]
-        known = ", ".join([*FORMATS, *packed])
+        packed = [f"{ending}.gz" for ending, one in _BY_ENDING.items() if one.is_text]
+        known = ", ".join([*_BY_ENDING, *packed])
         raise FormatError(f"unknown format {inner.suffix or path.name!r}; known are {known}", file=str(path))
-    if inner != path and found not in _MAY_BE_PACKED:
-        raise FormatError(f"{found} is packed inside, never by gzip: unpack it", file=str(path))
+    if inner != path and not found.is_text:
+        raise FormatError(f"{found.name} is packed inside, never by gzip: unpack it", file=str(path))
     return found
 
 
 def is_data_file(file: Path) -> bool:
     """Is it a file of a stream, by its name?"""
     inner = file.stem if is_packed(file) else file.name
-    return file.name[0] not in "_." and Path(inner).suffix.lower() in FORMATS
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A data file, the rows of it (from 0, ascending) that do not count, and its seal and size if known."""
-
-    path: Path
-    without: Index | None = None
-    seal: str = ""
-    rows: int | None = None
+    return file.name[0] not in "_." and Path(inner).suffix.lower() in _BY_ENDING
 
 
 def stored_files(path: Path) -> list[StoredFile]:
@@ -109,11 +166,10 @@ def _files_of(path: Path) -> list[Path]:
         listed = _committed_files(path) if (path / SPARK_LOG).is_dir() else _data_files(path)
     for file in listed:
         require_regular(file)
-    with format_errors(str(path)):
-        files = [f for f in listed if f.stat().st_size or format_of(f) not in _MAY_BE_EMPTY]
-    if not files:
+    if not listed:
         raise FormatError("a directory without data files", file=str(path))
-    return files
+    with format_errors(str(path)):
+        return [f for f in listed if f.stat().st_size or not format_of(f).is_text]
 
 
 def _data_files(path: Path) -> list[Path]:

@@ -8,34 +8,18 @@ from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.core.errors import FormatError
-from recension.core.formats.arrow_ipc import ArrowSink
-from recension.core.formats.csv_files import CsvSink
 from recension.core.formats.encode import history_rows, history_schema, stream_rows, stream_schema
 from recension.core.formats.files import format_errors
-from recension.core.formats.json_lines import JsonSink
-from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.listing import format_of
-from recension.core.formats.parquet import ParquetSink
-from recension.core.formats.text import is_scalar
 from recension.core.history import History
 
 _HISTORY_BATCH: Final = 1 << 16
-
-
-class Sink(Protocol):
-    """A file of any format being written."""
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
-
-    def close(self) -> None:
-        """Finish the file."""
 
 
 def write_stream(
@@ -88,7 +72,7 @@ def print_history(file: BufferedIOBase, form: str, history: History, time_type: 
 
 def _print(file: BufferedIOBase, form: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     path = Path(f"standard output.{form}")
-    sink = _sink(path, format_of(path), schema, file=file)
+    sink = format_of(path).open_sink(path, schema, file, False)
     for batch in batches:
         sink.write(batch)
     sink.close()
@@ -98,7 +82,7 @@ def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, esc
     refuse_unwritable(path, schema)
     with replacement_of(path) as partial:
         with format_errors(str(path)):
-            sink = _sink(partial, format_of(path), schema, escape_formulas)
+            sink = format_of(path).open_sink(partial, schema, None, escape_formulas)
         try:
             written = 0
             for batch in batches:
@@ -114,32 +98,12 @@ def _write(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, esc
     return written
 
 
-def _sink(
-    path: Path,
-    form: str,
-    schema: pa.Schema,
-    escape_formulas: bool = False,
-    file: BufferedIOBase | None = None,
-) -> Sink:
-    """A file of a format to be made at ``path``, or an open one that goes by this name."""
-    match form:
-        case "parquet":
-            return ParquetSink(path, schema)
-        case "json":
-            return JsonSink(path, schema, file)
-        case "csv":
-            return CsvSink(path, schema, file, escape_formulas=escape_formulas)
-        case _:
-            return ArrowSink(path, schema, file)
-
-
 def refuse_unwritable(path: Path, schema: pa.Schema) -> None:
     """Refuse columns that the format of a file has no form for."""
     form = format_of(path)
-    has_form = {"csv": is_scalar, "json": has_json_form}.get(form)
-    for field in schema if has_form else ():
-        if has_form and not has_form(field.type):
-            reason = f"{field.type} cannot be written as {form.upper()}; use Parquet or Arrow"
+    for field in schema:
+        if not form.has_form(field.type):
+            reason = f"{field.type} cannot be written as {form.name.upper()}; use Parquet or Arrow"
             raise FormatError(f"column {field.name}: {reason}", file=str(path))
 
 
@@ -157,8 +121,8 @@ def _target_errors(path: Path) -> Iterator[None]:
 def replacement_of(path: Path) -> Iterator[Path]:
     """A hidden file beside ``path``, which takes its place if all goes well."""
     target = Path(os.path.realpath(path))
-    # Short, since a name may be as long as the file system allows; the extension is what was asked for, also
-    # where a link leads to a file of another.
+    # Short, since a name may be as long as the file system allows. The extension is that of the path given,
+    # even if it is a link to a file with another.
     partial = target.with_name(f".{target.stem[:40]}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial

@@ -56,7 +56,7 @@ class Calibration:
 
 
 def calibrate(effort: Effort | None = None, notify: Callable[[float], None] | None = None) -> Calibration:
-    """Measure; ``notify`` is told how much of it is done."""
+    """Measure; ``notify`` is called with the part that is done."""
     effort, found = effort or Effort(), []
     cases = [(is_eager, cp, oop) for cp in GRID for oop in GRID for is_eager in (True, False)]
     for done, (is_eager, cp, oop) in enumerate(cases):

@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes, column_hash, combine
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.state.block_table import BlockTable, Columns, Extract
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
 _ONE = np.zeros(1, np.int64)
@@ -109,7 +110,7 @@ class Extent:
         kept = {name: column[rows:] for name, column in head.columns.items()}
         self._table.replace(head.extract.blocks, kept)
         self.forgotten += rows
-        self._alive -= self._alive * rows // (len(self) + rows)  # their share, as far as can be told
+        self._alive -= self._alive * rows // (len(self) + rows)  # their share, an estimate
         self.tidy()
 
     def tidy(self) -> None:
@@ -121,11 +122,7 @@ class Extent:
         most = alive + len(self) // 4 if self._shares else len(self) + len(self) // 2 + _SLACK
         if len(self._store) <= most:
             return
-        table = self._table.snapshot()
-        used, place = np.unique(table["row"].to_numpy(), return_inverse=True)
-        self._store.retain(used)
-        self._alive = len(used)
-        self._table.restore(table.set_column(2, "row", pa.array(place)))
+        self._alive = drop_unused_rows(self._store, self._table, "row")
 
     def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""

@@ -30,6 +30,7 @@ from recension.operators.extents.windows import SlidingWindow
 from recension.operators.schemes.costs import Load
 from recension.operators.schemes.learning import Probabilities
 from recension.operators.schemes.plan import Planner, SchemePlan
+from recension.operators.state.chunks import add_prefix, take_prefix
 
 _SAMPLE: Final = 2048
 
@@ -231,21 +232,23 @@ class CoalesceMany(Operator):
             chunks["arrived"] = pa.table({"readings": [self._arrived]})
         if self.plan is not None:
             chunks["plan"] = self.plan.snapshot()
-        return chunks | {f"{part}/{name}": table for part, each in parts for name, table in each.items()}
+        for name, each in parts:
+            chunks |= add_prefix(name, each)
+        return chunks
 
     def restore_state(self, chunks: Chunks) -> None:
         eager, wanted = (chunks["schemes"][name].to_numpy() for name in ("is_eager", "is_wanted"))
         self._wanted = wanted.astype(np.bool_)
-        kept = _part("keeper", chunks)
+        kept = take_prefix("keeper", chunks)
         self._keeper = Keeper(self._readings, self._window) if kept else None
         if self._keeper is not None:
             self._keeper.restore_state(kept)
         self._members = [self._owner(j) if each else self._reader(j) for j, each in enumerate(eager.tolist())]
         for j, member in enumerate(self._members):
             if isinstance(member, Owner):
-                member.restore_state(_part(str(j), chunks))
+                member.restore_state(take_prefix(str(j), chunks))
         for j, learned in enumerate(self._learned):
-            learned.restore(_part(f"{j}/learned", chunks))
+            learned.restore(take_prefix(f"{j}/learned", chunks))
         if self._planner is not None:
             self._arrived = chunks["arrived"]["readings"][0].as_py()
             self.plan = self._planner.restore(chunks["plan"]) if "plan" in chunks else None
@@ -262,9 +265,3 @@ class CoalesceMany(Operator):
 
 def _learner(query: CoalescingQuery, readings: pa.Schema) -> Probabilities:
     return Probabilities(pa.schema([readings.field(name) for name in query.on]), query.equivalent)
-
-
-def _part(name: str, chunks: Chunks) -> dict[str, pa.Table]:
-    """The chunks whose names begin with this one, without it."""
-    start = f"{name}/"
-    return {key.removeprefix(start): table for key, table in chunks.items() if key.startswith(start)}

@@ -3,7 +3,7 @@
 Assumes     a valid physical stream in which no group has two readings at one time.
 Guarantees  after every batch the output history is that of the readings so far, up to the greatest start or
             CTI seen: at every slide passed a row (group, values, valid_start, valid_end) for each maximal run
-            of readings of a group that go on with each other. Late readings correct the answers shown; CTIs
+            of readings of a group that continue each other. Late readings correct the answers shown; CTIs
             pass unchanged, for an answer depends on no reading after it. Ordered input gives ordered output.
 State       the readings that a window of a slide from the last CTI on holds, by time; an eager extent keeps
             one payload for a run of equal ones.
@@ -102,7 +102,7 @@ class CoalesceExtent(Operator):
         else:
             merged = MergedReadings(self._extent, stretch, batch, changed)
         region = self._region(merged)
-        self._watermark = watermark  # only now: what is refused leaves no trace
+        self._watermark = watermark  # only now: a batch that is refused changes nothing
         if not marks.is_quiet:
             self._write(merged, region)
         if not shows:
@@ -210,7 +210,11 @@ def emit_answers(
 def scan_extent(
     extent: Extent, query: CoalescingQuery, window: RangeWindow, slides: Sequence[int], schema: pa.Schema
 ) -> EventBatch:
-    """The answers of these slides, in order."""
+    """The answers of these slides, in order, from what an eager extent knows of its readings (§5).
+
+    It knows which readings begin a run. Of all others only the first of each group is looked at: it leads
+    what the window still holds of its run. No neighbours are compared, and payloads are of runs.
+    """
     stretch = extent.between(max(slides[0] - window.span, BEGINNING), slides[-1])
     rows, place = distinct_rows(stretch.columns["row"])
     facts = extent.payload(rows).select(query.columns)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks, add
 from recension.core.time_kind import describe_time_in_message
@@ -51,7 +51,7 @@ class CoalescingQuery:
         return group, readings.of((name for name in self.on if name not in self.group_by), group)
 
     def goes_on(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
-        """Does the reading ``after`` go on with the one ``before``, for each pair of positions?"""
+        """Does the reading ``after`` continue the one ``before``, for each pair of positions?"""
         if self.equivalent is None or not len(after):
             return np.zeros(len(after), np.bool_)
         values = readings.select(list(self.on))
@@ -173,7 +173,7 @@ def find_region(merged: MergedReadings, query: CoalescingQuery, *, links_kept: b
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Which readings go on with the one before them."""
+    """Which readings continue the one before them."""
 
     query: CoalescingQuery
     payload: pa.RecordBatch
@@ -202,7 +202,7 @@ def find_staying(of_group: Hashes, merged: MergedReadings, query: CoalescingQuer
     """Which of the readings kept are not taken back."""
     held = of_group[merged.source[: merged.kept]]
     gone = merged.gone.of(query.group_by)
-    stays, _, found = surviving(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
+    stays, _, found = cancel(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
     if len(found) < len(gone):
         raise StreamError("a reading was retracted that had never been inserted")
     return stays

@@ -1,8 +1,8 @@
 """One lazy extent for many queries: a keeper that takes readings in, and readers that coalesce what it keeps.
 
-keeper    all columns, raw readings            lays a batch over what is kept once, for all readers, and takes
-                                               it in after they have looked
-reader    a query, and nothing of its own      shows what it sees of that
+keeper    all columns, raw readings            merges a batch with what is kept, once for all readers, and
+                                               takes it in after they have read it
+reader    a query, without state               emits what changes in its answers
 owner     an eager extent of one query         can be filled from a keeper: one scan (ruling 36)
 """
 
@@ -24,7 +24,7 @@ from recension.operators.extents.windows import Marks, SlidingWindow
 
 @dataclass(frozen=True, slots=True)
 class KeeperView:
-    """What there is to see of a batch, or a CTI, laid over what is kept; ``before``: readings before it."""
+    """A batch, or a CTI, merged with what is kept, for readers; ``before``: how many stand before it."""
 
     merged: MergedReadings
     marks: Marks
@@ -35,8 +35,8 @@ class KeeperView:
 class Keeper(CoalesceExtent):
     """The readings with all their columns, for others to look at; it shows nothing itself.
 
-    A keeper that is begun while others hold readings already is *young*: it takes in only readings ``since``
-    the last of those, and can be relied on when none from before can matter any more.
+    A keeper that begins while others hold readings already is *young*: it takes in only readings after
+    ``since``. It is complete when no reading from before can matter any more.
     """
 
     def __init__(self, readings: pa.Schema, window: SlidingWindow, since: int = BEGINNING) -> None:

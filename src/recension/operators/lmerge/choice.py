@@ -27,6 +27,7 @@ from recension.operators.lmerge.r2 import R2
 from recension.operators.lmerge.r3 import R3
 from recension.operators.lmerge.r3_minus import R3Minus
 from recension.operators.lmerge.r4 import R4
+from recension.operators.state.chunks import add_prefix, take_prefix
 
 _IN_ORDER: dict[str, type[R0] | type[R1] | type[R2]] = {"R0": R0, "R1": R1, "R2": R2}
 Make: TypeAlias = Callable[[int], LogicalMerge]
@@ -129,12 +130,11 @@ class Fallback(LogicalMerge):
         return self._merge.state_bytes()
 
     def snapshot_state(self) -> Chunks:
-        own = {f"merge/{name}": table for name, table in self._merge.snapshot().items()}
-        return {"fallen": pa.table({"fallen": [self.has_fallen]}), **own}
+        fallen = pa.table({"fallen": [self.has_fallen]})
+        return {"fallen": fallen, **add_prefix("merge", self._merge.snapshot())}
 
     def restore_state(self, chunks: Chunks) -> None:
         self.has_fallen = chunks["fallen"]["fallen"][0].as_py()
         self._use((self._strong if self.has_fallen else self._cheap)(0))
-        own = {n.removeprefix("merge/"): table for n, table in chunks.items() if n.startswith("merge/")}
-        self._merge.restore(own)
+        self._merge.restore(take_prefix("merge", chunks))
         self._note()

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, Mask, take_rows
+from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, take_rows
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.ticks import Ticks
-from recension.operators.changes import new_end
-from recension.operators.lmerge.key_table import KeyTable, find_repeated
-from recension.operators.lmerge.merge import NONE, OUT
+from recension.core.ticks import BEGINNING, Ticks
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads, find_repeated
+from recension.operators.lmerge.merge import NONE, OUT, port_column
 from recension.operators.state.row_store import PayloadStore
-from recension.operators.state.time_queue import TimeQueue
 
 _END = (np.int64, NONE)
 
@@ -31,27 +29,25 @@ class In2t:
     """Nodes by number; numbers are good until `tidy`."""
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
-        ends = {_column(port): _END for port in (OUT, *range(ports))}
+        ends = {port_column(port): _END for port in (OUT, *range(ports))}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
         self._payloads = PayloadStore(schema)
-        self._starts = TimeQueue()
-        self._half = np.zeros(0, np.int64)
+        self._queue = FreezeQueue()
 
     def __len__(self) -> int:
         return self._nodes.live_ports
 
     def nbytes(self) -> int:
         """Memory held."""
-        waiting = 16 * len(self._starts) + int(self._half.nbytes)
-        return self._nodes.nbytes() + self._payloads.nbytes() + waiting
+        return self._nodes.nbytes() + self._payloads.nbytes() + self._queue.nbytes()
 
     def attach(self, port: int) -> None:
         """A new input, which has none of the events."""
-        self._nodes.add_column(_column(port), *_END)
+        self._nodes.add_column(port_column(port), *_END)
 
     def detach(self, port: int) -> None:
         """Forget what an input has."""
-        self._nodes.drop_column(_column(port))
+        self._nodes.drop_column(port_column(port))
 
     def find(self, keys: Hashes) -> Index:
         """The node of each key, -1 if there is none."""
@@ -60,12 +56,12 @@ class In2t:
     def add(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
         """New nodes with the payloads in these rows."""
         nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
-        self._starts.push(vs, nodes)
+        self._queue.add(vs, nodes, BEGINNING)
         return nodes
 
     def ends(self, port: int) -> Ticks:
         """The end of each node's event at an input or the output, NONE where it is not there."""
-        ends: Ticks = self._nodes[_column(port)]
+        ends: Ticks = self._nodes[port_column(port)]
         return ends
 
     def vs(self, nodes: Index) -> Ticks:
@@ -87,9 +83,7 @@ class In2t:
 
     def freeze(self, t: int) -> Index:
         """All nodes that start before ``t``: they are half frozen from now on."""
-        _, fresh = self._starts.pop_before(t)
-        self._half = np.concatenate([self._half, fresh[self._nodes.is_live(fresh)]])
-        return self._half
+        return self._queue.freeze(t, self._nodes)
 
     def sort_nodes(self, nodes: Index) -> Index:
         """The places of nodes by (vs, key)."""
@@ -98,17 +92,13 @@ class In2t:
     def kill(self, nodes: Index) -> None:
         """Forget nodes."""
         self._nodes.kill(nodes)
-        self._half = self._half[self._nodes.is_live(self._half)]
+        self._queue.drop_dead(self._nodes)
 
     def tidy(self) -> None:
         """Move the living together when most are dead."""
         if (moved := self._nodes.tidy()) is not None:
-            self._starts.renumber(moved)
-            self._half = moved[self._half]
-            # Payloads are dear to copy, and there is one of each: half of them may be dead.
-            if len(self._payloads) > 2 * len(self._nodes):
-                self._payloads.retain(self._nodes["row"])
-                self._nodes["row"][:] = np.arange(len(self._nodes))
+            self._queue.renumber(moved)
+            drop_dead_payloads(self._nodes, self._payloads)
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Everything as named tables."""
@@ -116,19 +106,12 @@ class In2t:
 
     def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
         """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
-        ends = {_column(port): _END for port in (OUT, *ports)}
+        ends = {port_column(port): _END for port in (OUT, *ports)}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
         self._nodes.restore("nodes", chunks)
         self._payloads.restore("payloads", chunks)
-        nodes = self._nodes.rows()
-        vs = self._nodes["vs"]
-        self._half = nodes[vs < frontier]
-        self._starts = TimeQueue()
-        self._starts.push(vs[vs >= frontier], nodes[vs >= frontier])
-
-
-def _column(port: int) -> str:
-    return "out" if port == OUT else f"in {port}"
+        self._queue = FreezeQueue()
+        self._queue.add(self._nodes["vs"], self._nodes.rows(), frontier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +135,7 @@ class KeyChanges:
     def find_clash(self, batch: EventBatch, held: Ticks, repeats: bool = True) -> int | None:
         """An element, if any, that inserts an event which the input has (``held``), with another end.
 
-        With ``repeats`` an insert with the same end only says again what was said.
+        With ``repeats`` an insert with the same end is only a repeat.
         """
         if self.conflict is not None:
             return self.conflict

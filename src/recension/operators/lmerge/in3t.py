@@ -18,10 +18,9 @@ from recension.core.batch import Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import KeyTable
-from recension.operators.lmerge.merge import OUT
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads
+from recension.operators.lmerge.merge import OUT, port_column
 from recension.operators.state.row_store import PayloadStore
-from recension.operators.state.time_queue import TimeQueue
 
 _COUNT = (np.int32, 0)
 _NODE = {"vs": (np.int64, 0), "row": (np.int64, 0)}
@@ -42,35 +41,34 @@ class In3t:
     """Nodes and events by number; numbers are good until `tidy`."""
 
     def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
-        counts = {_column(port): _COUNT for port in (OUT, *ports)}
+        counts = {port_column(port): _COUNT for port in (OUT, *ports)}
         self.nodes = KeyTable(_NODE | counts)
         self.events = KeyTable(_EVENT | counts)
         self._payloads = PayloadStore(schema)
-        self._starts = TimeQueue()
-        self._half = np.zeros(0, np.int64)
+        self._queue = FreezeQueue()
 
     def nbytes(self) -> int:
         """Memory held."""
-        waiting = 16 * len(self._starts) + int(self._half.nbytes)
-        return self.nodes.nbytes() + self.events.nbytes() + self._payloads.nbytes() + waiting
+        index = self.nodes.nbytes() + self.events.nbytes() + self._queue.nbytes()
+        return index + self._payloads.nbytes()
 
     def attach(self, port: int) -> None:
         """A new input, which has none of the events."""
-        self.nodes.add_column(_column(port), *_COUNT)
-        self.events.add_column(_column(port), *_COUNT)
+        self.nodes.add_column(port_column(port), *_COUNT)
+        self.events.add_column(port_column(port), *_COUNT)
 
     def detach(self, port: int) -> None:
         """Forget what an input has."""
-        self.nodes.drop_column(_column(port))
-        self.events.drop_column(_column(port))
+        self.nodes.drop_column(port_column(port))
+        self.events.drop_column(port_column(port))
 
     def size(self, port: int) -> Column:
         """How many events of each node an input, or the output, has; good until its start is passed."""
-        return self.nodes[_column(port)]
+        return self.nodes[port_column(port)]
 
     def count(self, port: int) -> Column:
         """How often an input, or the output, has each event."""
-        return self.events[_column(port)]
+        return self.events[port_column(port)]
 
     def add_nodes(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
         """New nodes with the payloads in these rows; keys are distinct and not there yet."""
@@ -80,10 +78,7 @@ class In3t:
         """The event of each node with this end, made where there is none."""
         found, fresh = self.events.find_or_add(self.event_keys(nodes, ve), node=nodes, ve=ve)
         if len(fresh):
-            vs = self.nodes["vs"][nodes[fresh]]
-            late = vs < frontier
-            self._half = np.concatenate([self._half, found[fresh[late]]])
-            self._starts.push(vs[~late], found[fresh[~late]])
+            self._queue.add(self.nodes["vs"][nodes[fresh]], found[fresh], frontier)
         return found
 
     def find(self, nodes: Index, ve: Ticks) -> Index:
@@ -99,9 +94,7 @@ class In3t:
 
     def freeze(self, t: int) -> FrozenEvents:
         """All events that start before ``t``: they are half frozen from now on."""
-        _, fresh = self._starts.pop_before(t)
-        events = np.concatenate([self._half, fresh[self.events.is_live(fresh)]])
-        self._half = events
+        events = self._queue.freeze(t, self.events)
         node = self.events["node"][events]
         return FrozenEvents(events, node, self.nodes["vs"][node], self.events["ve"][events])
 
@@ -117,16 +110,12 @@ class In3t:
         """Forget events and nodes; of a node all events must go."""
         self.events.kill(events)
         self.nodes.kill(nodes)
-        self._half = self._half[self.events.is_live(self._half)]
+        self._queue.drop_dead(self.events)
         if (moved := self.nodes.tidy()) is not None:
             self.events["node"][:] = moved[self.events["node"]]
-            # Payloads are dear to copy, and there is one of each: half of them may be dead.
-            if len(self._payloads) > 2 * len(self.nodes):
-                self._payloads.retain(self.nodes["row"])
-                self.nodes["row"][:] = np.arange(len(self.nodes))
+            drop_dead_payloads(self.nodes, self._payloads)
         if (moved := self.events.tidy()) is not None:
-            self._starts.renumber(moved)
-            self._half = moved[self._half]
+            self._queue.renumber(moved)
 
     def find_unused(self, events: Index, ports: list[int]) -> Mask:
         """Which events nobody has."""
@@ -152,11 +141,5 @@ class In3t:
         self.nodes.restore("nodes", chunks)
         self.events.restore("events", chunks)
         self._payloads.restore("payloads", chunks)
-        rows, vs = self.events.rows(), self.nodes["vs"][self.events["node"]]
-        self._half = rows[vs < frontier]
-        self._starts = TimeQueue()
-        self._starts.push(vs[vs >= frontier], rows[vs >= frontier])
-
-
-def _column(port: int) -> str:
-    return "out" if port == OUT else f"in {port}"
+        self._queue = FreezeQueue()
+        self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), frontier)

@@ -1,6 +1,6 @@
 """What the cases R0, R1 and R2 share: insert-only inputs in order of start, followed at the furthest start.
 
-An element that starts before the furthest start shown, or before the output's stable, is old news. What an
+An element that starts before the furthest start shown, or before the output's stable, is ignored. What an
 input sends before it has joined waits, if it starts at the joining time or later (ruling 42).
 """
 

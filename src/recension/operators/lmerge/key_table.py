@@ -17,7 +17,10 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column
+from recension.core.ticks import Ticks
 from recension.operators.state.chunks import cut_table, unite_table
+from recension.operators.state.row_store import PayloadStore
+from recension.operators.state.time_queue import TimeQueue
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
@@ -167,6 +170,47 @@ class KeyTable:
         self.clear()
         columns = {column: table[column].to_numpy() for column in self._types}
         self.add(table["key"].to_numpy(), **columns)
+
+
+class FreezeQueue:
+    """The rows of a table by their start: some are half frozen, since a stable has passed it; others wait."""
+
+    def __init__(self) -> None:
+        self._waiting = TimeQueue()
+        self._half_frozen = np.zeros(0, np.int64)
+
+    def nbytes(self) -> int:
+        """Memory held."""
+        return 16 * len(self._waiting) + int(self._half_frozen.nbytes)
+
+    def add(self, vs: Ticks, rows: Index, frontier: int) -> None:
+        """Rows that start at these times; ``frontier`` is the last stable."""
+        if bool((is_late := vs < frontier).any()):
+            self._half_frozen = np.concatenate([self._half_frozen, rows[is_late]])
+            vs, rows = vs[~is_late], rows[~is_late]
+        self._waiting.push(vs, rows)
+
+    def freeze(self, t: int, table: KeyTable) -> Index:
+        """All rows that start before ``t`` and are there: they are half frozen from now on."""
+        _, fresh = self._waiting.pop_before(t)
+        self._half_frozen = np.concatenate([self._half_frozen, fresh[table.is_live(fresh)]])
+        return self._half_frozen
+
+    def drop_dead(self, table: KeyTable) -> None:
+        """Forget half-frozen rows that are no longer there."""
+        self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
+
+    def renumber(self, moved: Index) -> None:
+        """Rows have moved, as `KeyTable.tidy` says."""
+        self._waiting.renumber(moved)
+        self._half_frozen = moved[self._half_frozen]
+
+
+def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
+    """Keep only the payloads of nodes, when half are of none: they are expensive to copy."""
+    if len(payloads) > 2 * len(nodes):
+        payloads.retain(nodes["row"])
+        nodes["row"][:] = np.arange(len(nodes))
 
 
 def first_of_each(keys: Hashes) -> Index:

@@ -41,7 +41,7 @@ class Input:
 
     @property
     def is_live(self) -> bool:
-        """Does it still count?"""
+        """Has it not left?"""
         return self.state in ("joining", "joined")
 
 
@@ -74,17 +74,17 @@ class Inputs:
         self._all[port].state = "leaving"
 
     def mark_left(self) -> None:
-        """The output's stable has moved on: nothing of those who left is shown unsettled any more."""
+        """The output's stable has advanced: what is shown no longer depends on inputs that are leaving."""
         for one in self._all:
             if one.state == "leaving":
                 one.state = "left"
 
     def note(self, port: int, t: int) -> None:
-        """An input promises that nothing before ``t`` changes any more."""
+        """A stable of an input: nothing before ``t`` changes there any more."""
         self._all[port].stable = max(self._all[port].stable, t)
 
     def join(self, reached: int) -> list[int]:
-        """The inputs whose time the output has reached now, in order of their ports."""
+        """Let inputs join whose time the output has reached; their ports, in order."""
         due = [port for port, one in enumerate(self._all) if one.state == "joining" and one.since <= reached]
         for port in due:
             self._all[port].state = "joined"
@@ -95,7 +95,7 @@ class Inputs:
         return [port for port, one in enumerate(self._all) if one.is_live]
 
     def joined_ports(self) -> list[int]:
-        """The ports of inputs that take part in everything."""
+        """The ports of inputs that have joined."""
         return [port for port, one in enumerate(self._all) if one.state == "joined"]
 
     def find_leader(self) -> tuple[int, int] | None:
@@ -156,7 +156,7 @@ class LogicalMerge(Operator):
 
     @abstractmethod
     def advance(self) -> Output:
-        """Let inputs join whose time has come, and put out what their stables allow."""
+        """Let inputs join whose time has come, and emit what their stables allow."""
 
     def on_attach(self, port: int) -> None:
         """Make room for one more input."""
@@ -244,8 +244,13 @@ def _net_batch(batch: EventBatch) -> EventBatch:
     return changes(net.vs, net.old, net.new, take_rows(batch.payload, net.row))
 
 
+def port_column(port: int) -> str:
+    """The column of an input, or of the output, in an index."""
+    return "out" if port == OUT else f"in {port}"
+
+
 def is_frozen(ve: Ticks, t: int) -> Mask:
-    """Which ends are before a stable for good: all of them after the last one (ruling 1)."""
+    """Which ends are final after a stable: those before it; at the end of time all (ruling 1)."""
     return ve < t if t < FOREVER else np.ones(len(ve), np.bool_)
 
 

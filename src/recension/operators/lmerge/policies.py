@@ -42,7 +42,7 @@ class MergeView(Protocol):
 
 
 class Policy(ABC):
-    """Decides which nodes an input's news brings into line with that input."""
+    """Decides which nodes follow an input when that input changes them."""
 
     only_final = False
     """Are events shown only when they are fully frozen?"""
@@ -65,7 +65,7 @@ class Policy(ABC):
 
 
 class First(Policy):
-    """Out3: the first that anyone says of a key is shown; changes wait until they are final."""
+    """Out3: a key is shown as the first input has it; changes wait until they are final."""
 
     def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
         missing: Mask = (merge.ends(OUT)[nodes] == NONE) & (merge.ends(port)[nodes] != NONE)

@@ -19,7 +19,7 @@ from recension.operators.lmerge.in_order import InOrderMerge
 
 
 class R0(InOrderMerge):
-    """Beyond the furthest start everything is news."""
+    """Beyond the furthest start everything is new."""
 
     case = "R0"
     strict = True

@@ -52,7 +52,7 @@ class R1(InOrderMerge):
             self._shown = max(self._shown, self._sent[port][1])
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
-        """Events of the furthest start are told by their number: all of them are wanted (ruling 47)."""
+        """Events of the furthest start are known by their position: all of them are needed (ruling 47)."""
         return [min(t, self.out_cti)] * len(self.inputs)
 
     def on_attach(self, port: int) -> None:

@@ -26,6 +26,7 @@ from recension.operators.lmerge.merge import (
     mismatch_error,
     take_ascending,
 )
+from recension.operators.state.chunks import add_prefix, take_prefix
 
 
 class R3Minus(IndexedMerge):
@@ -101,15 +102,14 @@ class R3Minus(IndexedMerge):
     def snapshot_state(self) -> Chunks:
         chunks = dict(super().snapshot_state())
         for port, index in self._indexes.items():
-            chunks |= {f"{port}/{name}": table for name, table in index.snapshot().items()}
+            chunks |= add_prefix(str(port), index.snapshot())
         return chunks
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
         self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live_ports())}
         for port, index in self._indexes.items():
-            own = {n.removeprefix(f"{port}/"): t for n, t in chunks.items() if n.startswith(f"{port}/")}
-            index.restore(own, [], max(self.out_cti, BEGINNING))
+            index.restore(take_prefix(str(port), chunks), [], max(self.out_cti, BEGINNING))
 
 
 def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> None:

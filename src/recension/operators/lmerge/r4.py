@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.netting import group_sizes
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.netting import rank_in_group
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output
-from recension.operators.changes import changes, new_end
+from recension.operators.changes import changes
 from recension.operators.lmerge.in3t import FrozenEvents, In3t
 from recension.operators.lmerge.key_table import find_repeated, first_of_each
 from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, take_ascending
@@ -69,7 +69,7 @@ class R4(IndexedMerge):
         return events
 
     def _take_back(self, port: int, nodes: Index, old: Ticks) -> Mask:
-        """Which retractions name an event that the input has; others only tell of the end they bring.
+        """Which retractions name an event that the input has; the others only add the end they lead to.
 
         Those may come from an input that has lost elements or joined late.
         """
@@ -201,7 +201,16 @@ class Settlement:
 
 
 def settle(frozen: FrozenEvents, held: Index, shown: Index, t: int, max_stable: int) -> Settlement:
-    """``held`` and ``shown`` say how often the leading input and the output have each event."""
+    """What must be changed in the output before a stable at ``t``: the corrected core of rulings 24–30.
+
+    ``held`` and ``shown`` say how often the leading input and the output have each event. Of each node the
+    input has a bag I of ends, the output a bag O. Ends in both stay. What is left of O is changed into what
+    is left of I, one adjust for each end that would be final on one side. Ends that no stable has passed on
+    either side may differ.
+
+        I - O   5 |  20 30          t = 10: ends before t first
+        O - I   8 |  25 30          8 -> 5; 25 stays, to be settled later
+    """
     node = _number_nodes(frozen.node)
     lacking, surplus = np.maximum(held - shown, 0), np.maximum(shown - held, 0)
     final = is_frozen(frozen.ve, t)
@@ -235,19 +244,13 @@ def _repeat_places(counts: Index, node: Index, final: Mask) -> Index:
 
 def _first_few(places: Index, node: Index, few: Index) -> tuple[Index, Index]:
     """For each node its first few places; and the rest."""
-    rank = _rank(node[places])
+    rank = rank_in_group(node[places])
     is_first = rank < few[node[places]]
     return places[is_first], places[~is_first]
 
 
-def _rank(nodes: Index) -> Index:
-    """The place of each entry within its node, for nodes in order."""
-    _, sizes = group_sizes(nodes)
-    return np.arange(len(nodes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-
-
 def _pair_adjusts(extra: Index, missing: Index, node: Index, final: Mask) -> tuple[Index, Index]:
-    """Of every node the k-th of what is too much becomes the k-th of what is too little, if one is final."""
+    """Pair the k-th surplus end of a node with its k-th missing end, if one of the two is final."""
     # Both lists now hold equally many places of each node, in order of the nodes.
     due = final[extra] | final[missing]
     return extra[due], missing[due]

@@ -2,11 +2,11 @@
 
 The output policy gives the rows of user-defined operators their lifetimes:
 
-align           a row lives as long as its window, whatever the module said
-keep            as the module said; nothing before the window (§III.C)
-clip            as the module said, cut to the window; what lies outside is dropped
+align           a row lives as long as its window, whatever the module gives
+keep            as the module gives it; nothing before the window (§III.C)
+clip            as the module gives it, cut to the window; what lies outside is dropped
 time_bound      as keep; revisions never reach back before what made them (§V.F)
-unrestricted    as the module said
+unrestricted    as the module gives it
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from recension.core.batch import Index, payload_of, take_rows
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.core.ticks import Ticks
-from recension.core.values import MISFITS, misfit
+from recension.core.values import MISFITS, describe_misfit
 from recension.modules.calls import describe_interval
 from recension.modules.members import Window
 from recension.modules.module import Stamping
-from recension.operators import double_double as dd
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import Caller, Given, HostedModule
 from recension.operators.modules.states import States
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
 from recension.operators.windowed.aggregates import Aggregation
 from recension.operators.windowed.events import CoveringEvents
@@ -117,7 +117,7 @@ class Value(ABC):
     """One value a window."""
 
     def compute(self, contents: WindowContents, changes: EventChanges | None, gone: WindowKeys) -> pa.Array:
-        """The value of each window; from what changed, if states are kept."""
+        """The value of each window; computed from the changes, if states are kept."""
         return self.recompute(contents)
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Value(ABC):
 
 
 class BuiltIn(Value):
-    """An aggregate of the library, beside modules."""
+    """A built-in aggregate in a query that has modules too."""
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._argument: Callable[[pa.RecordBatch], pa.Array] | None = aggregation.argument
@@ -289,10 +289,9 @@ class RowCollector:
         """Which of the rows has a value that is not of the declared type?"""
         for (window, members), row in zip(self._of, self._rows, strict=True):
             for field in self._schema:
-                if (reason := misfit(row[field.name], field.type)) is not None:
+                if (reason := describe_misfit(row[field.name], field.type)) is not None:
                     given = f"it gave {row[field.name]!r} as {field.name!r}, but declares {field.type}"
-                    said = f"{given}: {reason}"
-                    return self._caller.failure(said, window, members)
+                    return self._caller.failure(f"{given}: {reason}", window, members)
         raise AssertionError("each row fits, and all together do not")
 
     def rows(self) -> Rows:

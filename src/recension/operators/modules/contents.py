@@ -21,7 +21,7 @@ from recension.operators.windowed.events import CoveringEvents, Placement
 
 
 class WindowContents:
-    """Windows and all that is in them, which is looked for when it is first asked for."""
+    """Windows and the events in them, which are looked up when they are first needed."""
 
     def __init__(
         self, windows: WindowList, group_hash: Hashes, find: Callable[[], CoveringEvents], *, by_start: bool
@@ -40,7 +40,7 @@ class WindowContents:
         return members_of(own, by_start=self.by_start, order=hosted.order)
 
     def given_to(self, hosted: HostedModule) -> GivenTo:
-        """Each window with its members as the module sees them, which are looked for in case of need."""
+        """Each window with its members as the module sees them; members are looked up only for errors."""
 
         def find(row: int) -> Payloads:
             one = self.take(np.array([row]))
@@ -51,7 +51,7 @@ class WindowContents:
         return lambda row: (Window(int(bounds.start[row]), int(bounds.end[row])), partial(find, row))
 
     def identities(self) -> list[tuple[int, int]]:
-        """What windows are known by from step to step."""
+        """The identity of each window, the same from batch to batch."""
         return list(zip(self.group_hash.tolist(), self.windows.low.tolist(), strict=True))
 
     def take(self, rows: Index) -> WindowContents:
@@ -67,7 +67,7 @@ class WindowContents:
 
 @dataclass(frozen=True, slots=True)
 class EventChanges:
-    """What a batch does to events: of each the group, the payload, and both of its lifetimes."""
+    """The events that a batch changes: group, payload, and the lifetimes before and after."""
 
     group: Index
     vs: Ticks
@@ -99,7 +99,7 @@ class EventChanges:
         )
 
     def _find_seen_alike(self, both: Index, windows: WindowList, hosted: HostedModule) -> Index:
-        """Which events that stay in a window does the module see as they were?"""
+        """Which of the events that stay in a window look the same to the module as before?"""
         if not hosted.module.is_time_sensitive:
             return np.arange(len(both))
         window, event = np.divmod(both, len(self.vs))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from recension.core.batch import Index, take_rows
 from recension.core.errors import ModuleError, RecensionError
 from recension.core.ticks import Ticks
-from recension.core.values import MISFITS, exact_array, misfit, plain
+from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import (
     NotDeterministicError,
     call_twice,
@@ -70,7 +70,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class HostedModule:
-    """A module with the names of the stored columns that are its inputs, and what it is to see of time."""
+    """A module with the stored columns that are its inputs, and how lifetimes are clipped for it."""
 
     module: Module
     columns: Sequence[str]
@@ -111,11 +111,11 @@ class HostedModule:
 
     def to_array(self, values: list[Any], kind: pa.DataType, given: GivenTo) -> pa.Array:
         """The value of each window as the module gave it, in the declared type."""
-        answers = [plain(value) for value in values]
+        answers = [unwrap_scalar(value) for value in values]
         try:
             return exact_array(answers, kind)
         except MISFITS:
-            bad = next(row for row, value in enumerate(answers) if misfit(value, kind) is not None)
+            bad = next(row for row, value in enumerate(answers) if describe_misfit(value, kind) is not None)
         raise self.caller.failure(f"it gave {answers[bad]!r}, but declares {kind}", *given(bad))
 
 
@@ -135,7 +135,7 @@ class StateCalls:
         self._module, self._caller = hosted.module, hosted.caller
 
     def window_argument(self, window: Window) -> tuple[Window, ...]:
-        """What time-sensitive modules are given beside the rest."""
+        """The last argument of time-sensitive modules; others do not get it."""
         return (window,) if self._module.is_time_sensitive else ()
 
     def build(self, members: Payloads, window: Window) -> Any:
@@ -165,7 +165,7 @@ class StateCalls:
         return self._caller.call(lambda: self._module.compute(state, *timed), window, given)
 
     def _make(self, verb: str, make: Callable[[], Any], window: Window, given: Given) -> Any:
-        """A new state, for which nothing else was changed."""
+        """A new state; to make it changes no other state."""
 
         def make_twice() -> Any:
             state = make()
@@ -219,7 +219,7 @@ class WindowList:
 
 
 Order: TypeAlias = Literal["payload", "start", "any"]
-"""By start and payload; by start alone, those that start together anyhow; or all of them anyhow."""
+"""How members are sorted: by start and payload, by start alone, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def by_start_and_payload(
 
 
 def _by_start(first: Index, vs: Ticks) -> Index:
-    """Rows by (first, vs); as they are found they often lie so, window by window."""
+    """Rows by (first, vs); they often come in this order already."""
     apart, together = first[1:] > first[:-1], first[1:] == first[:-1]
     if bool((apart | (together & (vs[1:] >= vs[:-1]))).all()):
         return np.arange(len(vs))

@@ -42,7 +42,7 @@ GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSpec:
-    """What is asked, whatever the windows are.
+    """What the modules need, whatever the windows are.
 
     ``inputs`` makes the stored columns of payloads, but for `GROUP`, the last of them if it is there.
     ``waits_for``: modules see ends that can still move, to later ones too (``any``) or to earlier ones only
@@ -136,17 +136,17 @@ class Modules(Measure):
         return list(set(was) - set(now))
 
     def _since(self, batch: EventBatch) -> int:
-        """What first makes output change: the first thing that happened, or a window that came into view."""
+        """The earliest cause of changes: the first element of the batch, or a window that came into view."""
         return max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
 
-    def _require_bound(self, out: EventBatch, since: int, said: list[tuple[WindowList, Rows]]) -> None:
-        """What is promised to be time-bound changes nothing before what makes it change."""
+    def _require_bound(self, out: EventBatch, since: int, answers: list[tuple[WindowList, Rows]]) -> None:
+        """Raise if a module that is declared time-bound changes anything before ``since``."""
         if not len(out) or int(out.sync().min()) >= since:
             return
         first, begun = int(np.argmin(out.sync())), describe_time_in_message(since)
         (change,) = out.slice(first, first + 1).to_elements(kind_in_messages())
         windows, at = next(
-            (windows, at) for windows, rows in said for at in rows.owner[rows.vs == out.vs[first]].tolist()
+            (windows, at) for windows, rows in answers for at in rows.owner[rows.vs == out.vs[first]].tolist()
         )
         assert isinstance(self._answers, OperatorRows)
         hosted = self._answers.hosted
@@ -208,7 +208,7 @@ class Modules(Measure):
 
 
 def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
-    """What takes the rows shown to those to show."""
+    """The changes from the rows shown so far to the new ones."""
     if not len(old.owner) and not len(new.owner):
         return empty(new.payload.schema)
     payload = pa.concat_batches([old.payload, new.payload])
@@ -241,7 +241,7 @@ class KeptRows:
         return rows
 
     def put(self, windows: WindowList, group: Hashes, rows: Rows) -> None:
-        """Keep the rows of these windows, but of those that are closed already."""
+        """Keep the rows of these windows, except those that are closed already."""
         owner = rows.owner
         open_ = np.flatnonzero(windows.high[owner] > self._held.frontier)
         at: Index = owner[open_]

@@ -218,7 +218,7 @@ class Panes:
         key = (int(contents.group_hash[rows[0]]), pane)
         if key not in self.held:
             start = self._cuts.start(pane)
-            # Any window that has the pane in it has its events, and has them by start.
+            # Every window that holds the pane holds its events, sorted by start.
             row = int(np.searchsorted(contents.windows.end[rows[0] : rows[1]], start, "right")) + rows[0]
             low, high = int(members.low[row]), int(members.high[row])
             vs = members.vs[low:high]
@@ -230,7 +230,7 @@ class Panes:
     def _add_earlier(
         self, state: Any, contents: WindowContents, members: Members, table: Table, row: int
     ) -> Any:
-        """The state with the events that began before the window and are in it all the same."""
+        """The state with the events added that are in the window but began before it."""
         low, high = int(members.low[row]), int(members.high[row])
         window = Window(int(contents.windows.start[row]), int(contents.windows.end[row]))
         stop = low + int(np.searchsorted(members.vs[low:high], window.start))

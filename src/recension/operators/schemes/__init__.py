@@ -1,1 +1,1 @@
-"""Eager or lazy: what each scheme of coalescing costs, and which queries had better have which."""
+"""Eager or lazy: what each scheme of coalescing costs, and which scheme each query should have."""

@@ -1,4 +1,4 @@
-"""What one operation on a window extent takes, and the file that remembers it for this machine.
+"""What one operation on a window extent costs, and the file that keeps these constants for a machine.
 
 The file is ``$RECENSION_CONSTANTS`` if that is set, else ``recension/constants.json`` in the user's folder
 for configuration (``$XDG_CONFIG_HOME``, else ``~/.config``). `recension calibrate` writes it; without it the
@@ -63,7 +63,7 @@ class Constants:
         return self.merge + self.merge_late * oop * cp
 
     def split_cost(self, cp: Numbers, oop: Numbers, held: float) -> Numbers:
-        """C_split of each query; a run has at most all that is held, so that cp is never quite nothing."""
+        """C_split of each query; a run has at most all that is held, so cp is never quite 0."""
         return self.split + self.split_late * oop / np.maximum(cp, 1 / max(held, 1))
 
 

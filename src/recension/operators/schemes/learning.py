@@ -30,7 +30,7 @@ HALF_LIFE: Final = 20_000.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known by now, and from how many tuples, faded ones counted by their parts."""
+    """The probabilities so far, and the number of tuples they come from; faded tuples count in part."""
 
     cp: float
     oop: float
@@ -57,7 +57,7 @@ class Probabilities:
         return 16 * len(self) + int(self._values.nbytes) + self._counts.nbytes
 
     def estimate(self) -> Estimate:
-        """By now; nothing is known of nothing, which is as good as 0."""
+        """The estimate so far; 0 where there were no tuples."""
         arrived, late, compared, merged = (float(x) for x in self._counts)
         return Estimate(
             merged / compared if compared else 0.0, late / arrived if arrived else 0.0, compared, arrived
@@ -80,7 +80,7 @@ class Probabilities:
         self._keep(known, seen)
 
     def forget(self, before: int) -> None:
-        """Groups that have not been heard of since may go: the window no longer holds anything of them."""
+        """Forget groups without a tuple since ``before``: the window holds nothing of them any more."""
         self._keep_rows(np.flatnonzero(self._times >= before))
 
     def _known(self, groups: Hashes) -> Index:

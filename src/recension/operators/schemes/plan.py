@@ -63,7 +63,7 @@ class Drift:
     deviations: float = 4.0
 
     def between(self, planned: Sequence[Estimate], now: Sequence[Estimate]) -> bool:
-        """Of any query?"""
+        """Has a probability of any query moved too far?"""
         return any(
             self._has_moved((then.cp, then.compared), (known.cp, known.compared))
             or self._has_moved((then.oop, then.arrived), (known.oop, known.arrived))

@@ -2,25 +2,24 @@
 
 Kept as consecutive blocks of a few hundred rows with a directory of their first keys, like the leaves of
 a B-tree: reading or rewriting part of it costs what that part holds, not what the table holds.
+
+Not `core.sorted_runs`: there the rows of a key range lie in many runs. Here they stand together, so that a
+range can be read with its neighbours, changed and written back.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index
+from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
-
-# int64, float64 or bool
-Column: TypeAlias = npt.NDArray[Any]
-Columns: TypeAlias = dict[str, Column]
 
 _BLOCK, _LONGEST, _MANY = 1024, 8192, 16
 
@@ -219,25 +218,54 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
     return low
 
 
+@dataclass(frozen=True, slots=True)
+class KeyPacking:
+    """(group, time) as one whole number in the same order: the time as an offset, or a rank if that is long.
+
+    The end of time is the offset after the last.
+    """
+
+    width: int
+    low: int
+    high: int
+    ranked: Ticks | None
+
+    @staticmethod
+    def of(groups: Sequence[Index], times: Sequence[Ticks], *, is_invertible: bool = False) -> KeyPacking:
+        """A packing for all these keys: tight, or one that `unpack` can invert, which wastes up to a bit."""
+        every = np.concatenate(times)
+        finite = every[every != FOREVER]
+        low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
+        rounded = _power_of_two if is_invertible else int
+        width, ranked = rounded(high - low + 2), None
+        if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
+            ranked = np.unique(every)
+            width = rounded(len(ranked))
+        return KeyPacking(width, low, high, ranked)
+
+    def pack(self, group: Index, time: Ticks) -> Index:
+        """One number per key."""
+        if self.ranked is not None:
+            code = np.searchsorted(self.ranked, time)
+        else:
+            code = np.where(time == FOREVER, self.high + 1, time) - self.low
+        packed: Index = group * self.width + code
+        return packed
+
+    def unpack(self, packed: Index) -> tuple[Index, Ticks]:
+        """The keys of these numbers."""
+        group, code = packed >> (self.width.bit_length() - 1), packed & (self.width - 1)
+        if self.ranked is not None:
+            return group, self.ranked[code]
+        return group, np.where(code > self.high - self.low, FOREVER, code + self.low)
+
+
+def _power_of_two(size: int) -> int:
+    """The least that is no smaller."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
 def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:
     """One whole number per (group, time), in the same order as the pairs, over all arrays together."""
-    all_times = np.concatenate(times)
-    finite = all_times[all_times != FOREVER]
-    low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
-    width = high - low + 2
-    if (max(int(g.max(initial=0)) for g in groups) + 1) * width < 2**62:
-        return [
-            g * width + (np.where(t == FOREVER, high + 1, t) - low)
-            for g, t in zip(groups, times, strict=True)
-        ]
-    return _ranks(groups, times)
-
-
-def _ranks(groups: list[Index], times: list[Ticks]) -> list[Index]:
-    """The same for times too far apart to be packed into one number beside the group."""
-    group, time = np.concatenate(groups), np.concatenate(times)
-    order = np.lexsort((time, group))
-    new = (group[order][1:] != group[order][:-1]) | (time[order][1:] != time[order][:-1])
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.cumsum(np.append(0, new))
-    return np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
+    packing = KeyPacking.of(groups, times)
+    return [packing.pack(group, time) for group, time in zip(groups, times, strict=True)]

@@ -1,6 +1,6 @@
-"""Events of groups in order, linked into chains: each either goes on with the one before it or begins anew.
+"""Events of groups in order, linked into chains: each continues the one before it or begins a chain.
 
-    events      [--a--)            the second goes on with the first: it is equivalent, and the chain so far
+    events      [--a--)            the second continues the first: it is equivalent, and the chain so far
                    [---a---)       reaches its start
                               [-a-)           begins a chain: there is a gap
     chains      [----------)  [---)
@@ -20,16 +20,16 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.errors import StreamError
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes
-from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+from recension.core.sorted_runs import Columns
+from recension.core.ticks import FOREVER, Ticks, add
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
 from recension.operators.changes import NetChanges, identity
-from recension.operators.state.block_table import Columns
 from recension.operators.state.end_points import EndPoints, is_among
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
 
@@ -105,7 +105,7 @@ class Chains(EndPoints):
     def _axis(self, extract: LeafExtract, added: Columns, removed: Hashes) -> _ChainAxis:
         kept = extract.columns
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
-        stays, _, found = surviving(held, removed)
+        stays, _, found = cancel(held, removed)
         if len(found) < len(removed):
             raise StreamError("an event was retracted that had never been inserted")
         columns = {name: np.concatenate([kept[name], added[name]]) for name in kept}
@@ -159,14 +159,14 @@ class Chains(EndPoints):
     def forget(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
 
-        They have ended. If another one that starts before ``t`` follows, it has ended too or begins a chain:
-        else, when its end moves, it is told by the one before it which chain it belongs to. If none follows,
-        their chain has ended.
+        Such an event has ended. If another one that starts before ``t`` follows it, that one has ended too or
+        begins a chain: otherwise the event is still needed to know which chain the next one belongs to when
+        its end moves. If none follows, the chain has ended.
         """
-        groups = self._take_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
         group, past = own["group"], (own["time"] < t) & is_among(own["group"], groups)
         is_settled = (own["end"] < t) | (own["head"] == own["row"])
@@ -180,7 +180,7 @@ class Chains(EndPoints):
         self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
-        """A group whose first event stays is due when what holds it has ended."""
+        """A group whose first event stays is due again when what keeps it has ended."""
         end, following = own["end"][at], own["end"][np.minimum(at + 1, len(own["end"]) - 1)]
         waits = np.where(end >= t, end, np.where(is_followed[at], following, own["reach"][at]))
         again = waits < FOREVER
@@ -189,13 +189,7 @@ class Chains(EndPoints):
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no event and begin no chain."""
         if len(self._store) > 4 * len(self) + _SLACK:
-            table = self._table.snapshot()
-            row, head = (table[name].to_numpy() for name in ("row", "head"))
-            used, place = np.unique(np.concatenate([row, head]), return_inverse=True)
-            self._store.retain(used)
-            for name, new in (("row", place[: len(row)]), ("head", place[len(row) :])):
-                table = table.set_column(table.schema.get_field_index(name), name, pa.array(new))
-            self._table.restore(table)
+            drop_unused_rows(self._store, self._table, "row", "head")
 
     def snapshot(self) -> Chunks:
         return {**super().snapshot(), **self._store.snapshot("events")}

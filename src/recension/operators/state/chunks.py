@@ -14,7 +14,18 @@ import pyarrow as pa
 from recension.operators.base import Chunks
 
 _BYTES: Final = 2**21
-_LIST = "chunks"
+_LIST: Final = "chunks"
+
+
+def add_prefix(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
+    """Chunks under the name of the part that they belong to."""
+    return {f"{prefix}/{name}": table for name, table in chunks.items()}
+
+
+def take_prefix(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
+    """The chunks of a part, under the names that it gave them."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): table for name, table in chunks.items() if name.startswith(start)}
 
 
 def cut_table(name: str, table: pa.Table) -> dict[str, pa.Table]:

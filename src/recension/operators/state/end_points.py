@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
-from recension.operators.state.block_table import Columns
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.leaf_table import LeafExtract, LeafTable, distinct
 from recension.operators.state.time_queue import TimeQueue
@@ -99,10 +99,10 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        groups = self._take_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return groups
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
         is_past = (time < t) & ~extract.follower
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
@@ -114,7 +114,7 @@ class EndPoints:
         self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
         return groups
 
-    def _take_due(self, t: int) -> Index:
+    def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
         return distinct(self._expiring.pop_before(t)[1])
 
@@ -142,6 +142,10 @@ class EndPoints:
         self._held.make_room(len(held))
         self._held.set(np.arange(len(held)), held)
         self._in_use = int(np.count_nonzero(points))
+
+    def _extract_past(self, groups: Index, t: int) -> LeafExtract:
+        """All end points of groups before ``t``, and what lies next to them."""
+        return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
@@ -199,10 +203,10 @@ class KeptMoments(EndPoints):
 
     def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
         """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
-        groups = self._take_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return groups, groups
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
         past = np.flatnonzero((own["time"] < t) & is_among(own["group"], groups))
         group, time = own["group"][past], own["time"][past]

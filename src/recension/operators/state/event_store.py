@@ -30,7 +30,7 @@ class EventStore(IntervalIndex):
     def insert(
         self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, payload: pa.RecordBatch, **extras: Index
     ) -> None:
-        """Add events with new payloads; columns that are not in the schema are left out."""
+        """Add events with new payloads; columns that are not in the schema are dropped."""
         rows = self._store.append(payload.select(self._store.schema.names), len(vs))
         self.add(group, vs, ve, tag, row=rows, **extras)
         self._tidy()

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
-from recension.core.netting import surviving
+from recension.core.netting import cancel
 from recension.core.rowhash import Hashes
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges, identity
-from recension.operators.state.block_table import BlockTable, Columns, Extract
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
 _FIRST_LOOK = 64
@@ -57,7 +58,7 @@ class EventsByStart:
         named = _sort_rows({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
         extract = self._table.extract(named["group"], named["time"], named["time"])
         held = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        stays, _, _ = surviving(_identities(held), _identities(removed))
+        stays, _, _ = cancel(_identities(held), _identities(removed))
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
         self._table.replace(extract.blocks, _sort_rows(merged))
 
@@ -93,10 +94,7 @@ class EventsByStart:
 
     def tidy(self) -> None:
         """Drop the payload rows that belong to no event here; the others get new numbers."""
-        table = self._table.snapshot()
-        self._store.retain(table["row"].to_numpy())
-        at = table.schema.get_field_index("row")
-        self._table.restore(table.set_column(at, "row", pa.array(np.arange(len(self)))))
+        drop_unused_rows(self._store, self._table, "row")
 
     def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""

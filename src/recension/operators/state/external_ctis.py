@@ -78,7 +78,7 @@ class ExternalCtis:
         return walk.proof()
 
     def adopt(self, proof: Proof) -> None:
-        """Make what was weighed so."""
+        """Take over what `weigh` has found."""
         for _ in range(proof.left):
             heappop(self._waiting)
         self.frontier = int(proof.frontier[-1]) if len(proof.frontier) else self.frontier
@@ -99,7 +99,7 @@ class ExternalCtis:
             heappop(self._waiting)
 
     def forget_before(self, last: int) -> None:
-        """The last CTI is ``last``: whatever comes to be known is about the time from there on."""
+        """Forget what is not needed after a CTI at ``last``: later elements are all from there on."""
         self._ends.pop_until(self.frontier)
         while self._waiting and self._waiting[0][1] <= self.frontier:
             heappop(self._waiting)
@@ -192,12 +192,12 @@ class FrontierWalk:
         self._asked: tuple[Interval, tuple[int, int]] | None = None
 
     def closed_until(self) -> int:
-        """Up to where the past is closed before the row that was gone on to."""
+        """Up to where the past is closed before the current row."""
         aged = self._arrivals.aged
         return max(self._proven, int(aged[self._row - 1])) if self._row else self._frontier
 
     def add(self, interval: Interval) -> None:
-        """An external CTI comes with the row that was gone on to."""
+        """An external CTI comes with the current row."""
         heappush(self._fresh, interval)
 
     def advance_to(self, to: int) -> None:
@@ -227,7 +227,7 @@ class FrontierWalk:
             heappop(self._fresh)
 
     def _find_due_rows(self, first: Interval) -> tuple[int, int]:
-        """The rows after which the interval is complete, and is behind what age has closed.
+        """After which row the interval is complete, and after which row age has closed the past beyond it.
 
         They stand for as long as it is first, since only what is left behind moves what is proven.
         """
@@ -247,7 +247,7 @@ class FrontierWalk:
         return int(rows[missing - 1]) if come < missing <= len(rows) else _NEVER
 
     def proof(self) -> Proof:
-        """What the rows gone through prove."""
+        """What the rows so far prove."""
         frontier = np.maximum(self._arrivals.aged, self._frontier)
         for row, ve in self._passed:
             frontier[row] = max(int(frontier[row]), ve)
@@ -257,7 +257,7 @@ class FrontierWalk:
 
 
 def _iterate_heap(heap: Sequence[Interval]) -> Iterator[Interval]:
-    """What a heap holds in order, nothing taken out: only what is given out, and its heirs, is looked at."""
+    """The items of a heap in order, without removing any; looks only at those given and their children."""
     border = [(heap[0], 0)] if heap else []
     while border:
         item, at = heappop(border)

@@ -10,8 +10,8 @@ Kept as consecutive sorted runs in one arena, each several times as long as the 
 merge). Only an end ever changes in place, to the beginning of time: then the interval is dead. Merges and
 compactions leave out what is dead.
 
-Not `core.sorted_runs`: answers are positions, which must be good in all runs at once, so the runs share one
-memory; and the key is made anew for all rows when starts no longer fit it.
+Not `core.sorted_runs`: an answer is a position among all rows, so that all runs share one memory, and a row
+is removed by position. And the sort key is lossy: when starts no longer fit it, all rows get a new key.
 
 Cost        O((q + m) log n) for q questions and m answers, if the lengths of a class are alike (at worst
             16 candidates an answer); adding and forgetting: O(log n) an interval, over time.
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.netting import expand, surviving
+from recension.core.netting import cancel, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -145,7 +145,7 @@ class IntervalIndex:
         wanted = np.unique(tags)
         at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
         at = at[self._arena["ve"][at] > self._frontier]
-        _, which, tag = surviving(self._arena["tag"][at], tags)
+        _, which, tag = cancel(self._arena["tag"][at], tags)
         found[tag] = at[which]
         return found
 

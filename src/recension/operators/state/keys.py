@@ -69,11 +69,11 @@ class KeyIndex:
         return found
 
     def _find(self, hashes: Hashes) -> Index:
-        """By the slots first, which know most keys; what they do not know is searched for."""
+        """By the slots first, which hold most keys; the other keys are searched for."""
         numbers: Index = self._slots[hashes & np.uint64(len(self._slots) - 1)]
         if not len(self):
             return numbers
-        # An empty slot says -1, which names the last key, and is what remains whether or not that is meant.
+        # An empty slot holds -1. That reads the last key, but the result is -1 in any case.
         numbers = np.where(self._hashes["hash"][numbers] == hashes, numbers, -1)
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):

@@ -27,9 +27,10 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.netting import expand
+from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
-from recension.operators.state.block_table import BlockTable, Columns, Extract
+from recension.operators.state.block_table import BlockTable, Extract
 
 _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again

@@ -18,7 +18,7 @@ from recension.core.batch import EventBatch
 from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import BEGINNING, Ticks
 
-# How many steps are told apart within the length: more would cost memory for every push.
+# How many steps within the length are kept apart: more would cost memory for every push.
 _GRAINS: Final = 1 << 12
 # A tuple of two integers.
 _BYTES: Final = 128
@@ -89,8 +89,8 @@ def group_hash(batch: EventBatch, by: Sequence[str]) -> Hashes:
 class ClockHistory:
     """Remembers for ``length`` microseconds when the latest time seen grew. A clock set back stands still.
 
-    Steps in the same 4096th part of the length are one, the last of them: what the stream had reached may be
-    told that much later, never sooner.
+    Of the steps in the same 4096th part of the length only the last is kept. So an answer may be that much
+    late, but never early.
     """
 
     def __init__(self, length: int) -> None:

@@ -20,7 +20,7 @@ from recension.operators.changes import net_changes
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
 
@@ -90,9 +90,7 @@ class Readings(KeptMoments):
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no reading."""
         if len(self._store) > 2 * len(self) + _SLACK:
-            table = self._table.snapshot()
-            self._store.retain(table["row"].to_numpy())
-            self._table.restore(table.set_column(2, "row", pa.array(np.arange(len(self)))))
+            drop_unused_rows(self._store, self._table, "row")
 
     def snapshot(self) -> Chunks:
         return {**super().snapshot(), **self._store.snapshot("readings")}

@@ -4,9 +4,9 @@ An event's end goes through a chain of values. A retraction whose predecessor is
 waits, and becomes one with broken neighbours in its chain. All this is done for the few events whose
 chains are broken, an element at a time; a chain is known by the hash of (payload, start).
 
-What waits is found by chain and by the end it leads from or to; what is lost when the frontier moves, and
-the CTI that what waits still allows, are found by deadline. Nothing looks at all that waits, and payloads
-are only touched batch by batch: an element knows the number of its payload.
+What waits is found by chain and by the end it leads from or to. What must be dropped when the frontier moves,
+and the CTI that the waiting ones still allow, are found by deadline. No call looks at all that waits.
+Payloads are only touched batch by batch: an element has the number of its payload.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from recension.core.bag import LiveEnds
 from recension.core.batch import RETRACT, EventBatch, Index, Mask
+from recension.core.event_bag import LiveEnds
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state.row_store import RowStore
@@ -239,8 +239,10 @@ def _move_end(ends: dict[int, int], merged: BrokenRun) -> tuple[int, int]:
 
 
 class Deadlines:
-    """Things are known by number. A deadline that was changed or given up stays in the heap until it comes
-    up, or until such are the majority."""
+    """The time at which something is due, for each of many things that are known by number.
+
+    A deadline that was changed or given up stays in the heap until it comes up, or until such are the most.
+    """
 
     def __init__(self) -> None:
         self._of: dict[int, int] = {}

@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, null_payload, take_rows
+from recension.operators.state.block_table import BlockTable
 from recension.operators.state.chunks import cut_table, unite_table
+from recension.operators.state.leaf_table import LeafTable
 
 _RATIO = 4
 _SMALL = 1024
@@ -128,8 +130,24 @@ class RowStore:
         self._serial = head["serial"]
 
 
+def drop_unused_rows(store: RowStore, table: BlockTable | LeafTable, *columns: str) -> int:
+    """Keep the rows that columns of a table name, and number them anew there; how many there are."""
+    rows = table.snapshot()
+    named = [rows[column].to_numpy() for column in columns]
+    used, numbers = np.unique(np.concatenate(named), return_inverse=True)
+    store.retain(used)
+    for column, new in zip(columns, np.split(numbers, len(columns)), strict=True):
+        rows = rows.set_column(rows.schema.get_field_index(column), column, pa.array(new))
+    table.restore(rows)
+    return len(used)
+
+
 class PayloadStore(RowStore):
-    """A store that copies as little as it can."""
+    """A store for big payloads, on which a merge spends its memory: each row is copied once.
+
+    Long blocks are never united, only dropped when the rows still needed are gathered into a new one. Short
+    blocks are united, or there would be too many.
+    """
 
     def _count_kept(self, size: int) -> int:
         blocks, total = len(self._sizes), len(self) + size
@@ -138,4 +156,4 @@ class PayloadStore(RowStore):
         return blocks - bool(blocks and self._sizes[-1] + size <= _SMALL)
 
     def _before_taking(self, rows: int) -> None:
-        """Nothing is united."""
+        """Unites nothing."""

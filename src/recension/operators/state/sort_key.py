@@ -3,7 +3,7 @@
     | 4 bits: length class | 24 bits: group hash | 36 bits: start, from an origin, in steps of 2**shift |
 
 Class, hash and start each come in by a function that never reverses an order: an interval that an exact
-search would find lies in the range of keys searched, and what else lies there is told apart by looking.
+search would find lies in the range of keys searched, and what else lies there is filtered out afterwards.
 Starts before the origin or beyond the last step share the first or last code.
 """
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
-from recension.operators.double_double import Floats
+from recension.operators.windowed.double_double import Floats
 from recension.operators.windowed.steps import Contributions, Pair
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
@@ -75,20 +75,20 @@ class SumIntegers(Accumulator):
 class SumLongs(Accumulator):
     """The sum of whole numbers of 64 bits, exact, or an error where it does not fit in as many.
 
-    Beside the sum, which wraps around, that of the upper halves tells how often it has.
+    The sum itself wraps around. A second sum, of the upper halves, tells how often it did.
     """
 
     ints = 3
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         numbers = _longs(values)
-        # What has no sign and does not fit in int64 wraps around; its upper half remains what it is.
+        # An unsigned number that does not fit in int64 wraps around; its upper half stays right.
         parts = [numbers.view(np.int64), (numbers >> 32).astype(np.int64)]
         return Contributions([_is_valid(values).astype(np.int64), *parts], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         valid, total, high = ints
-        # What is left of the sum are the lower halves, which are not negative.
+        # The rest of the sum are the lower halves, which are never negative.
         high = high + (total - (high << 32) >> 32)
         beyond = (high >= 2**31) | (high < -(2**31))
         if bool(beyond.any()):
@@ -97,7 +97,7 @@ class SumLongs(Accumulator):
 
 
 class BeyondInt64Error(Exception):
-    """A sum of whole numbers does not fit in int64: that of ``row``."""
+    """The sum of ``row`` does not fit in int64."""
 
     def __init__(self, row: int) -> None:
         super().__init__("a sum of whole numbers leaves int64")
@@ -170,7 +170,7 @@ def _integers(values: pa.Array | None) -> Index:
 
 
 def _longs(values: pa.Array | None) -> Longs:
-    """Whole numbers of 64 bits, with a sign unless they are given without."""
+    """Whole numbers of 64 bits; unsigned only if they are given so."""
     assert values is not None
     if not pa.types.is_uint64(values.type):
         return _integers(values)
@@ -185,7 +185,7 @@ def _floats(values: pa.Array | None) -> Floats:
 
 
 def _finite(numbers: Floats) -> tuple[Floats, Index, Index]:
-    """Numbers with 0 in the place of what is not finite, and what counts the NaN and the infinities."""
+    """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
     usual = np.abs(numbers) <= _LARGEST
     if bool(usual.all()):
         nothing = np.zeros(len(numbers), np.int64)

@@ -39,7 +39,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """What is asked of an aggregate, whatever its windows are; without ``keys`` it is not grouped.
+    """What to aggregate, whatever the windows are; without ``keys`` there are no groups.
 
     The aggregates are in the order of the last columns of ``schema``; one that yields rows stands alone.
     ``breaks_ties`` says that some aggregate depends on the order of events that begin together, which the
@@ -221,7 +221,7 @@ def emit(change: Change, index: WindowIndex, old: Results, new: Results) -> Even
 
 
 def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Mask]:
-    """Up to where stretches are left alone, and where the end moves instead, if the answer ``stays``."""
+    """Up to where each stretch is left as it is; and where only its end moves, since the answer ``stays``."""
     if index.is_fixed:
         return np.where(stays, np.minimum(had, has), low), np.zeros(len(low), np.bool_)
     is_same = stays & (had == has)
@@ -252,5 +252,5 @@ def _pair_rows(change: Change, old: Results, new: Results) -> _Pairs:
 
 
 def _are_equal(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
-    """Row by row: is it the same?"""
+    """Which rows are the same?"""
     return rows_equal(take_rows(old, old_row), take_rows(new, new_row), len(old_row))

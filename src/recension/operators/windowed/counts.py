@@ -24,14 +24,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recension.core.batch import EventBatch, Index, Mask
+from recension.core.batch import EventBatch, Index, Mask, new_end, old_end
 from recension.core.errors import StreamError
+from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
-from recension.operators import double_double as dd
-from recension.operators.changes import new_end, old_end
-from recension.operators.state.block_table import Column, Columns, sort_keys
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.leaf_table import LeafExtract
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, WindowIndex, in_view
 from recension.operators.windowed.steps import Contributions
@@ -86,9 +86,9 @@ class CountIndex(WindowIndex):
     def _windows(
         self, axis: MergedMoments, sums: Sums, watermark: int, before: int | None
     ) -> tuple[Index, Ticks, Sums]:
-        """The windows in view that hold a changed moment; or that were not in view at ``before``.
+        """The windows in view that hold a changed moment, or that were not in view at ``before``.
 
-        Of each the place of its first moment, its end, and what it holds.
+        Gives the place of the first moment of each, its end, and its sums.
         """
         at = np.flatnonzero(sums.n)
         size = max(0, len(at) - self._n + 1)
@@ -104,7 +104,7 @@ class CountIndex(WindowIndex):
         return first[keep], end[keep], self._sums(sums.take(at), keep)
 
     def _sums(self, moments: Sums, keep: Index) -> Sums:
-        """What some windows add up to, of all those over these moments."""
+        """The sums of the windows that are kept, of all windows over these moments."""
         return Sums(
             sums_of(moments.n, self._n, np.add)[keep],
             [sums_of(column, self._n, np.add)[keep] for column in moments.ints],
@@ -211,7 +211,7 @@ def changes_at(
 
 
 def _take(values: Column, row: Index) -> Column:
-    """Values by row; moments that are only looked at have row 0, which a batch of nothing lacks."""
+    """Values by row. Moments that are only looked at have row 0, which an empty batch does not have."""
     return values[row] if len(values) else np.zeros(len(row), values.dtype)
 
 

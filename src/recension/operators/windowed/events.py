@@ -44,7 +44,7 @@ class CoveringEvents:
 
     @cached_property
     def order(self) -> Index:
-        """The events by (vs, ve, payload), the order in which ties are settled."""
+        """The events by (vs, ve, payload), the order that breaks ties."""
         order = np.lexsort((self.ve, self.vs))
         vs, ve = self.vs[order], self.ve[order]
         tied = np.append(False, (vs[1:] == vs[:-1]) & (ve[1:] == ve[:-1]))
@@ -63,7 +63,7 @@ class CoveringEvents:
         return self.incidence_in(self.order)
 
     def incidence_in(self, order: Index) -> tuple[Index, Index]:
-        """The same with the events of a snapshot in another order; events left out do not occur."""
+        """The same with the events of a snapshot in another order; only events in ``order`` occur."""
         first, length = self.first[order], (self.stop - self.first)[order]
         event = np.repeat(order, length)
         within = np.arange(len(event)) - np.repeat(np.cumsum(length) - length, length)
@@ -81,8 +81,8 @@ class EventsOfGroups:
     """The live events behind the snapshots.
 
     ``place`` puts lifetimes on another axis, such as that of window numbers; events are then found there, but
-    keep their own lifetimes, by which ties are settled. What is known to be ``insert_only`` need not be found
-    again to be taken back.
+    keep their own lifetimes, which break ties. ``insert_only`` events are never retracted, so they need no
+    identity.
     """
 
     def __init__(self, schema: pa.Schema, place: Placement | None = None, *, insert_only: bool = False):
@@ -119,7 +119,7 @@ class EventsOfGroups:
     def find_within(
         self, group_hash: Callable[[Index], Hashes], group: Index, start: Ticks, end: Ticks
     ) -> CoveringEvents:
-        """The events alive in intervals sorted by group and, within a group, by start and by end alike."""
+        """The events alive in some intervals, which are sorted by group, then by start and also by end."""
         is_first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > end[:-1]))[: len(group)]
         first = np.flatnonzero(is_first)
         last = np.append(first[1:], len(group))[: len(first)] - 1
@@ -138,7 +138,7 @@ class EventsOfGroups:
     def earliest_tie(self, t: int) -> int:
         """Where the first two events begin that share a start before ``t`` and whose ends can still move.
 
-        Which of the two counts as the first is settled by their ends, and so not before these are final.
+        Their ends decide which of the two comes first, so that is not known before the ends are final.
         FOREVER if there are none.
         """
         return int(self._live.column(self._own[0], self._find_ties(t)).min(initial=FOREVER))

@@ -84,12 +84,13 @@ class Grid:
         return window if self.until is None else np.minimum(window, self._stop_of(self.until))
 
     def _stop_of(self, until: int) -> int:
-        """The first window that is not there any more."""
+        """The first window that ``until`` cuts away."""
         return -((self.offset - until) // self.hop)
 
     def open_start(self, window: int, t: int) -> int:
-        """Up to where a CTI at ``t`` passes if ``window`` is the first that can change: all the way, if there
-        is no such window.
+        """Up to where a CTI at ``t`` passes if ``window`` is the first that can still change.
+
+        If ``until`` has cut that window away, the CTI passes as it is.
         """
         if self.until is not None and self.hop > 1 and window >= self._stop_of(self.until):
             return t
@@ -117,7 +118,7 @@ class Grid:
         return np.where(window > high, np.int64(FOREVER), at)
 
     def first_ending_after(self, t: int) -> int:
-        """The first window that ends after ``t``: earlier ones hear nothing of what happens from ``t`` on."""
+        """The first window that ends after ``t``: what happens from ``t`` on changes no earlier one."""
         return self._first_after(t, t - self.size)
 
     def first_starting_after(self, t: int) -> int:

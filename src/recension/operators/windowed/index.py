@@ -55,8 +55,8 @@ class IndexSpec:
 class Stretches:
     """Stretches that were or are shown, in order of (group, low); their content holds on ``[low, high)``.
 
-    ``slot`` numbers the stretches of a change, ``rows`` tells where they are on the merged axis: columns of
-    the axis are read when they are asked for.
+    ``slot`` numbers the stretches of a change. ``rows`` are their places on the merged axis, whose columns
+    are read only when needed.
     """
 
     slot: Index
@@ -87,10 +87,10 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be taken back and what to be shown; ``write_back`` makes it the present state.
+    """What to retract and what to insert; ``write_back`` stores it as the present state.
 
-    By slot: a stretch begins at ``low``, before and after; it was shown up to ``old_end`` and is up to
-    ``new_end``; if that is not after ``low``, not at all. Each slot is shown before or after.
+    For each slot: the stretch begins at ``low``, before and after. It was shown up to ``old_end`` and is now
+    shown up to ``new_end``; an end that is not after ``low`` means that it is not shown.
     """
 
     low: Index
@@ -150,7 +150,7 @@ class WindowIndex(ABC):
     @property
     @abstractmethod
     def place(self) -> Placement | None:
-        """Where on the axis a lifetime lies, if it is not where it is in time."""
+        """Puts lifetimes on the axis of windows; None if that axis is time itself."""
 
     @abstractmethod
     def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
@@ -160,7 +160,7 @@ class WindowIndex(ABC):
         """
 
     def expand(self, low: Index, high: Index) -> ExpandedWindows:
-        """The windows of stretches; one each, if the data make them."""
+        """The windows of stretches; one for each stretch, unless `is_fixed`."""
         return ExpandedWindows(np.arange(len(low)), low, high, low, high)
 
     @abstractmethod
@@ -200,7 +200,7 @@ class WindowIndex(ABC):
         return self._points.group_hash(group)
 
     def retire(self) -> None:
-        """Give up the numbers of groups that have nothing left."""
+        """Free the numbers of groups that have no end points left."""
         if (numbers := self._points.retire()) is not None:
             self._upcoming.renumber(numbers)
 
@@ -244,7 +244,7 @@ class WindowIndex(ABC):
 def changed_stretches(
     work: WorkingSet, at: Index, low: Index, ends: tuple[Index, Index], write_back: Callable[[], None]
 ) -> Change:
-    """Those at some places of the merged axis, shown from ``low`` to ``ends`` before and after, if at all."""
+    """The stretches at some places of the merged axis, shown from ``low`` to ``ends`` before and after."""
     own, old_end, new_end = low[at], ends[0][at], ends[1][at]
 
     def stretches_of(side: Side, end: Index) -> Stretches:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index
+from recension.core.batch import INSERT, EventBatch, Index, new_end, old_end
 from recension.core.errors import RecensionError
 from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -19,7 +19,6 @@ from recension.core.time_kind import describe_time_in_message
 from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
 from recension.operators.base import Chunks
-from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
@@ -101,7 +100,7 @@ class NumberedIndex(WindowIndex):
             lifetime = (
                 f"[{describe_time_in_message(int(batch.vs[row]))}, {describe_time_in_message(int(end[row]))})"
             )
-            return why.named(f"the event {lifetime} {payload or ''}".rstrip())
+            return why.with_event(f"the event {lifetime} {payload or ''}".rstrip())
         return why
 
     def check_end(self) -> None:
@@ -117,7 +116,7 @@ class NumberedIndex(WindowIndex):
         place = self._numbering.place
         old, new = (place(batch.vs, ends)[1] == FOREVER for ends in (old_end(batch), new_end(batch)))
         gained, lost = int((new & ~old).sum()), int((old & ~new).sum())
-        # How many of those that are known never end is not counted: if some were to end, nothing is certain.
+        # Endless events are not counted, only whether there are any: once some end, nothing is certain.
         if lost == 0 if self._points.is_endless() else gained > lost:
             raise RecensionError(ENDLESS)
 
@@ -131,7 +130,7 @@ class NumberedIndex(WindowIndex):
         return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
     def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
-        """From which window on each element changes answers, if not only where events come and go."""
+        """From which window on each element changes answers; None if only where events come and go."""
         if self._ends == "unseen" or not len(batch):
             return None
         if self._ends == "clipped":
@@ -159,7 +158,7 @@ class NumberedIndex(WindowIndex):
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
-        """From which window on each stretch is to be looked at, and up to which it was and is shown."""
+        """From which window on each stretch may have changed, and up to which it was and is shown."""
         limits = self._limit(work.old, self.watermark), self._limit(work.new, watermark)
         end = next_in_group(work.group, work.time)
         # Where nothing changed only the windows that came into view are new.

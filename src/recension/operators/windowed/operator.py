@@ -38,7 +38,7 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class Measure(ABC):
-    """What is said of windows, and what has to be kept of events for it."""
+    """What is computed for windows, and the state of events that this takes."""
 
     shards_share_ctis: bool = False
     always_answers: bool = False
@@ -52,7 +52,7 @@ class Measure(ABC):
         """A batch of nothing, as the measure keeps events."""
 
     def prepare(self, batch: EventBatch, group: Index) -> EventBatch:
-        """The batch with nothing but what is read of it."""
+        """The batch with only the columns that are read."""
         return batch
 
     def contributions(self, batch: EventBatch) -> Contributions:
@@ -61,7 +61,7 @@ class Measure(ABC):
 
     @abstractmethod
     def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
-        """Take in a batch that does this to stretches; gives back what changes in the output."""
+        """Take in a batch that changes these stretches; gives back the changes of the output."""
 
     @abstractmethod
     def earliest_open_end(self, t: int) -> int:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index
 from recension.core.errors import ModuleError
-from recension.core.values import MISFITS, exact_array, misfit, plain
+from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import NotDeterministicError, describe_error, module_error
 from recension.modules.members import Window
 from recension.operators.value_order import sort_key, value_ranks
@@ -37,7 +37,7 @@ class Extreme(Selection):
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         ranks = value_ranks(values)
         order = np.flatnonzero(ranks >= 0)
-        # Among equal values any will do: they are told apart only by the event they come from.
+        # Of equal values any will do: they differ only in the event they come from.
         by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
         return _values_at(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
 
@@ -103,13 +103,15 @@ class FunctionOf(Selection):
         try:
             return exact_array(answers, self._type)
         except MISFITS:
-            row = next(row for row, answer in enumerate(answers) if misfit(answer, self._type) is not None)
+            row = next(
+                row for row, answer in enumerate(answers) if describe_misfit(answer, self._type) is not None
+            )
             reason = f"it gave {answers[row]!r}, but is declared to give {self._type}"
             raise self._function_error(row, reason, parts[row]) from None
 
     def _call_function(self, row: int, values: Any) -> Any:
         try:
-            return plain(self._fn(values))
+            return unwrap_scalar(self._fn(values))
         except NotDeterministicError as why:
             raise self._function_error(row, str(why), values) from None
         except Exception as why:
@@ -121,7 +123,7 @@ class FunctionOf(Selection):
 
 
 class FunctionError(Exception):
-    """A user's function failed on the values of one snapshot; where that is in time, others know."""
+    """A user's function failed on the values of one snapshot; the caller knows which window that is."""
 
     def __init__(self, name: str, row: int, reason: str, values: list[Any]) -> None:
         super().__init__(name, row, reason, values)
@@ -129,7 +131,7 @@ class FunctionError(Exception):
         self._name, self._reason, self._values = name, reason, values
 
     def in_window(self, start: int, end: int) -> ModuleError:
-        """What is told to the user."""
+        """The error that the user sees."""
         return module_error(self._name, self._reason, Window(start, end), self._values)
 
 

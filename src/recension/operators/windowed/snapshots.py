@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from recension.core.batch import INSERT, EventBatch, Index
+from recension.core.batch import INSERT, EventBatch, Index, new_end, old_end
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.changes import new_end, old_end
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (

@@ -16,9 +16,9 @@ import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.ticks import Ticks
-from recension.operators import double_double as dd
-from recension.operators.double_double import Floats
 from recension.operators.state.block_table import sort_keys
+from recension.operators.windowed import double_double as dd
+from recension.operators.windowed.double_double import Floats
 
 Pair = tuple[Floats, Floats]
 
@@ -143,7 +143,7 @@ def _sort_steps(keys: Index, change: _Change, amounts: Contributions, extra: _Ex
 
 @dataclass(frozen=True, slots=True)
 class _Extra:
-    """Points that are touched or looked at without being an end of a change."""
+    """Further points: where a touched stretch begins or ends, or that are only looked at."""
 
     group: Index
     time: Ticks
@@ -202,14 +202,14 @@ class DenseAxis:
         return DenseAxis(begins - low, ends - low, looked - low, high - low + 1)
 
     def points(self) -> Index:
-        """The places where there is anything."""
+        """The places that are used."""
         is_point = np.zeros(self.size, np.bool_)
         for places in (self.begins, self.ends, self.looked):
             is_point[places] = True
         return np.flatnonzero(is_point)
 
     def spread(self, at_begin: Index, at_end: Index, looked: Index) -> Index:
-        """Values that are the same wherever places are, by place."""
+        """Values by place, where all that is at a place has the same value."""
         values = np.empty(self.size, np.int64)
         values[self.begins], values[self.ends], values[self.looked] = at_begin, at_end, looked
         return values

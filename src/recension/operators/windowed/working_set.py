@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
+from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
-from recension.operators import double_double as dd
-from recension.operators.state.block_table import Column, Columns, sort_keys
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.leaf_table import LeafExtract
+from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.steps import AxisSteps, Pair
 
 
@@ -80,7 +81,7 @@ class WorkingSet:
         return self.is_new & self.new.is_point
 
     def write_back(self, points: EndPoints) -> None:
-        """Keep what the end points became."""
+        """Store the new end points."""
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
@@ -89,7 +90,7 @@ class WorkingSet:
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
-    """The columns an end point has beside its group and time."""
+    """The columns of an end point, besides its group and time."""
     columns: dict[str, npt.DTypeLike] = {"refs": np.int64, "n": np.int64}
     columns |= {f"int{i}": np.int64 for i in range(ints)}
     for i in range(pairs):
@@ -151,7 +152,7 @@ def _last_marked(positions: Index, size: int) -> Index:
 
 
 def _inherit(at_known: Index, group: Index, size: int) -> Index:
-    """The known end point each position takes its old state from; the last row stands for "nothing"."""
+    """The known end point whose old state each position takes over; the last row stands for none."""
     latest = _last_marked(at_known, size)
     same = (latest >= 0) & (group[at_known[latest]] == group) if len(at_known) else np.zeros(size, np.bool_)
     return np.where(same, latest, len(at_known))

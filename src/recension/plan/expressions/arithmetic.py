@@ -64,7 +64,7 @@ def _is_negated_by_subtraction(kind: pa.DataType) -> bool:
 
 
 def as_floats(operands: Sequence[Value]) -> list[Value]:
-    """Whole numbers beside floats as the nearest floats; Arrow by itself refuses those beyond 2**53."""
+    """Whole numbers next to floats as the nearest floats; Arrow alone refuses those beyond 2**53."""
     floats = [x.type for x in operands if pa.types.is_floating(x.type)]
     if not floats:
         return list(operands)
@@ -134,8 +134,8 @@ def explain_error(call: Call, operands: Sequence[Value], why: Exception) -> Rece
         exact = partial(_ROUNDED[call.name], **dict(call.arguments))
         if _first_outside(kind, operands, exact) is not None:
             return _overflow_error(call, kind, operands, exact, why)
-    said = "".join(x for x in str(why).split("\n")[0] if x.isprintable())
-    return RecensionError(f"{render(call)}: {said}")
+    reason = "".join(x for x in str(why).split("\n")[0] if x.isprintable())
+    return RecensionError(f"{render(call)}: {reason}")
 
 
 def sum_columns(call: Call, operands: Sequence[Value]) -> Value:
@@ -215,7 +215,7 @@ _ROUNDED: Final[dict[str, Callable[..., int]]] = {"//": _quotient, "round": _rou
 def _overflow_error(
     call: Call, kind: pa.DataType, operands: Sequence[Value], exact: Callable[..., Any], why: Exception
 ) -> RecensionError:
-    """The error, with the first row that it is of."""
+    """The error, with the first row that does not fit."""
     wider = "float64" if kind in (pa.int64(), pa.uint64()) else "int64"
     if not pa.types.is_integer(kind):
         return RecensionError(f"{render(call)} does not fit in {type_name(kind)}: {why}")
@@ -229,7 +229,7 @@ def _overflow_error(
 
 
 def _below_zero(operands: Sequence[Value]) -> str | None:
-    """The first power that is asked for below 0."""
+    """The first row with a power below 0."""
     row = next((row for row in _rows(operands) if None not in row and row[1] < 0), None)
     return None if row is None else f"{row[0]} and {row[1]}"
 

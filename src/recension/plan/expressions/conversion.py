@@ -25,6 +25,16 @@ def operand(value: Any) -> Tree:
     return Literal(value)
 
 
+def argument(value: Any) -> Any:
+    """The argument of a method: the tree of an expression, or a plain value as it is."""
+    if isinstance(tree := getattr(value, "tree", None), Tree):
+        return tree
+    foreign = [x for x in value if isinstance(x, nw.Expr)] if isinstance(value, tuple) else [value]
+    for item in foreign:
+        refuse_foreign(item)
+    return value
+
+
 def refuse_foreign(value: Any) -> None:
     """Raise for what looks like an expression, or holds rows of its own."""
     if isinstance(value, nw.Expr):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 from recension.core.errors import SchemaError
 from recension.plan.expressions.conversion import (
     IntoType,
+    argument,
     data_type,
     member_values,
     operand,
@@ -74,9 +75,7 @@ class Expr:
 
     def _call(self, name: str, /, **arguments: Any) -> Expr:
         """A method of this, by its name and with all of its arguments."""
-        given = tuple(
-            (key, value.tree if isinstance(value, Expr) else value) for key, value in arguments.items()
-        )
+        given = tuple((key, argument(value)) for key, value in arguments.items())
         return Expr(Call(name, (self.tree,), given), self.output_name)
 
     def _binary(self, sign: str, other: Any) -> Expr:

@@ -117,12 +117,12 @@ def _infer_type(computed: Expression, schema: pa.Schema) -> pa.DataType:
 
 
 def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) -> str:
-    """Which types the columns have, and what the computation says to that."""
+    """The types of the columns, and why the computation refuses them."""
     types = [f"{name} is {type_name(schema.field(name).type)}" for name in sorted(computed.references)]
-    said = str(why).splitlines()[0] if str(why) else type(why).__name__
-    if match := _NO_KERNEL.match(said):
-        said = f"{match[1]} does not take {match[2]}"
-    return f", where {' and '.join(types)}: {said}" if types else f": {said}"
+    reason = str(why).splitlines()[0] if str(why) else type(why).__name__
+    if match := _NO_KERNEL.match(reason):
+        reason = f"{match[1]} does not take {match[2]}"
+    return f", where {' and '.join(types)}: {reason}" if types else f": {reason}"
 
 
 def result_name(given: IntoExpression, verb: str) -> str:

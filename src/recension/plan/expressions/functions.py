@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions.conversion import IntoType, data_type, operand
+from recension.plan.expressions.conversion import IntoType, data_type, refuse_foreign
 from recension.plan.expressions.expr import Expr, or_column
 from recension.plan.expressions.tree import Call, Column, Literal, Tree
 
@@ -83,9 +83,8 @@ def lit(value: Any, dtype: IntoType | None = None) -> Expr:
     """
     if isinstance(value, Expr):
         raise SchemaError(f"lit: {value} is an expression already")
-    plain = operand(value)
-    assert isinstance(plain, Literal)
-    return Expr(plain if dtype is None else Literal(plain.value, data_type(dtype, "lit")), "literal")
+    refuse_foreign(value)
+    return Expr(Literal(value, None if dtype is None else data_type(dtype, "lit")), "literal")
 
 
 def when(*conditions: Any) -> When:

@@ -70,7 +70,9 @@ class Literal(Tree):
     def scalar(self) -> pa.Scalar:
         """The value as Arrow has it."""
         try:
-            plain = pa.scalar(self.value)
+            # Arrow takes whole numbers for int64, whether they fit or not.
+            is_long = self.dtype == pa.uint64() and isinstance(self.value, int) and self.value >= 2**63
+            plain = pa.scalar(self.value, self.dtype if is_long else None)
             if self.dtype is None:
                 return plain
             # As a cast of a column: a whole number becomes the nearest float.

@@ -52,7 +52,7 @@ _FAILURES: Final = (RecensionError, pa.ArrowInvalid, nw.exceptions.NarwhalsError
 
 
 class _BranchError(Exception):
-    """What failed on rows that do take their branch: there is no use in trying again."""
+    """A failure on rows that take the branch: it is not tried again."""
 
     def __init__(self, why: Exception) -> None:
         self.why = why
@@ -101,7 +101,7 @@ class _Evaluation:
         raise AssertionError(f"no value of {type(tree).__name__}")
 
     def _compute_alone(self, tree: Any, compute: Callable[[Any], pa.Array]) -> Value:
-        """What needs arrays: of no columns it is computed once."""
+        """The value of what is computed on arrays; on one row only if it reads no column."""
         if next(columns_of(tree), None) is not None:
             return compute(tree)
         once = _Evaluation(pa.record_batch({"_": [0]}))
@@ -227,7 +227,7 @@ class _Replay:
 
 
 def _is_replayed(call: Call) -> bool:
-    """Is there nothing to check or to do otherwise about it?"""
+    """Can narwhals do it without a check of ours?"""
     own = {"when", "is_between", "fill_null", "list.sum", "dt.offset_by", "dt.timestamp"}
     return call.name not in own | _COMPUTED.keys() | _UNITS.keys()
 
@@ -249,7 +249,7 @@ def _remainder(call: Call, operands: list[Value]) -> Value:
 
 
 def _is_in(call: Call, operands: list[Value]) -> Value:
-    """Null is neither in it nor not."""
+    """Null if the value is null."""
     (value,) = operands
     found = pc.is_in(value, value_set=pa.array(dict(call.arguments)["other"]))
     return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), found)

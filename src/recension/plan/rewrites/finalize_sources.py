@@ -30,8 +30,8 @@ def finalize_sources(roots: Sequence[Node]) -> list[Node]:
 
 
 class _Placer:
-    """Goes down from a query; ``above`` tells what is there: nothing with state, a step with state, or the
-    Finalize that the query has there and that moves down."""
+    """Goes down from a query. ``above`` is what lies there: nothing with state, a step with state, or a
+    Finalize of the query, which moves down."""
 
     def __init__(self) -> None:
         self._done: dict[tuple[Node, Above], Node] = {}

@@ -50,7 +50,7 @@ class PartialWindowAggregate(_OfOneShard, WindowAggregate):
 def preaggregate(roots: Sequence[Node]) -> list[Node]:
     """Aggregates without a key first in every shard, then in one, where that gives the same answer.
 
-    All events of an aggregate without a key go to one shard: so let them be few.
+    All events of an aggregate without a key go to one shard, so there should be few of them.
     """
     return rebuild(roots, _split_in_two)
 
@@ -70,7 +70,7 @@ def _split_in_two(node: Node) -> Node:
 
 
 def _partial(node: AggregateNode) -> Node | None:
-    """A window's answer is whole only where it can be told from those of other windows."""
+    """The aggregate of one shard; None if partial answers of different windows would mix."""
     if type(node) is SnapshotAggregate:
         return PartialAggregate(node.input, (), node.aggregates, node.speculate)
     if type(node) is WindowAggregate and not node.windows.overlap:

@@ -29,7 +29,7 @@ from recension.plan.join import Join
 from recension.plan.node import FilterRule, Node, count_readers, rebuild
 from recension.plan.span import Where
 
-Placed: TypeAlias = tuple[Expression | None, ...]
+Placements: TypeAlias = tuple[Expression | None, ...]
 """A predicate as it reads on each input, nothing where it does not go; nowhere means it stays above."""
 
 
@@ -68,7 +68,7 @@ class _Pusher:
         return filter_by(self.rewrite(node), predicates)
 
 
-def placements(node: Node, predicate: Expression) -> Placed:
+def placements(node: Node, predicate: Expression) -> Placements:
     """Where a filter above a node may go: the predicate on each of its inputs."""
     rules = zip(node.filters_below(), node.inputs, strict=True)
     return tuple(_predicate_below(predicate, node, child, rule) for rule, child in rules)

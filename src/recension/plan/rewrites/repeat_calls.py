@@ -15,7 +15,7 @@ from recension.plan.node import Node, rebuild
 
 
 def repeat_calls(plan: Node) -> Node:
-    """The same query, which stops where the same members or rows do not give the same."""
+    """The same query; it stops where users' code gives two answers for the same arguments."""
     (new,) = rebuild([plan], _step)
     return new
 
@@ -36,7 +36,7 @@ def _with_parts(whole: Any) -> Any:
 
 
 def _repeat_in(part: Any) -> Any:
-    """A part of what is asked, likewise."""
+    """A field of such a part, likewise."""
     match part:
         case Policies():
             return replace(part, verify=True)

@@ -14,8 +14,8 @@ import gc
 import pyspark.worker
 from pyspark.daemon import manager
 
+import recension.runners.spark.stream.membership
 import recension.runners.spark.stream.processor
-import recension.runners.spark.stream.root_packing
 import recension.runners.spark.stream.unpacking
 
 __all__ = ["pyspark", "recension"]

@@ -6,14 +6,14 @@ import re
 from typing import Final
 
 _OURS = re.compile(r"^(?:\S+: )*?recension\.core\.errors\.\w+: (.*)$", re.MULTILINE)
-# Spark's own words that say more than that a query has failed.
+# Messages of Spark that give the reason, not only that a query has failed.
 _SPARKS = re.compile(
     r"\[(?:USER_RAISED_EXCEPTION|FAILED_READ_FILE)(?:\.\w+)?\] (.*?)(?:\s+SQLSTATE: \w+)?\s*$", re.MULTILINE
 )
 _QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
 _SQLSTATE = re.compile(r"\s+SQLSTATE: \w+")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
-# Spark's words for files of its own that are missing or not what they were.
+# Spark's messages for files of its own that are missing or have changed.
 _DAMAGED = re.compile(r"CANNOT_LOAD_STATE_STORE|Checksum error: |batch \d+ doesn't exist")
 _BACKUP: Final = "restore the checkpoint and its tables from the same backup, or start with new ones"
 _FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
@@ -64,7 +64,7 @@ def no_space(file: str | None = None) -> str:
 
 
 def _file_that_filled(message: str) -> str | None:
-    """The path in the line that says so; it may stand before or after."""
+    """The path in the line of the error; it may stand before or after."""
     line = next(line for line in message.splitlines() if _FULL.search(line))
     found = _PATH.search(line)
     return found[1] if found else None

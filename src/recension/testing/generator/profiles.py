@@ -87,7 +87,7 @@ class TimedBatch(NamedTuple):
     arrival: Ticks
 
 
-def timed(batches: Iterable[EventBatch], profile: Profile, seed: int = 0) -> Iterator[TimedBatch]:
+def add_arrivals(batches: Iterable[EventBatch], profile: Profile, seed: int = 0) -> Iterator[TimedBatch]:
     """The stream as it arrives; arrival times never fall."""
     rng = np.random.default_rng([seed, 0xBEA7])
     made, free = 0, -np.inf

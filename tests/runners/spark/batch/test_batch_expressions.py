@@ -15,7 +15,7 @@ import recension as rc
 from recension import col, lit, when
 from recension.core.events import Event
 from recension.plan.expressions import expression
-from recension.runners.spark.batch.native import native
+from recension.runners.spark.batch.expressions import to_spark
 from recension.testing.assertions import assert_equivalent
 
 SCHEMA = pa.schema(
@@ -113,14 +113,14 @@ def _events() -> list[Event]:
 def test_spark_has_these(name: str, spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    assert native(expression(NATIVE[name]), SCHEMA, f.col) is not None
+    assert to_spark(expression(NATIVE[name]), SCHEMA, f.col) is not None
 
 
 @pytest.mark.parametrize("name", BY_ARROW)
 def test_these_are_left_to_arrow(name: str, spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    assert native(expression(BY_ARROW[name]), SCHEMA, f.col) is None
+    assert to_spark(expression(BY_ARROW[name]), SCHEMA, f.col) is None
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])

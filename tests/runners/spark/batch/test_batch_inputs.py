@@ -134,7 +134,7 @@ def test_inputs_must_be_those_of_the_query(spark: Any) -> None:
         (lambda s: s.agg(n=rc.count()).consistency(rc.WEAK), r"finalize, remember 0 \(rc\.WEAK\)"),
         (lambda s: s.advance_time(3), "advance time, 3 behind, after every 1 events, late: drop"),
         (lambda s: s.advance_time(3, late="adjust"), "late: adjust"),
-        (lambda s: rc.merge(s, s, case="R1", on_mismatch="fallback"), "what R1 leaves out before it falls"),
+        (lambda s: rc.merge(s, s, case="R1", on_mismatch="fallback"), "what R1 drops before it falls"),
     ],
 )
 def test_what_depends_on_arrival_is_refused_by_name(spark: Any, query: Any, what: str) -> None:

@@ -73,7 +73,7 @@ def test_a_history_table_survives_a_crash_at_every_step(tmp_path: Path, fuse: Fu
     fuse.left = 1000
     HistoryTable(tmp_path, keep=0).apply(fed(batches[-1], len(batches) - 1))
     manifests = {manifest_path(tmp_path, manifest.number - back).name for back in (0, 1)}
-    assert {f.name for f in (tmp_path / FOLDER).iterdir()} == manifest.names() | manifests | {".lock"}
+    assert {f.name for f in (tmp_path / FOLDER).iterdir()} == manifest.all_files() | manifests | {".lock"}
 
 
 def test_a_changelog_survives_a_crash_at_every_step(tmp_path: Path, fuse: Fuse) -> None:

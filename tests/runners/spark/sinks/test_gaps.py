@@ -103,7 +103,7 @@ def test_a_table_without_one_of_its_files(tmp_path: Path) -> None:
     manifest = current_manifest(tmp_path / "whole")
     assert manifest is not None
     manifests = {manifest_path(tmp_path, manifest.number - back).name for back in (0, 1)}
-    for number, name in enumerate({*manifest.used(), manifest.schema, *manifests}):
+    for number, name in enumerate({*manifest.used_files(), manifest.schema, *manifests}):
         copy = tmp_path / str(number)
         shutil.copytree(tmp_path / "whole", copy)
         (copy / FOLDER / name).unlink()

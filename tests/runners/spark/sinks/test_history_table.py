@@ -59,7 +59,7 @@ def test_rewriting_keeps_files_few_and_final_events_apart(tmp_path: Path, small_
         table.apply(fed(batch, number))
         manifest = current_manifest(tmp_path)
         assert manifest is not None
-        kinds |= {name.split("-")[0] for name in manifest.used()}
+        kinds |= {name.split("-")[0] for name in manifest.used_files()}
         largest = max(
             largest, len([f for f in manifest.files if f.rows < revision.FULL]) + len(manifest.deletions)
         )
@@ -182,7 +182,7 @@ def test_files_out_of_use_stay_for_their_readers(tmp_path: Path, small_files: No
             table.apply(fed(batch, number))
             manifest = current_manifest(path)
             assert manifest is not None
-            used, before = manifest.used(), ever
+            used, before = manifest.used_files(), ever
             ever = ever | used
             previous = manifest_path(path, manifest.number - 1)
             there = stored_names(path)

@@ -13,6 +13,7 @@ from tests.runners.spark.sinks.feeding import assert_same, prefixes, read, revis
 from tests.runners.spark.sinks.test_queries import NOW, put, stream
 
 import recension as rc
+from recension.cli import main
 from recension.core.errors import RecensionError
 from recension.runners.spark.sinks.checkpoint import HadoopFiles, LocalFiles
 
@@ -64,6 +65,23 @@ def test_a_checkpoint_that_went_back(spark: Any, tmp_path: Path) -> None:
     assert "\n" not in refused
     assert re.search(REFUSED, refused)
     assert state_of(tmp_path) == before
+
+
+def test_a_changelog_that_lacks_a_file(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the middle: noticed by the command, and by the query that would go on."""
+    batches = revised(6, 5, size=200)
+    put(tmp_path / "in", batches[:4])
+    assert run(spark, tmp_path) == ""
+    sorted((tmp_path / "log").glob("*.parquet"))[1].unlink()
+    capsys.readouterr()
+    for command in ("check", "history"):
+        assert main([command, str(tmp_path / "log")]) == 2
+        assert "part-000000000001.parquet is missing" in capsys.readouterr().err
+    put(tmp_path / "in", batches[4:], 4)
+    with pytest.raises(RecensionError, match="is missing; restore it from a backup"):
+        run(spark, tmp_path)
 
 
 def test_files_are_read_alike_from_any_file_system(spark: Any, tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from tests.runners.spark.stream.rehearsal import Arriving, Rehearsal, packed
 from recension.core.batch import EventBatch
 from recension.plan.node import Node
 from recension.runners.spark.session import prepare_streaming
-from recension.runners.spark.stream.packets import DDL, Packet
-from recension.runners.spark.stream.packing import PACKETS
-from recension.runners.spark.stream.partitions import partition_keys
+from recension.runners.spark.stream.packets import DDL, PACKETS, Packet
 from recension.runners.spark.stream.pipeline import through_levels
+from recension.runners.spark.stream.routing import partition_keys
 from recension.runners.spark.stream.topology import Inlet
 
 Turn = Mapping[str, Sequence[Arriving]]

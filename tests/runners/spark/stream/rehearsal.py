@@ -6,6 +6,7 @@ cost seconds.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -17,9 +18,10 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
-from recension.runners.spark.stream import live
-from recension.runners.spark.stream.joining import COMES, word
-from recension.runners.spark.stream.packets import FEEDBACK, METRICS, OUTPUT, ROW, Packet
+from recension.runners.spark.stream import processor
+from recension.runners.spark.stream.feedback import feedback_packet
+from recension.runners.spark.stream.membership import HAS_FILES, membership_message
+from recension.runners.spark.stream.packets import METRICS, OUTPUT, ROW, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
@@ -51,14 +53,14 @@ def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving])
     packets: list[Packet] = []
     for came in batches:
         if isinstance(came, Arrival) and came.batch is None:
-            packets += packing.tell(came.words, came.place)
+            packets += packing.broadcast(came.words, came.place)
         elif isinstance(came, Arrival):
             packets += packing.packets(_in_file(came))
             folder = PurePath(came.place).parent
-            packets += packing.tell(word(COMES, folder.name), str(folder))
+            packets += packing.broadcast(membership_message(HAS_FILES, folder.name), str(folder))
         else:
             packets += packing.packets(stream_rows(came, stream_schema(came.schema, pa.int64())))
-    return [*(packet.sealed() for packet in packets), *packing.farewell()]
+    return [*(packet.seal() for packet in packets), *packing.end_of_task_packets()]
 
 
 def _in_file(arrival: Arrival) -> pa.RecordBatch:
@@ -91,7 +93,7 @@ class Rehearsal:
             for source, batches in inputs.items():
                 flowing += packed(self.plan, source, level, batches)
             if heard > BEGINNING:
-                flowing += [Packet(n, FEEDBACK, cti=heard) for n in range(self.plan.called_from(level))]
+                flowing += [feedback_packet(n, heard) for n in range(self.plan.shards_from(level))]
             flowing = self._level(level, flowing)
         self._batch += 1
         if fails:
@@ -106,27 +108,27 @@ class Rehearsal:
         answers: list[Packet] = []
         for shard, own in sorted(by_shard.items()):
             store = self.stores[level, shard]
-            seen = live.visit(self.plan, level, shard, store)
-            answers += seen.host.turn(own)
-            seen.leave(store, self._batch)
-            seen.park()
+            seen = processor.lease_engine(self.plan, level, shard, store)
+            packets, reports = seen.host.run_micro_batch(own)
+            answers += packets
+            answers += [Packet(shard, METRICS, info=json.dumps(report)) for report in reports]
+            seen.save(store, self._batch)
+            seen.release()
         return answers
 
     def output(self, packets: list[Packet], query: int = 0) -> EventBatch:
         """What a query put out in a micro-batch, promise last."""
         schema = self.plan.roots[query].schema
-        mine = [p for p in packets if p.edge == OUTPUT and p.first == query]
+        mine = [p for p in packets if p.edge == OUTPUT and p.query == query]
         if not mine:
             return empty(schema)
-        parts = [p.opened(schema).events for p in mine if p.blob is not None]
-        now, before = min(p.cti for p in mine), min(p.previous for p in mine)
+        parts = [p.open(schema).events for p in mine if p.blob is not None]
+        now, before = min(p.cti for p in mine), min(p.previous_cti for p in mine)
         assert not self.plan.shards_share_ctis or {p.cti for p in mine} == {now}
         promise = [cti(now, schema)] if now > before else []
         return concat([*parts, *promise]) if parts or promise else empty(schema)
 
     def state_rows(self, packets: list[Packet]) -> int:
         """Rows of state that all operators of all shards hold, as their reports say."""
-        import json
-
         reports = [json.loads(p.info) for p in packets if p.edge == METRICS]
         return sum(operator["state_rows"] for report in reports for operator in report["operators"])

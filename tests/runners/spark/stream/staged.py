@@ -14,7 +14,7 @@ from recension.core.events import Element
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.node import Node
 from recension.plan.nodes import Merge, Source
-from recension.runners.spark.stream.joining import JOINS, LEAVES, word
+from recension.runners.spark.stream.membership import JOINS, LEAVES, membership_message
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.assertions import assert_equivalent
 from recension.testing.compatibility import Compatibility
@@ -74,14 +74,16 @@ class Staged:
             since = BEGINNING if witness.since is None else witness.since
             self._ports[name] = self._judge.attach(since)
         if is_new and witness.since is not None:
-            turn.arriving.append(Arrival(f"root/{name}.join", words=word(JOINS, name, witness.since)))
+            turn.arriving.append(
+                Arrival(f"root/{name}.join", words=membership_message(JOINS, name, witness.since))
+            )
         elif witness.batches:
             elements = witness.batches.pop(0)
             place = f"root/{name}/{file:04}"
             turn.arriving.append(Arrival(place, from_elements(elements, SCHEMA)))
             turn.told.append((name, elements))
         else:
-            turn.arriving.append(Arrival(f"root/{name}.leave", words=word(LEAVES, name)))
+            turn.arriving.append(Arrival(f"root/{name}.leave", words=membership_message(LEAVES, name)))
 
     def turns(self) -> list[list[Arrival]]:
         """What arrives in each micro-batch."""

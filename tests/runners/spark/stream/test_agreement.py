@@ -152,6 +152,15 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
     return [*written, *_drawn()[:plans], *map(Exemplified, EXAMPLE["QUERIES"].values())]
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_transcripts_and_random_plans(spark: Any, tmp_path: Path, shards: int) -> None:
-    agree(spark, sample(), shards, tmp_path)
+@pytest.mark.parametrize(
+    ("shards", "transcripts", "plans"),
+    [
+        pytest.param(3, 1, PLANS, id="3 shards"),
+        pytest.param(1, 4, PLANS // 4, id="1 shard, a quarter"),
+        pytest.param(1, 1, PLANS, id="1 shard", marks=pytest.mark.soak),
+    ],
+)
+def test_transcripts_and_random_plans(
+    spark: Any, tmp_path: Path, shards: int, transcripts: int, plans: int
+) -> None:
+    agree(spark, sample(transcripts, plans), shards, tmp_path)

@@ -1,4 +1,4 @@
-"""State in pieces: what changed is written, what is at hand is not read, and nothing is lost."""
+"""State in chunks: what changed is written, what is at hand is not read, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import recension as rc
 from recension.core.batch import from_elements
 from recension.core.errors import RecensionError
 from recension.core.events import Element
-from recension.runners.spark.stream import live
+from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.chunks import HEAD, Head, load, read_head, save
 
 ROWS = 120_000
@@ -23,9 +23,9 @@ ROWS = 120_000
 
 @pytest.fixture(autouse=True)
 def _no_engines_of_others() -> Iterator[None]:
-    live._parked.clear()
+    processor._parked.clear()
     yield
-    live._parked.clear()
+    processor._parked.clear()
 
 
 class Counted(Memory):
@@ -95,22 +95,22 @@ def test_the_same_again_writes_only_the_head() -> None:
     assert store.puts == 1
 
 
-def test_few_changed_rows_change_few_pieces_while_the_state_moves_on() -> None:
+def test_few_changed_rows_change_few_chunks_while_the_state_moves_on() -> None:
     """Rows leave in front and come at the end; the size of a row varies, and must not move the cuts."""
     store, table, head = Counted(), _events(ROWS, 0), None
     for number in range(30):
         store.puts = 0
         head, written = save(store, {"t": table}, head, "me", number)
         if number:
-            assert store.puts <= 6, f"micro-batch {number} wrote {store.puts} of {len(store)} pieces"
+            assert store.puts <= 6, f"micro-batch {number} wrote {store.puts} of {len(store)} chunks"
             assert written < table.nbytes / 4
         table = pa.concat_tables([table.slice(400), _events(500, 10 * ROWS + 10**4 * number, number)])
     assert head is not None
-    assert set(store) == head.pieces() | {HEAD}
+    assert set(store) == head.chunks() | {HEAD}
     assert len(store) > 8
 
 
-def test_a_change_in_the_middle_changes_its_piece() -> None:
+def test_a_change_in_the_middle_changes_its_chunk() -> None:
     store, table = Counted(), _events(ROWS, 0)
     head, _ = save(store, {"t": table}, None, "me", 0)
     store.puts = 0
@@ -140,7 +140,7 @@ def test_a_table_that_shrinks_leaves_nothing_behind() -> None:
     for number, rows in enumerate([ROWS, 10, 0]):
         head, _ = save(store, {"t": _events(ROWS, 0).slice(0, rows)}, head, "me", number)
         assert head is not None
-        assert set(store) == head.pieces() | {HEAD}
+        assert set(store) == head.chunks() | {HEAD}
     assert sum(map(len, store.values())) < 2_000
 
 

@@ -21,7 +21,7 @@ from recension.core.events import Element, Event
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.node import Node
 from recension.plan.nodes import Merge, Source
-from recension.runners.spark.stream import feedback, live
+from recension.runners.spark.stream import feedback, processor
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.assertions import assert_equivalent
@@ -100,16 +100,16 @@ class Worker:
 
     def __init__(self, query: Node, shards: int, inlets: Mapping[str, Inlet] | None = None) -> None:
         self.rehearsal = Rehearsal([query], shards, inlets)
-        self._parked: dict[live.Key, live.Live] = {}
+        self._parked: dict[processor.EngineKey, processor.ParkedEngine] = {}
 
     def turn(
         self, arriving: Mapping[str, Sequence[Arriving]], heard: int, *, fails: bool = False
     ) -> EventBatch:
-        live._parked.clear()
-        live._parked.update(self._parked)
+        processor._parked.clear()
+        processor._parked.update(self._parked)
         self.packets = self.rehearsal.turn(arriving, heard=heard, fails=fails)
-        self._parked = dict(live._parked)
-        live._parked.clear()
+        self._parked = dict(processor._parked)
+        processor._parked.clear()
         return self.rehearsal.output(self.packets)
 
     def forget(self) -> None:
@@ -166,13 +166,13 @@ def _skipped(packets: list[Packet]) -> int:
 def test_files_say_it_once_and_old_ones_go(tmp_path: Path) -> None:
     folder = tmp_path / "_feedback"
     for t in (-5, 7, 7, 100, FOREVER):
-        feedback.publish(folder, t)
+        feedback.publish_feedback(folder, t)
     assert sorted(file.name for file in folder.iterdir()) == ["-5.json", "100.json", "7.json"]
     assert json.loads((folder / "7.json").read_text()) == {"before": 7}
     os.utime(folder / "-5.json", (0, 0))
     for t in range(101, 101 + 70):
-        feedback.publish(folder, t)
+        feedback.publish_feedback(folder, t)
     assert not (folder / "-5.json").exists()
     assert (folder / "7.json").exists(), "it is not old enough"
     with pytest.raises(FormatError, match="not a merge's feedback"):
-        feedback.time_of(folder / "x.json")
+        feedback.feedback_time(folder / "x.json")

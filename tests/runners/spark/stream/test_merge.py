@@ -19,8 +19,8 @@ from recension.core.errors import FormatError, RecensionError, SchemaError
 from recension.core.events import Element
 from recension.core.history import History
 from recension.runners.spark.stream import feedback
-from recension.runners.spark.stream.root import seen_columns
-from recension.runners.spark.stream.root_packing import RootPacker, words_in
+from recension.runners.spark.stream.inputs import columns_of_streams
+from recension.runners.spark.stream.membership import RootPacker, read_message
 from recension.testing.generator.settings import SCHEMA as GENERATED
 
 SCHEMA = pa.schema([("p", pa.string())])
@@ -88,7 +88,7 @@ def test_frames_of_replicas_and_what_they_are_told(spark: Any, tmp_path: Path) -
     assert not told.exists(), "at the end of time there is nobody to spare"
 
     t = int(history.ve[history.ve < rc.FOREVER].max()) // 2
-    feedback.publish(told, t)
+    feedback.publish_feedback(told, t)
     insert_only = rc.source("s", GENERATED, properties=rc.Properties(is_insert_only=True))
     replica.put(tmp_path, "late", 0, _inserts(history))
     late = rc.spark.stream(
@@ -131,15 +131,15 @@ def test_what_cannot_be_merged(spark: Any, tmp_path: Path) -> None:
 def test_what_the_small_files_say(tmp_path: Path) -> None:
     rc.spark.attach(tmp_path, "b", "1970-01-01T00:00:01")
     assert json.loads((tmp_path / "b.join").read_text()) == {"from_time": 1_000_000}
-    assert json.loads(words_in(tmp_path / "b.join")) == {"joins": "b", "since": 1_000_000}
+    assert json.loads(read_message(tmp_path / "b.join")) == {"joins": "b", "since": 1_000_000}
     rc.spark.detach(tmp_path, "b")
-    assert json.loads(words_in(tmp_path / "b.leave"))["leaves"] == "b"
+    assert json.loads(read_message(tmp_path / "b.leave"))["leaves"] == "b"
     (tmp_path / "c.join").write_text('{"from_time": "soon"}')
     with pytest.raises(FormatError, match="it must hold"):
-        words_in(tmp_path / "c.join")
+        read_message(tmp_path / "c.join")
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(FormatError, match=r"neither in a stream's folder nor called NAME\.join"):
-        words_in(tmp_path / "notes.txt")
+        read_message(tmp_path / "notes.txt")
 
 
 def test_files_that_may_not_count_are_refused(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_the_columns_of_a_root(tmp_path: Path) -> None:
     put(tmp_path, "_feedback", 0, rc.Cti(3))
     (tmp_path / "empty").mkdir()
     rc.spark.detach(tmp_path, "a")
-    assert seen_columns(tmp_path) == (SCHEMA, pa.int64())
+    assert columns_of_streams(tmp_path) == (SCHEMA, pa.int64())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,14 +12,14 @@ import pytest
 
 import recension as rc
 from recension.core.formats import read_history
-from recension.runners.spark.stream.names import own_name, plain_name
+from recension.runners.spark.stream.packing import plain_name
 
 ODD = pa.schema([("a.b", pa.int64()), ("`", pa.string()), ("50%2E", pa.int64())])
 
 
 @pytest.mark.parametrize("name", [*ODD.names, "plain", "é", "a b"])
 def test_a_plain_name_has_no_signs(name: str) -> None:
-    assert own_name(plain_name(name)) == name
+    assert unquote(plain_name(name)) == name
     assert not set(plain_name(name)) & {".", "`"}
 
 

@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("k", pa.int64())])
 def test_an_ordered_output_of_two_shards(spark: Any, tmp_path: Path) -> None:
     ordered = rc.source("s", SCHEMA, properties=rc.Properties(is_ordered=True)).where(rc.col("k") != 3)
     plan = topology([ordered.plan], 2, {"s": Inlet()})
-    assert (plan.in_order, plan.shards_at(plan.levels)) == (True, 2)
+    assert (plan.is_ordered, plan.shards_at(plan.levels)) == (True, 2)
     expected = StreamModel()
     for number in range(2):
         rows: list[Element] = [rc.Insert({"k": k}, 10 * number + k, 100) for k in range(8)]

@@ -27,7 +27,7 @@ def test_packets_without_a_place_are_in_the_order_of_tasks() -> None:
     sent = []
     for task in (2, 0, 1):
         packing = Packing(plan, "s", 1, task)
-        sent += [(p.place, p.first, task) for _ in range(2) for p in packing.packets(rows)]
+        sent += [(p.place, p.position, task) for _ in range(2) for p in packing.packets(rows)]
     assert [task for *_, task in sorted(sent)] == [0, 0, 1, 1, 2, 2]
     assert len({key[:2] for key in sent}) == len(sent)
 
@@ -41,7 +41,7 @@ def test_a_source_read_by_several_edges_counts_once() -> None:
     for level in range(1, plan.levels + 1):
         packing = Packing(plan, "s", level)
         list(packing.packets(pa.RecordBatch.from_pydict({"t": [1, None], "k": [1, 2]})))
-        told += [json.loads(packet.info) for packet in packing.farewell() if packet.info]
+        told += [json.loads(packet.info) for packet in packing.end_of_task_packets() if packet.info]
     assert [sum(counts["s"].values()) for counts in told] == [1]
 
 
@@ -51,9 +51,9 @@ def test_a_file_whose_times_are_of_another_kind_is_refused(tmp_path: Path, kind:
     pq.write_table(pa.table({"t": pa.array([1], AWARE), "k": [1]}), tmp_path / "late.parquet")
     packing = Packing(topology([S.plan], 1, {"s": Inlet(kind=kind)}), "s", 1)
     with pytest.raises(FormatError, match=r"late.parquet: timestamps in UTC do not mix with .*query begins"):
-        list(packing.read(tmp_path / "late.parquet"))
+        list(packing.read_file(tmp_path / "late.parquet"))
     same = Packing(topology([S.plan], 1, {"s": Inlet(kind=pa.timestamp("us", "Europe/Paris"))}), "s", 1)
-    assert len(list(same.read(tmp_path / "late.parquet"))) == 1
+    assert len(list(same.read_file(tmp_path / "late.parquet"))) == 1
 
 
 def test_the_inputs_of_a_stream_are_of_one_kind_of_time(spark: Any, tmp_path: Path) -> None:

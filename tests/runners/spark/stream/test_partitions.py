@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recension.runners.spark.stream.partitions import murmur3, partition_keys
+from recension.runners.spark.stream.routing import murmur3, partition_keys
 
 
 def test_the_hash_is_sparks(spark: Any) -> None:

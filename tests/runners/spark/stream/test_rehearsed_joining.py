@@ -17,8 +17,8 @@ from recension.core.errors import RecensionError, StreamError
 from recension.core.events import Element
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Merge, Source
-from recension.runners.spark.stream import live
-from recension.runners.spark.stream.joining import JOINS, LEAVES, word
+from recension.runners.spark.stream import processor
+from recension.runners.spark.stream.membership import JOINS, LEAVES, membership_message
 from recension.runners.spark.stream.packets import METRICS
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.strategies import SCHEMA
@@ -28,7 +28,7 @@ from recension.testing.strategies import SCHEMA
 @given(st.data())
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_merge_of_streams_that_come_and_go(kind: str, data: st.DataObject) -> None:
-    live._parked.clear()
+    processor._parked.clear()
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     staged = Staged(0, kind, data.draw(scripts(KINDS[kind][0])), sizes)
     rehearsal = Rehearsal([staged.query], data.draw(st.sampled_from([1, 3])), {staged.source: Staged.inlet})
@@ -37,7 +37,7 @@ def test_a_merge_of_streams_that_come_and_go(kind: str, data: st.DataObject) -> 
         if data.draw(st.booleans()):
             rehearsal.turn({staged.source: arriving}, fails=True)
         if data.draw(st.booleans()):
-            live._parked.clear()
+            processor._parked.clear()
         packets = rehearsal.turn({staged.source: arriving})
         staged.judge(number, rehearsal.output(packets))
     staged.check()
@@ -51,7 +51,7 @@ class Root:
     """A merge over a root, fed by hand."""
 
     def __init__(self, shards: int = 2, **how: object) -> None:
-        live._parked.clear()
+        processor._parked.clear()
         self._files = 0
         plan = Merge((Source("*", SCHEMA),), is_open=True, **{"case": "R3", **how})  # type: ignore[arg-type]
         self._rehearsal = Rehearsal([plan], shards, {"*": Inlet(is_root=True)})
@@ -71,11 +71,11 @@ class Root:
 
     @staticmethod
     def join(name: str, since: int) -> Arrival:
-        return Arrival(f"root/{name}.join", words=word(JOINS, name, since))
+        return Arrival(f"root/{name}.join", words=membership_message(JOINS, name, since))
 
     @staticmethod
     def leave(name: str) -> Arrival:
-        return Arrival(f"root/{name}.leave", words=word(LEAVES, name))
+        return Arrival(f"root/{name}.leave", words=membership_message(LEAVES, name))
 
     def states(self) -> list[dict[str, str]]:
         return [report["inputs"] for report in self.reports]

@@ -12,7 +12,7 @@ import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
 from recension.core.events import Element
-from recension.runners.spark.stream import live
+from recension.runners.spark.stream import processor
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
@@ -21,9 +21,9 @@ SCHEMA = {"k": "int64"}
 
 @pytest.fixture(autouse=True)
 def _no_engines_of_others() -> Iterator[None]:
-    live._parked.clear()
+    processor._parked.clear()
     yield
-    live._parked.clear()
+    processor._parked.clear()
 
 
 def _play(query: Stream, turns: list[tuple[str, list[Element]]], shards: int) -> None:

@@ -19,7 +19,7 @@ from recension.core.batch import from_elements
 from recension.core.events import Element
 from recension.plan.fragments import describe_fragments
 from recension.plan.properties import Properties
-from recension.runners.spark.stream import live
+from recension.runners.spark.stream import processor
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
@@ -27,9 +27,9 @@ from recension.testing.strategies import SCHEMA
 
 @pytest.fixture(autouse=True)
 def _no_engines_of_others() -> Iterator[None]:
-    live._parked.clear()
+    processor._parked.clear()
     yield
-    live._parked.clear()
+    processor._parked.clear()
 
 
 class Play:
@@ -59,15 +59,15 @@ class Play:
 def _check(plan: Plan, known: Properties, data: st.DataObject) -> None:
     play = Play(plan, known, data.draw(st.integers(1, 3), label="shards"))
     note(describe_fragments(play.rehearsal.plan.fragments))
-    workers: list[dict[live.Key, live.Live]] = [{}, {}]
+    workers: list[dict[processor.EngineKey, processor.ParkedEngine]] = [{}, {}]
     for source, elements in data.draw(interleavings(known)):
         # Another worker may hold the engines of an earlier micro-batch, or none.
         worker = workers[data.draw(st.integers(0, 1))]
-        live._parked.clear()
-        live._parked.update(worker)
+        processor._parked.clear()
+        processor._parked.update(worker)
         play.feed(source, elements, fails=data.draw(st.booleans()))
         worker.clear()
-        worker.update(live._parked)
+        worker.update(processor._parked)
         if plan.is_immediate:
             meaning = plan.meaning(play.inputs["s"].events(), play.inputs["t"].events())
             assert_equivalent(play.shown.events(), meaning)

@@ -16,9 +16,8 @@ import recension as rc
 from recension.api.stream import Stream
 from recension.core.errors import RecensionError
 from recension.runners.spark.sinks.checkpoint import claim
-from recension.runners.spark.stream import live
-from recension.runners.spark.stream.identity import require_same
-from recension.runners.spark.stream.topology import Inlet, topology
+from recension.runners.spark.stream import processor
+from recension.runners.spark.stream.topology import Inlet, require_same, topology
 from recension.testing.generator.settings import SCHEMA
 
 
@@ -160,16 +159,16 @@ def test_a_checkpoint_elsewhere_is_left_to_the_state() -> None:
 
 
 def test_queries_of_one_plan_beside_each_other_keep_their_engines() -> None:
-    live._parked.clear()
+    processor._parked.clear()
     plan = Rehearsal([COUNTED.plan], 1).plan
     stores = {"one": Memory(), "two": Memory()}
     for number in range(3):
         for query, store in stores.items():
-            seen = live.visit(plan, 1, 0, store, query)
+            seen = processor.lease_engine(plan, 1, 0, store, query)
             assert seen.was_live == (number > 0)
-            seen.leave(store, number)
-            seen.park()
-    live._parked.clear()
+            seen.save(store, number)
+            seen.release()
+    processor._parked.clear()
 
 
 def _summed(extra: int) -> Stream:
@@ -177,17 +176,19 @@ def _summed(extra: int) -> Stream:
 
 
 def test_a_changed_function_runs_on_an_old_checkpoint() -> None:
-    live._parked.clear()
+    processor._parked.clear()
     store, used = Memory(), []
     for number, extra in enumerate((0, 0, 1000)):
-        seen = live.visit(topology([_summed(extra).plan], 1, {"s": Inlet()}), 1, 0, store, "query")
+        seen = processor.lease_engine(
+            topology([_summed(extra).plan], 1, {"s": Inlet()}), 1, 0, store, "query"
+        )
         used.append(seen.host)
-        seen.leave(store, number)
-        seen.park()
+        seen.save(store, number)
+        seen.release()
     assert used[0] is used[1], "what was not changed keeps its engine"
     assert used[2] is not used[1]
-    assert [kept.host for kept in live._parked.values()] == [used[2]]
-    live._parked.clear()
+    assert [kept.host for kept in processor._parked.values()] == [used[2]]
+    processor._parked.clear()
 
 
 def test_a_query_that_cannot_be_sent_is_refused() -> None:
@@ -198,17 +199,17 @@ def test_a_query_that_cannot_be_sent_is_refused() -> None:
 
 
 def test_engines_of_queries_that_have_ended_are_forgotten() -> None:
-    live._parked.clear()
+    processor._parked.clear()
     plan, store = Rehearsal([COUNTED.plan], 1).plan, Memory()
     for query in ("old", "new"):
-        seen = live.visit(plan, 1, 0, Memory() if query == "old" else store, query)
-        seen.leave(store, 0)
-        seen.park()
-        live._parked[seen.key].since -= 601 if query == "old" else 0
-    live.visit(plan, 1, 0, store, "new")
-    seen.park()
-    assert [key.query for key in live._parked] == ["new"]
-    live._parked.clear()
+        seen = processor.lease_engine(plan, 1, 0, Memory() if query == "old" else store, query)
+        seen.save(store, 0)
+        seen.release()
+        processor._parked[seen.key].since -= 601 if query == "old" else 0
+    processor.lease_engine(plan, 1, 0, store, "new")
+    seen.release()
+    assert [key.query for key in processor._parked] == ["new"]
+    processor._parked.clear()
 
 
 def test_the_owner_is_plain_json() -> None:

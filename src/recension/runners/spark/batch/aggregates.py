@@ -1,31 +1,38 @@
-"""Aggregates per snapshot and per window.
+"""Aggregates per snapshot and per window, and users' modules over windows.
 
 Sums (counts, and sums and means of whole numbers) sweep over end points; on a grid of windows the axis is
 that of window numbers, and each stretch of equal answers becomes its windows. The least and greatest of
 windows are plain groups of (key, window). All else, where order, ties or digits of floats matter, runs on
 the local engine's operators, partitioned by key.
+
+A whole number is added in two halves of 32 bits. Neither overflows, both can be taken back, and put
+together they give the sum, or tell that it does not fit in int64: an error, as on the local engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from recension.core.window_limit import WindowLimit
 from recension.plan.aggregate import AggregateNode
-from recension.plan.aggregates import Max
-from recension.plan.nodes import CountAggregate, SnapshotAggregate, WindowAggregate
-from recension.runners.spark.batch.frame import VE, VS, Frame, position
-from recension.runners.spark.batch.grid import each_window, lifetime, numbered
-from recension.runners.spark.batch.hosted import each_partition, ported, stand_in
-from recension.runners.spark.batch.span import beside
-from recension.runners.spark.batch.sums import EVENTS, Summed, is_extreme, is_summed, summed
-from recension.runners.spark.batch.sweep import sweep
+from recension.plan.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from recension.plan.nodes import ModuleWindow, SnapshotAggregate, WindowAggregate
+from recension.runners.spark.batch.frame import VE, VS, Frame, column_name
+from recension.runners.spark.batch.grid import explode_windows, number_windows, window_lifetime
+from recension.runners.spark.batch.local_operators import map_partitions, stand_in_source, union_ports
+from recension.runners.spark.batch.span import add_columns
 from recension.runners.spark.types import carrier
+
+EVENTS = "events"
+BEYOND = "a sum of whole numbers does not fit in int64; give the column as float64"
+_AT = "_at"
+_LOW = 0xFFFFFFFF
 
 A = TypeVar("A", bound=AggregateNode)
 
@@ -33,8 +40,8 @@ A = TypeVar("A", bound=AggregateNode)
 def snapshot_aggregate(node: SnapshotAggregate, frame: Frame) -> Frame:
     """One answer for every snapshot of every group."""
     if not _is_sums(node):
-        return hosted(node, frame)
-    read = _Read.of(node, frame)
+        return map_groups(node, frame)
+    read = _AggregateInput.of(node, frame)
     found = sweep(read.rows, read.keys, read.parts)
     return read.answers(found, [f.col(VS), f.col(VE)])
 
@@ -43,39 +50,46 @@ def window_aggregate(node: WindowAggregate, frame: Frame) -> Frame:
     """One answer for every window of every group that holds an event."""
     grid, limit = node.windows, WindowLimit(node.label, node.windows.max_windows)
     if _is_sums(node):
-        read = _Read.of(node, frame)
-        stretches = sweep(numbered(read.rows, grid), read.keys, read.parts)
-        return read.answers(each_window(stretches, limit, grid), lifetime(grid))
+        read = _AggregateInput.of(node, frame)
+        stretches = sweep(number_windows(read.rows, grid), read.keys, read.parts)
+        return read.answers(explode_windows(stretches, limit, grid), window_lifetime(grid))
     if _is_plain(node):
-        read = _Read.of(node, frame)
-        windows = each_window(numbered(read.rows, grid), limit, grid)
-        return read.answers(windows.groupBy(*read.keys, VS).agg(*read.totals()), lifetime(grid))
-    return hosted(node, frame)
+        read = _AggregateInput.of(node, frame)
+        windows = explode_windows(number_windows(read.rows, grid), limit, grid)
+        return read.answers(windows.groupBy(*read.keys, VS).agg(*read.totals()), window_lifetime(grid))
+    return map_groups(node, frame)
 
 
-def count_aggregate(node: CountAggregate, frame: Frame) -> Frame:
-    """One answer for every run of moments."""
-    return hosted(node, frame)
-
-
-def hosted(node: A, frame: Frame) -> Frame:
+def map_groups(node: A, frame: Frame) -> Frame:
     """The local engine's operator on partitions that hold whole groups."""
-    wider, keys = beside(frame, [key for _, key in node.keys])
-    rows = ported([Frame(wider.df, frame.schema)], [keys])
     # Perfect input: the variant that waits shows every answer once, so that only inserts come out.
-    return each_partition(replace(node, input=stand_in(frame), speculate="perfect"), rows)
+    waiting = replace(node, input=stand_in_source(frame), speculate="perfect")
+    return map_partitions(waiting, _rows_by_group(node, frame))
+
+
+def module_window(node: ModuleWindow, frame: Frame) -> Frame:
+    """What the modules say of every window of every group."""
+    # Perfect input: a window that is shown when it has ended is shown once.
+    policies = replace(node.policies, speculate="perfect")
+    waiting = replace(node, input=stand_in_source(frame), policies=policies)
+    return map_partitions(waiting, _rows_by_group(node, frame))
+
+
+def _rows_by_group(node: AggregateNode | ModuleWindow, frame: Frame) -> DataFrame:
+    wider, keys = add_columns(frame, [key for _, key in node.keys])
+    return union_ports([Frame(wider.df, frame.schema)], [keys])
 
 
 def _is_sums(node: AggregateNode) -> bool:
-    return all(is_summed(aggregate, node.input.schema) for _, aggregate in node.aggregates)
+    return all(is_sum(aggregate, node.input.schema) for _, aggregate in node.aggregates)
 
 
 def _is_plain(node: AggregateNode) -> bool:
-    return all(is_extreme(a) or is_summed(a, node.input.schema) for _, a in node.aggregates)
+    return all(is_extreme(a) or is_sum(a, node.input.schema) for _, a in node.aggregates)
 
 
 @dataclass(frozen=True)
-class _Read:
+class _AggregateInput:
     """What an aggregate reads: rows with keys and arguments as columns."""
 
     node: AggregateNode
@@ -84,26 +98,26 @@ class _Read:
     arguments: list[str | None]
 
     @staticmethod
-    def of(node: AggregateNode, frame: Frame) -> _Read:
+    def of(node: AggregateNode, frame: Frame) -> _AggregateInput:
         wanted = [aggregate.argument for _, aggregate in node.aggregates]
         given = [argument for argument in wanted if argument is not None]
-        wider, names = beside(frame, [*(key for _, key in node.keys), *given])
+        wider, names = add_columns(frame, [*(key for _, key in node.keys), *given])
         keys, rest = names[: len(node.keys)], iter(names[len(node.keys) :])
-        return _Read(node, wider.df, keys, [None if a is None else next(rest) for a in wanted])
+        return _AggregateInput(node, wider.df, keys, [None if a is None else next(rest) for a in wanted])
 
     @property
-    def measures(self) -> Sequence[Summed]:
+    def measures(self) -> Sequence[SumParts]:
         """How each aggregate is made of sums."""
         return [
-            self._extreme(i, argument) if is_extreme(aggregate) else summed(aggregate, argument, f"s{i}")
+            self._extreme(i, argument) if is_extreme(aggregate) else sum_parts(aggregate, argument, f"s{i}")
             for i, ((_, aggregate), argument) in enumerate(
                 zip(self.node.aggregates, self.arguments, strict=True)
             )
         ]
 
-    def _extreme(self, i: int, argument: str | None) -> Summed:
+    def _extreme(self, i: int, argument: str | None) -> SumParts:
         assert argument is not None
-        return Summed({}, lambda: f.col(f"s{i}"))
+        return SumParts({}, lambda: f.col(f"s{i}"))
 
     @property
     def parts(self) -> dict[str, Column]:
@@ -127,7 +141,95 @@ class _Read:
         schema = self.node.schema
         columns = [f.col(key) for key in self.keys] + [measure.answer() for measure in self.measures]
         typed = [
-            column.cast(carrier(field.type, field.name)).alias(position(i))
+            column.cast(carrier(field.type, field.name)).alias(column_name(i))
             for i, (column, field) in enumerate(zip(columns, schema, strict=True))
         ]
         return Frame(found.select(times[0].alias(VS), times[1].alias(VE), *typed), schema)
+
+
+def sweep(rows: DataFrame, keys: Sequence[str], parts: Mapping[str, Column]) -> DataFrame:
+    """The sums of every snapshot that holds an event, with the number of events, for every key by itself.
+
+    #   events     |------ 3 ------|
+    #                   |--- 5 ---------|
+    #   steps      +3   +5         -3  -5
+    #   sums       | 3  |    8     | 5  |      each from its end point to the next
+
+    Cost: one sort of the end points of each key; those that coincide are added up before the shuffle.
+    """
+    ends = f.array(_end_point(VS, 1), _end_point(VE, -1))
+    steps = rows.select(
+        *keys, *(part.alias(name) for name, part in parts.items()), f.explode(ends).alias(_AT)
+    )
+    sign = f.col(f"{_AT}.sign")
+    at_once = steps.groupBy(*keys, f.col(f"{_AT}.t").alias(VS)).agg(
+        f.sum(sign).alias(EVENTS), *(f.sum(f.col(name) * sign).alias(name) for name in parts)
+    )
+    by_time = Window.partitionBy(*keys).orderBy(VS)
+    so_far = by_time.rowsBetween(Window.unboundedPreceding, 0)
+    running = [f.sum(name).over(so_far).alias(name) for name in (EVENTS, *parts)]
+    snapshots = at_once.select(*keys, VS, f.lead(VS).over(by_time).alias(VE), *running)
+    return snapshots.where(f.col(EVENTS) > 0)
+
+
+def _end_point(name: str, sign: int) -> Column:
+    return f.struct(f.col(name).alias("t"), f.lit(sign).cast("bigint").alias("sign"))
+
+
+@dataclass(frozen=True)
+class SumParts:
+    """One aggregate: the columns whose sums it needs, by name, and its answer from those sums."""
+
+    parts: dict[str, Column] = field(default_factory=dict)
+    answer: Callable[[], Column] = lambda: f.col(EVENTS)
+
+
+def is_sum(aggregate: Aggregate, schema: pa.Schema) -> bool:
+    """Counts, and sums and means of whole numbers; floats need sums that forget nothing."""
+    if isinstance(aggregate, Count):
+        return True
+    return isinstance(aggregate, Sum | Mean) and _is_whole(aggregate.argument_type(schema))
+
+
+def is_extreme(aggregate: Aggregate) -> bool:
+    """The least or the greatest: Spark has the order of values that we have."""
+    return isinstance(aggregate, Min | Max)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()))
+
+
+def sum_parts(aggregate: Aggregate, argument: str | None, name: str) -> SumParts:
+    """How an aggregate is made of sums; ``name`` tells its parts from those of others."""
+    if argument is None:
+        return SumParts()
+    valid = f.col(argument).isNotNull().cast("bigint")
+    if isinstance(aggregate, Count):
+        return SumParts({f"{name}n": valid}, lambda: f.col(f"{name}n"))
+    value = f.coalesce(f.col(argument).cast("bigint"), f.lit(0).cast("bigint"))
+    halves = {
+        f"{name}n": valid,
+        f"{name}high": f.shiftright(value, 32),
+        f"{name}low": value.bitwiseAND(f.lit(_LOW)),
+    }
+    return SumParts(
+        halves, lambda: _null_if_none(name, _whole_sum(name) if isinstance(aggregate, Sum) else _mean(name))
+    )
+
+
+def _null_if_none(name: str, answer: Column) -> Column:
+    return f.when(f.col(f"{name}n") > 0, answer)
+
+
+def _whole_sum(name: str) -> Column:
+    low = f.col(f"{name}low")
+    high = f.col(f"{name}high") + f.shiftright(low, 32)
+    fits = (high >= f.lit(-(1 << 31))) & (high < f.lit(1 << 31))
+    total = f.shiftleft(high, 32).bitwiseOR(low.bitwiseAND(f.lit(_LOW)))
+    return f.when(fits, total).otherwise(f.raise_error(f.lit(BEYOND)).cast("bigint"))
+
+
+def _mean(name: str) -> Column:
+    high, low, n = (f.col(f"{name}{part}").cast("double") for part in ("high", "low", "n"))
+    return (high * f.lit(float(1 << 32)) + low) / n

@@ -13,13 +13,13 @@ from recension.operators.windowed.grid import GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.windows import Windows
 from recension.runners.spark.batch.frame import VE, VS
-from recension.runners.spark.batch.instants import add, floor_divide, tick
+from recension.runners.spark.batch.times import add, floor_divide, tick
 
 UNBEGUN = "an event that starts at the beginning of time is in windows without number"
 WITHOUT_NUMBER = f"an event within a window of {GAP} is in windows without number"
 
 
-def numbered(rows: DataFrame, grid: Windows) -> DataFrame:
+def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
     """The rows with `_vs`, `_ve` as the first window each overlaps and the first it does not."""
     vs, ve = f.col(VS), f.col(VE)
     first, stop = (_first(grid), _stop(grid)) if grid.hop > 1 else _every_tick(grid)
@@ -54,20 +54,20 @@ def _every_tick(grid: Windows) -> tuple[Column, Column]:
     return first.otherwise(add(vs, 1 - grid.size)), f.when(ve <= below, add(ve, grid.size)).otherwise(ve)
 
 
-def each_window(rows: DataFrame, limit: WindowLimit, grid: Windows) -> DataFrame:
+def explode_windows(rows: DataFrame, limit: WindowLimit, grid: Windows) -> DataFrame:
     """Rows over a stretch of windows, once for every window: `_vs` is its number."""
     others = [name for name in rows.columns if name not in (VS, VE)]
     # As decimals, since the difference may not fit.
     count = f.col(VE).cast("decimal(20,0)") - f.col(VS).cast("decimal(20,0)")
     escaped = replace(limit, step=limit.step.replace("%", "%%"))
     words = escaped.message(f"an event {FROM} %s", "%s")
-    refused = f.raise_error(f.format_string(words, lifetime(grid)[0], f.format_number(count, 0)))
+    refused = f.raise_error(f.format_string(words, window_lifetime(grid)[0], f.format_number(count, 0)))
     numbers = f.sequence(f.col(VS), f.col(VE) - 1)
     numbers = f.when(count > limit.most, refused.cast("array<bigint>")).otherwise(numbers)
     return rows.select(f.explode(numbers).alias(VS), *others)
 
 
-def lifetime(grid: Windows) -> list[Column]:
+def window_lifetime(grid: Windows) -> list[Column]:
     """The lifetimes of windows given by number."""
     window, offset = f.col(VS), grid.offset % grid.hop
     if grid.hop > 1:

@@ -9,8 +9,8 @@ from recension.core.ticks import FOREVER
 from recension.plan import lifetimes as rules
 from recension.plan.nodes import AlterLifetime, Clip
 from recension.runners.spark.batch.frame import VE, VS, Frame
-from recension.runners.spark.batch.hosted import each_batch
-from recension.runners.spark.batch.instants import add, floor, tick
+from recension.runners.spark.batch.local_operators import map_batches
+from recension.runners.spark.batch.times import add, floor, tick
 
 _CLIPPING = "clipping"
 
@@ -20,20 +20,20 @@ def alter_lifetime(node: AlterLifetime, frame: Frame) -> Frame:
     vs, ve = f.col(VS), f.col(VE)
     match node.lifetime:
         case rules.Shift(delta):
-            return frame.timed(add(vs, delta), add(ve, delta))
+            return frame.with_lifetimes(add(vs, delta), add(ve, delta))
         case rules.SetDuration(duration):
-            return frame.timed(vs, add(vs, duration))
+            return frame.with_lifetimes(vs, add(vs, duration))
         case rules.ToPoints():
-            return frame.timed(vs, add(vs, 1))
+            return frame.with_lifetimes(vs, add(vs, 1))
         case rules.Extend(delta):
-            return frame.timed(vs, add(ve, delta))
+            return frame.with_lifetimes(vs, add(ve, delta))
         case rules.Hop(size, hop):
-            return frame.timed(floor(vs, hop), add(floor(vs, hop), size))
+            return frame.with_lifetimes(floor(vs, hop), add(floor(vs, hop), size))
         case rules.Inserts():
-            return frame.timed(vs, tick(FOREVER))
+            return frame.with_lifetimes(vs, tick(FOREVER))
         case rules.Deletes():
-            return frame.timed(ve, tick(FOREVER))
-    return each_batch(node, frame)
+            return frame.with_lifetimes(ve, tick(FOREVER))
+    return map_batches(node, frame)
 
 
 def clip(node: Clip, frame: Frame, by: Frame) -> Frame:
@@ -50,4 +50,4 @@ def clip(node: Clip, frame: Frame, by: Frame) -> Frame:
     first = f.min(_CLIPPING).over(later)
     seen = both.withColumn(_CLIPPING, f.struct(first.alias("first"), f.col(_CLIPPING).isNull().alias("own")))
     kept = seen.where(f.col(f"{_CLIPPING}.own"))
-    return Frame(kept, frame.schema).timed(f.col(VS), f.least(VE, f"{_CLIPPING}.first"))
+    return Frame(kept, frame.schema).with_lifetimes(f.col(VS), f.least(VE, f"{_CLIPPING}.first"))

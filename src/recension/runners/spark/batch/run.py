@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
+from recension.core.errors import RecensionError
+from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.plan.node import Node
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
-from recension.runners.spark.batch.instants import tick
+from recension.runners.spark.batch.inputs import Table, reconstitute, source_frame
 from recension.runners.spark.batch.lower import lower, sources_of
-from recension.runners.spark.batch.netting import reconstituted
-from recension.runners.spark.batch.sources import source_frame
-from recension.runners.spark.batch.table import Table
-from recension.runners.spark.batch.times import moments, type_of_kind
-from recension.runners.spark.session import check
+from recension.runners.spark.batch.times import tick, to_times, type_of_kind
+from recension.runners.spark.failures import reason_of
+from recension.runners.spark.session import check, delay_interrupts, quiet_session
 
 
 def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -> DataFrame:
@@ -33,7 +35,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
     }
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     found = lower(query, lambda source: source_frame(source, tables[source.name]))
-    return shown(found, type_of_kind(kind))
+    return to_user_columns(found, type_of_kind(kind))
 
 
 def history(given: DataFrame) -> DataFrame:
@@ -42,12 +44,24 @@ def history(given: DataFrame) -> DataFrame:
     schema = table.layout.payload
     if table.layout.is_table:
         return table.given
-    return shown(Frame(reconstituted(table, table.payload(schema)), schema), table.time_type)
+    return to_user_columns(Frame(reconstitute(table, table.payload(schema)), schema), table.time_type)
 
 
-def shown(frame: Frame, time_type: spark.DataType) -> DataFrame:
+def to_user_columns(frame: Frame, time_type: spark.DataType) -> DataFrame:
     """A frame as users see it: their names, times in their type, null for an end that never comes."""
     end = f.when(f.col(VE) != tick(FOREVER), f.col(VE))
-    times = [moments(f.col(VS), time_type).alias(VS), moments(end, time_type).alias(VE)]
+    times = [to_times(f.col(VS), time_type).alias(VS), to_times(end, time_type).alias(VE)]
     payload = [f.col(own).alias(name) for own, name in zip(frame.payload, frame.schema.names, strict=True)]
     return frame.df.select(*times, *payload)
+
+
+def history_of_files(plan: Node, paths: Mapping[str, str], log: Path) -> History:
+    """The query's history over histories in Parquet files; an error of the job is one line."""
+    with delay_interrupts():
+        spark = quiet_session(log)
+    try:
+        found = batch(spark, plan, {name: spark.read.parquet(path) for name, path in paths.items()})
+        history = History.from_arrow(found.toArrow())
+    except PySparkException as why:
+        raise RecensionError(reason_of(why)) from None
+    return History(history.vs, history.ve, history.payload.cast(plan.schema))

@@ -37,9 +37,9 @@ from recension.core.formats.changelog import (
 from recension.core.formats.files import format_errors, seal_of
 from recension.core.formats.manifest import FOLDER
 from recension.runners.spark.sinks.files import (
+    old_format_error,
     publish,
     publish_text,
-    refuse_old_format,
     require_new_table,
     write_parquet,
     writer_lock,
@@ -126,7 +126,7 @@ class Changelog:
             require_new_table(self._path, "changelog", FOLDER, is_begun, reason)
             return Mark(query)
         if mark.format == OLD_FORMAT:
-            raise refuse_old_format(self._path, "changelog", OLD_FORMAT, FORMAT)
+            raise old_format_error(self._path, "changelog", OLD_FORMAT, FORMAT)
         if mark.query != query:
             raise RecensionError(f"{self._path}: the changelog of another query; give each its own path")
         return mark

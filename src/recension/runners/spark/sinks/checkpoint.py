@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.files import digest_of, format_errors
 from recension.runners.spark.sinks.files import AnyPath, disk_errors, is_local, local_path, publish_text
-from recension.runners.spark.stream.identity import require_same
+from recension.runners.spark.stream.topology import require_same
 
 NAME: Final = "recension.json"
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.

@@ -69,8 +69,8 @@ def require_new_table(path: Path, noun: str, other: str, is_begun: bool, reason:
         )
 
 
-def refuse_old_format(path: Path, noun: str, old: str, new: str) -> FormatError:
-    """A table of an older format can be read, but not written to."""
+def old_format_error(path: Path, noun: str, old: str, new: str) -> FormatError:
+    """For a table of an older format, which can be read but not written to."""
     return FormatError(
         f"a {noun} of the format {old!r}, to which this version (format {new!r}) adds "
         "nothing; start with a new path and a new checkpoint",

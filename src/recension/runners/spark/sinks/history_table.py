@@ -33,8 +33,8 @@ from recension.core.formats.manifest import (
     manifest_path,
 )
 from recension.runners.spark.sinks.files import (
+    old_format_error,
     publish_text,
-    refuse_old_format,
     require_new_table,
     sync_folder,
     write_parquet,
@@ -117,7 +117,7 @@ class HistoryTable:
             reason = "a table must see all that its query puts out"
             require_new_table(self._path, "history table", MARK, is_begun, reason)
         elif manifest.format == OLD_FORMAT:
-            raise refuse_old_format(self._path, "table", OLD_FORMAT, FORMAT)
+            raise old_format_error(self._path, "table", OLD_FORMAT, FORMAT)
         elif manifest.query != query:
             raise RecensionError(
                 f"{self._path}: the table of another query; use that query's checkpoint, or give a new path"
@@ -127,7 +127,7 @@ class HistoryTable:
     def _clean(self, manifest: Manifest) -> None:
         """Remove what failed attempts have left; no manifest has ever named it."""
         numbers = (manifest.number, manifest.number - 1)
-        wanted = manifest.names() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
+        wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
         self._remove({file.name for file in self._folder.iterdir() if not file.is_dir()} - wanted)
 
     def _remove(self, names: set[str]) -> None:

@@ -133,7 +133,7 @@ def is_next(table: Path, batch: MicroBatch, last: int, recent: Recent) -> bool:
     contents = dict(recent)
     if batch.number > last:
         if batch.before is not None and contents.get(last, batch.before) != batch.before:
-            raise _other_input(table, last)
+            raise _other_input_error(table, last)
         return True
     if batch.number not in contents:
         raise RecensionError(
@@ -141,17 +141,17 @@ def is_next(table: Path, batch: MicroBatch, last: int, recent: Recent) -> bool:
             f"than it remembers: {_REMEDY}"
         )
     if contents[batch.number] != batch.content:
-        raise _other_input(table, batch.number)
+        raise _other_input_error(table, batch.number)
     return False
 
 
 def require_same_part(table: Path, batch: MicroBatch, content: str) -> None:
     """Refuse a micro-batch whose file is there with other input; its writer was killed after writing it."""
     if content != batch.content:
-        raise _other_input(table, batch.number)
+        raise _other_input_error(table, batch.number)
 
 
-def _other_input(table: Path, number: int) -> RecensionError:
+def _other_input_error(table: Path, number: int) -> RecensionError:
     return RecensionError(
         f"{table}: its micro-batch {number} was made of other input than the checkpoint's, which was put "
         f"back to an earlier state, or is not this table's: {_REMEDY}"

@@ -13,7 +13,7 @@ from recension.runners.spark.session import check
 from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
 
 _FILE, _ROW = "_file", "_row"
-# Our pages carry checksums, which Spark looks at if it is told to.
+# Our pages carry checksums, which Spark checks only with this option.
 _CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 
 
@@ -21,7 +21,7 @@ def read_history(spark: SparkSession, path: AnyPath) -> DataFrame:
     """The history in a table as it is now: ``_vs``, ``_ve`` and the payload.
 
     The DataFrame stays at that version, whatever is committed later, for as long as the writer keeps files
-    that fell out of use (15 minutes if nothing else was said).
+    that fell out of use (15 minutes by default).
     """
     check(spark)
     table = local_path(path)
@@ -48,7 +48,7 @@ def read_history(spark: SparkSession, path: AnyPath) -> DataFrame:
 
 
 def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """The elements in a changelog so far; ``_batch`` and ``_seq`` tell their order."""
+    """The elements in a changelog so far, to be ordered by ``_batch`` and ``_seq``."""
     check(spark)
     directory = local_path(path)
     mark = read_mark(directory)

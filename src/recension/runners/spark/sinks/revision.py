@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, RETRACT, EventBatch, Index
 from recension.core.errors import StreamError
+from recension.core.event_bag import BagChanges, EventCounts, bag_changes, find_orphans
 from recension.core.formats.manifest import DataFile, DeletionFile, Manifest, UnusedFile
 from recension.core.history import History
 from recension.core.netting import group_sizes
-from recension.core.orphans import Known, Steps, find_orphans, steps_of
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING
 from recension.core.validity import UNKNOWN, Checker
@@ -46,44 +46,44 @@ class Changes:
     cti: int
 
 
-def changes_of(batch: MicroBatch, live: Known, cti: int) -> Changes:
+def changes_of(batch: MicroBatch, live: EventCounts, cti: int) -> Changes:
     """The net effect of a micro-batch on a history that was final up to ``cti``."""
     events = _check_elements(batch, cti)
     cti = max(cti, int(events.vs[events.kind == CTI].max(initial=BEGINNING)))
     if not bool((events.kind == RETRACT).any()):
         data = events.filter(events.is_data())
         return Changes(_make_history(data, data.ve), np.zeros(0, np.uint64), np.zeros(0, np.int64), cti)
-    steps = steps_of(events, events.is_data())
-    orphans = find_orphans(steps, live, len(events))
+    changes = bag_changes(events, events.is_data())
+    orphans = find_orphans(changes, live, len(events))
     if bool(orphans.any()):
         at = int(np.argmax(orphans))
         raise StreamError(
             f"{batch.name}: {UNKNOWN}: {events.slice(at, at + 1).to_elements(batch.layout.kind)[0]}"
         )
-    added, removed, times = _net_steps(steps)
-    return Changes(_make_history(events.take(steps.row[added]), steps.end[added]), removed, times, cti)
+    added, removed, times = _net_changes(changes)
+    return Changes(_make_history(events.take(changes.row[added]), changes.end[added]), removed, times, cti)
 
 
 def _check_elements(batch: MicroBatch, cti: int) -> EventBatch:
     """The elements, or an error that names the first which no valid stream may hold."""
     checker = Checker(orphans=False)
-    checker.restore({"frontier": pa.table({"frontier": [cti], "settled": [BEGINNING]})})
+    checker.restore({"frontier": pa.table({"frontier": [cti], "no_effect_before": [BEGINNING]})})
     try:
         return checker.check(batch.events(), kind=batch.layout.kind)
     except StreamError as why:
         raise StreamError(f"{batch.name}: {why.reason}") from None
 
 
-def _net_steps(steps: Steps) -> tuple[Index, Hashes, Index]:
-    """The steps up that remain, and the identities that were taken away more often than they were added."""
-    order = np.lexsort((steps.step, steps.key))
-    group, size = group_sizes(steps.key[order])
+def _net_changes(changes: BagChanges) -> tuple[Index, Hashes, Index]:
+    """The additions that remain, and the identities that were taken away more often than they were added."""
+    order = np.lexsort((changes.delta, changes.key))
+    group, size = group_sizes(changes.key[order])
     first = np.cumsum(size) - size
-    net = np.add.reduceat(steps.step[order], first)
-    # The steps up stand last in their group.
+    net = np.add.reduceat(changes.delta[order], first)
+    # The additions stand last in their group.
     from_end = (first + size)[group] - np.arange(len(order))
     added: Index = order[from_end <= net[group]]
-    return added, steps.key[order][first[net < 0]], -net[net < 0]
+    return added, changes.key[order][first[net < 0]], -net[net < 0]
 
 
 def _make_history(events: EventBatch, ends: Index) -> History:
@@ -103,7 +103,7 @@ class Revision:
         if not rows:
             return
         for name, places in rows.items():
-            self._files[name] = self._files[name].without(len(places))
+            self._files[name] = self._files[name].with_deleted(len(places))
         written = self._table.delete(rows)
         self._deletions[written.name] = written
 
@@ -139,7 +139,7 @@ class Revision:
     def manifest(self, batch: int, recent: Recent, now: float, keep: float) -> tuple[Manifest, list[str]]:
         """The next manifest, and the files that nobody needs once it is there."""
         old = self._manifest
-        gone = old.used() - {*self._files, *self._deletions}
+        gone = old.used_files() - {*self._files, *self._deletions}
         dropped = [*old.dropped, *(UnusedFile(name, now) for name in sorted(gone))]
         # What the last commit dropped is still in the manifest before this one.
         expired = [file.name for file in old.dropped if file.at + keep < now]

@@ -48,12 +48,12 @@ class TableFiles:
         self._schema = stored_schema(folder, manifest, schema)
         self._seals = {file.name: file.seal for file in manifest.files}
         self._deleted = {n: [rows] for n, rows in deleted_rows(folder.parent, manifest).items()}
-        self.index = RowIndex(self._read, self.deleted)
+        self.index = RowIndex(self._read, self.rows_deleted)
         for file in manifest.files:
             if not file.is_final(manifest.cti):
                 self.index.add(file.name)
 
-    def deleted(self, name: str) -> Index:
+    def rows_deleted(self, name: str) -> Index:
         """The rows of a file that are deleted."""
         return np.concatenate([_NONE, *self._deleted.get(name, [])])
 
@@ -106,7 +106,7 @@ class TableFiles:
             return History.from_arrow(pq.read_table(file, schema=self._schema, partitioning=None))
 
     def _read_undeleted(self, name: str) -> History:
-        events, deleted = self._read(name), self.deleted(name)
+        events, deleted = self._read(name), self.rows_deleted(name)
         if not len(deleted):
             return events
         keep = np.ones(len(events), np.bool_)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,13 +26,26 @@ from recension.runners.spark.sinks.checkpoint import (
 )
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
-from recension.runners.spark.sinks.micro_batch import check_columns, micro_batch
-from recension.runners.spark.stream.identity import OWNER
+from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
+from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _TICKS_A_SECOND: Final = 1_000_000
+
+
+class Sink(Protocol):
+    """Where the micro-batches of a query go."""
+
+    def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
+        """Refuse, before the query runs, a table of another query, of other columns, or with a gap."""
+
+    def check(self, batch: MicroBatch) -> None:
+        """Refuse what `apply` would refuse for its number or its query, and write nothing."""
+
+    def apply(self, batch: MicroBatch) -> None:
+        """Commit a micro-batch as a whole, unless that was done already."""
 
 
 def write(
@@ -80,7 +94,7 @@ def write(
 
 def _sinks(
     changelog: AnyPath | None, history: AnyPath | None, checkpoint: AnyPath, keep: DurationLike
-) -> list[Changelog | HistoryTable]:
+) -> list[Sink]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
     if changelog is not None and history is not None and local_path(changelog) == local_path(history):
@@ -88,7 +102,7 @@ def _sinks(
     for place in (changelog, history):
         if place is not None and is_local(checkpoint) and local_path(place) == local_path(checkpoint):
             raise RecensionError(f"{place}: the checkpoint needs a directory of its own")
-    sinks: list[Changelog | HistoryTable] = []
+    sinks: list[Sink] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
         sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND))
@@ -97,7 +111,7 @@ def _sinks(
     return sinks
 
 
-def _check_owner(sinks: list[Changelog | HistoryTable], sdf: DataFrame, files: CheckpointFiles) -> None:
+def _check_owner(sinks: list[Sink], sdf: DataFrame, files: CheckpointFiles) -> None:
     """Refuse, before anything runs, tables that are there and are not this query's."""
     query, begun, schema = query_of(files), is_begun(files), arrow_schema(sdf.schema)
     for sink in sinks:

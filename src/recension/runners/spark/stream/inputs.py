@@ -1,9 +1,25 @@
-"""Streaming DataFrames as inputs: the columns that matter, in an order that can be relied on."""
+"""Inputs of a pipeline: streaming DataFrames, folders of files, and roots.
+
+A root is a folder whose sub-folders are streams that a merge reads, with small files on who joins and leaves:
+
+    root/
+        a/                  a stream, as rc.spark.write_changelog writes it
+            part-000000000000.parquet
+        b/
+        b.join              {"from_time": 1700000000000000}: b is complete for all that ends then or later
+        a.leave             a does not count any more
+        _feedback/          what the merge no longer needs of anybody
+
+Everything goes through Spark's own log of files: a micro-batch that is run again gets the same files, and the
+same messages of who joins and leaves. So files must never change, and appear as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,20 +30,24 @@ from pyspark.sql import functions as F  # noqa: N812
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
+from recension.core.formats.listing import StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
-from recension.core.time_kind import TimeKind
+from recension.core.formats.reader import open_file
+from recension.core.formats.stream_files import StreamFile, agreed_payload
+from recension.core.ticks import TimeLike, instant
+from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import spark_pattern
-from recension.runners.spark.stream.names import column_named, plain_name, refuse_alike
+from recension.runners.spark.sinks.files import AnyPath, local_path, publish_text, spark_pattern
+from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.packets import ORDER, ROW
-from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker
+from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
 from recension.runners.spark.stream.topology import Inlet, Topology
 from recension.runners.spark.types import arrow_schema
 
 _WATERMARK = "spark.watermarkDelayMs"
 # Within a micro-batch files are in the order of their names, whenever they were written.
 _BYTES = str(256 << 20)
-# Spark overlooks files so much older than the latest: one that is moved or copied here may well be.
+# Spark ignores files that are so much older than the latest: one that is moved or copied here may well be.
 _EVER = "36500d"
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
@@ -54,22 +74,22 @@ def read_folder(
 ) -> Input:
     """A folder of stream files as an input: the tasks read them, by the same rules as everyone.
 
-    The word that nothing more will come is a file as well, in the folder ``closing``.
+    That nothing more will come is said by a file as well, in the folder ``closing``.
     """
     if "://" in str(folder):
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     require_seen_by_spark(folder)
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
-    frame = found_files(spark, folder, files)
+    frame = watch_files(spark, folder, files)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
-        frame = frame.union(found_files(spark, closing, None))
-    return Input(frame, Inlet((), delay), reader.kind, FilePacker, reader.is_typed)
+        frame = frame.union(watch_files(spark, closing, None))
+    return Input(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
 
 
-def found_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
-    """The names of files as they come; nothing is read of them."""
+def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
+    """The paths of files as they come; nothing is read of them."""
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
     if folder.is_file():
@@ -79,7 +99,7 @@ def found_files(spark: SparkSession, folder: Path, files: int | None, **options:
 
 
 def require_seen_by_spark(folder: Path) -> None:
-    """Refuse what Spark would silently take for nothing."""
+    """Refuse what Spark would silently read as empty."""
     if folder.is_file() and folder.name[0] in "_.":
         raise RecensionError(f"{folder}: Spark overlooks files whose names begin with _ or a dot: rename it")
     if is_table(folder):
@@ -89,7 +109,7 @@ def require_seen_by_spark(folder: Path) -> None:
         )
 
 
-def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
+def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
     """Check a DataFrame against the source it is for, and put its rows' order into columns."""
     if not frame.isStreaming:
         raise RecensionError(
@@ -101,26 +121,26 @@ def read_input(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
     wanted = {name.lower() for name in kept}
-    refuse_alike(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
+    refuse_ambiguous(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
     schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
-    order, columns = _order(source, frame, order_by, is_stream)
+    order = _order_columns(source, frame, order_by, is_stream)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.kind)
+    return Input(frame.select(*picked, *order), Inlet(delay), layout.kind)
 
 
-def _order(
+def _order_columns(
     source: Source, frame: DataFrame, order_by: tuple[str, ...], is_stream: bool
-) -> tuple[tuple[str, ...], list[Column]]:
-    """Which columns put rows in order, and the columns that carry it."""
+) -> list[Column]:
+    """The columns that put rows in order: those that are named, or else file and row; none if not needed."""
     if not order_by and BATCH in frame.columns and SEQ in frame.columns:
         order_by = (BATCH, SEQ)
     if order_by:
-        return order_by, [_ordering(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
+        return [_order_column(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
     if not is_stream:
-        return (), []
+        return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
         frame.select(*places)
@@ -129,11 +149,11 @@ def _order(
             f"{source.name}: rows of a stream with {KIND} need an order; name the columns that give it, "
             f'such as order_by={{"{source.name}": ["offset"]}}'
         ) from None
-    return (), places
+    return places
 
 
-def _ordering(frame: DataFrame, name: str) -> Column:
-    """A column, or else a place within one, such as ``headers.offset``."""
+def _order_column(frame: DataFrame, name: str) -> Column:
+    """A column, or else a field of one, such as ``headers.offset``."""
     return column_named(name) if name in frame.columns else F.col(name)
 
 
@@ -170,3 +190,73 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     families = (is_number, is_text, is_bytes, pa.types.is_temporal, pa.types.is_nested)
     return any(family(there) and family(wanted) for family in families)
+
+
+def column_named(name: str) -> Column:
+    """A column by its name: dots and back-ticks in it have no meaning to Spark."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def refuse_ambiguous(spark: SparkSession, names: Sequence[str], place: str) -> None:
+    """Refuse columns whose names differ by case only, unless the session is case-sensitive."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise SchemaError(
+                f"{place}: columns {other} and {name} are the same to Spark, which overlooks case; "
+                "rename one, or set spark.sql.caseSensitive to true"
+            )
+
+
+def attach(root: AnyPath, name: str, from_time: TimeLike) -> None:
+    """Say, before the first file of a stream is in its sub-folder, from which time on it is complete.
+
+    The stream must then have every event that ends at ``from_time`` or later, and does not advance the merge
+    until the merge has come so far. Without a call the stream must be complete from the beginning.
+    """
+    times, since = OneKind(), instant(from_time)
+    for file in _first_files(local_path(root)):
+        times.note(file.layout.kind, file.name)
+    times.require(kind_of(since), f"attach {name}, from_time")
+    _publish_message(root, name, JOIN, {"from_time": int(since)})
+
+
+def detach(root: AnyPath, name: str) -> None:
+    """Let a stream leave the merge: what its sub-folder still gets is ignored."""
+    _publish_message(root, name, LEAVE, {})
+
+
+def _publish_message(root: AnyPath, name: str, verb: str, message: dict[str, int]) -> None:
+    if not name or name[0] in "_." or "/" in name:
+        raise RecensionError(f"{name!r} is not the name of a sub-folder that a merge reads")
+    folder = local_path(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    publish_text(folder / f"{name}{verb}", json.dumps(message) + "\n")
+
+
+def read_root(spark: SparkSession, root: Path, files: int | None, kind: TimeKind) -> Input:
+    """All streams of a root as one input."""
+    root.mkdir(parents=True, exist_ok=True)
+    frame = watch_files(spark, root, files, recursiveFileLookup="true")
+    return Input(frame, Inlet(is_root=True), kind, partial(RootPacker, root=root))
+
+
+def columns_of_streams(root: Path) -> tuple[pa.Schema, TimeKind]:
+    """The payload and the kind of times of the streams that are there."""
+    known = _first_files(root)
+    if not known:
+        raise RecensionError(f"{root}: no stream is there yet whose columns could be seen; give schema=")
+    return agreed_payload(known, None), reduce(merge_kinds, (file.layout.kind for file in known), None)
+
+
+def _first_files(root: Path) -> list[StreamFile]:
+    files = [_first_file(folder) for folder in sorted(root.glob("[!_.]*/"))] if root.is_dir() else []
+    return [file for file in files if file is not None and file.rows.schema.names]
+
+
+def _first_file(folder: Path) -> StreamFile | None:
+    """The first file of a stream, if it has one."""
+    files = sorted(file for file in folder.iterdir() if is_data_file(file))
+    return open_file(StoredFile(files[0]), TimeColumns(), None) if files else None

@@ -1,27 +1,89 @@
-"""What the operators of a running pipeline do, out of Spark's own progress reports."""
+"""What the operators of a pipeline do: a report a micro-batch from every shard, and their totals.
+
+Reports travel to the driver in Spark's own progress reports.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from itertools import count
+from dataclasses import asdict, dataclass, field, fields
+from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
 
+from recension.runners.local import Session
 from recension.runners.metrics import Metrics
 
 _NAME: Final = "recension "
 _pipelines: Final = count()
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
 _STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
+_SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
 # Which pipeline of the query, a level, and the number of an operator there.
-Place: TypeAlias = tuple[int, int, int]
+OperatorKey: TypeAlias = tuple[int, int, int]
+
+
+class Report:
+    """What the operators of a session do, one micro-batch after the other.
+
+    The session is asked for its metrics once a micro-batch, and the last answer is kept for the difference.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._metrics: list[dict[str, Any]] = []
+        self._counts: dict[str, Counter[str]] = {}
+        self._unreadable: dict[str, Counter[str]] = {}
+        self._inputs: dict[str, str] = {}
+        self.elements = 0
+
+    def restart(self) -> None:
+        """Report what happens from here on: the session has been restored."""
+        self._metrics = [asdict(metrics) for metrics in self._session.metrics()]
+        self._counts = self._session.counts()
+
+    def add_unreadable(self, infos: Iterable[str]) -> None:
+        """Count what tasks that read a source could not read."""
+        for info in filter(None, infos):
+            for name, counts in json.loads(info).items():
+                self._unreadable[name] = self._unreadable.get(name, Counter()) + Counter(counts)
+
+    def add_inputs(self, states: Mapping[str, str], ignored: Mapping[str, Counter[str]]) -> None:
+        """The streams of a merge, and what was ignored of them."""
+        self._inputs |= states
+        for name, counts in ignored.items():
+            self._unreadable[name] = self._unreadable.get(name, Counter()) + counts
+
+    def take(self) -> dict[str, Any]:
+        """What happened since the last taking, as plain values."""
+        before, counted, unreadable = self._metrics, self._counts, self._unreadable
+        inputs, elements = self._inputs, self.elements
+        self._unreadable, self._inputs, self.elements = {}, {}, 0
+        self.restart()
+        counts = {n: c - counted.get(n, Counter()) for n, c in self._counts.items()}
+        for name, more in unreadable.items():
+            counts[name] = counts.get(name, Counter()) + more
+        # Operators that came with a stream which joined are at the end.
+        nothing: dict[str, Any] = {}
+        pairs = zip_longest(before, self._metrics, fillvalue=nothing)
+        return {
+            "elements": elements,
+            "operators": [_difference(old, new) for old, new in pairs],
+            "counts": {name: dict(counted) for name, counted in counts.items() if counted},
+            "inputs": inputs,
+        }
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What an operator did in one micro-batch, and what it holds now."""
+    done = {name: new[name] - old.get(name, 0) for name in _SUMS}
+    return {**new, **done, "warnings": new["warnings"][len(old.get("warnings", ())) :]}
 
 
 @dataclass
 class PipelineMetrics:
-    """Totals over shards and micro-batches; state and promises as of the last one."""
+    """Totals over shards and micro-batches; state and CTIs as of the last one."""
 
     operators: list[Metrics] = field(default_factory=list)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
@@ -36,15 +98,15 @@ class PipelineMetrics:
 def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     """The metrics of the micro-batches of these progress reports."""
     total = PipelineMetrics()
-    operators: dict[Place, Metrics] = {}
+    operators: dict[OperatorKey, Metrics] = {}
     for report in progress:
-        latest: dict[Place, Metrics] = {}
-        for pipeline, told in reports(report):
-            _add(total, told)
-            for number, values in enumerate(told["operators"]):
-                key = (pipeline, told["level"], number)
-                _count(operators.setdefault(key, Metrics(values["name"])), values)
-                _hold(latest, key, values)
+        latest: dict[OperatorKey, Metrics] = {}
+        for pipeline, shard in shard_reports(report):
+            _add_report(total, shard)
+            for number, values in enumerate(shard["operators"]):
+                key = (pipeline, shard["level"], number)
+                _add_sums(operators.setdefault(key, Metrics(values["name"])), values)
+                _merge_state(latest, key, values)
         for key, now in latest.items():
             for name in _NOW:
                 setattr(operators[key], name, getattr(now, name))
@@ -57,37 +119,37 @@ def metrics_name() -> str:
     return f"{_NAME}{next(_pipelines)}"
 
 
-def reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """What every shard of every pipeline told of one micro-batch, with the pipeline's place in the query."""
+def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """The reports of all shards for one micro-batch, each with the number of its pipeline in the query."""
     observed = progress["observedMetrics"]
     names = [name for name in observed if name.startswith(_NAME)]
     # Numbered as they were built; a query that is started again has other numbers, in the same order.
     names.sort(key=lambda name: int(name.removeprefix(_NAME)))
-    return [(place, json.loads(text)) for place, n in enumerate(names) for text in observed[n]["reports"]]
+    return [(number, json.loads(text)) for number, n in enumerate(names) for text in observed[n]["reports"]]
 
 
-def events_of(progress: Mapping[str, Any]) -> int:
+def elements_in(progress: Mapping[str, Any]) -> int:
     """How many elements came in with one micro-batch."""
-    return sum(told["elements"] for _, told in reports(progress))
+    return sum(report["elements"] for _, report in shard_reports(progress))
 
 
-def _add(total: PipelineMetrics, told: Mapping[str, Any]) -> None:
+def _add_report(total: PipelineMetrics, report: Mapping[str, Any]) -> None:
     total.turns += 1
-    total.live_turns += bool(told["was_live"])
-    total.inputs |= told["inputs"]
+    total.live_turns += bool(report["was_live"])
+    total.inputs |= report["inputs"]
     for stage in _STAGES:
-        total.stages[stage] += told[stage]
-    for name, counts in told["counts"].items():
+        total.stages[stage] += report[stage]
+    for name, counts in report["counts"].items():
         total.counts[name] = total.counts.get(name, Counter()) + Counter(counts)
 
 
-def _count(operator: Metrics, values: Mapping[str, Any]) -> None:
-    for name in (f.name for f in fields(Metrics) if f.name not in ("name", *_NOW)):
+def _add_sums(operator: Metrics, values: Mapping[str, Any]) -> None:
+    for name in (*_SUMS, "warnings"):
         setattr(operator, name, getattr(operator, name) + values[name])
 
 
-def _hold(latest: dict[Place, Metrics], key: Place, values: Mapping[str, Any]) -> None:
-    """State adds up over shards; a promise is made when all have made it; all shards have the same inputs."""
+def _merge_state(latest: dict[OperatorKey, Metrics], key: OperatorKey, values: Mapping[str, Any]) -> None:
+    """State adds up over shards; the CTI is the least of all; inputs are the same everywhere."""
     if key not in latest:
         latest[key] = Metrics(values["name"], **{name: values[name] for name in _NOW})
         return

@@ -1,71 +1,176 @@
 """What travels between the stages of a pipeline: one row that holds many events.
 
-Rows crossing between Spark and Python cost by their number, bytes hardly matter: so a stage sends each
-shard of the next one packet with the events for it, and in it the promise that goes with them.
+Rows crossing between Spark and Python cost by their number, bytes hardly matter. So a stage sends each shard
+of the next one packet with the events for it, as Arrow IPC, and in it the CTI that goes with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recension.core.batch import EventBatch
-from recension.core.ticks import BEGINNING
-from recension.runners.spark.stream.blobs import events_of, rows_of, to_blob
+from recension.core.batch import INSERT, EventBatch, Index, concat, empty
+from recension.core.errors import RecensionError, StreamError
+from recension.core.formats.columns import COUNT, KIND, NEW_VE, VE, VS
+from recension.core.ticks import BEGINNING, FOREVER
 
-# Columns that travel beside events: the row of a file each came from, and what puts them in order.
+# Columns that travel with events: the row of a file each came from, and what puts them in order.
 ROW: Final = "_row"
 ORDER: Final = "_order"
-# Packets that are for the end of the pipeline rather than for a fragment.
+# Instead of the number of an edge. The first two are for the end of the pipeline, the last for the engines.
 OUTPUT: Final = -1
 METRICS: Final = -2
-# What is not wanted any more, for the engines themselves.
 FEEDBACK: Final = -3
+# Most batches are inserts only: a control column that has these values throughout is not sent.
+_DEFAULTS: Final = {KIND: INSERT, NEW_VE: FOREVER, COUNT: 0}
+_TYPES: Final = {KIND: np.uint8, NEW_VE: np.int64, COUNT: np.int64}
 
 
 class Contents(NamedTuple):
-    """Events, and columns that travel beside them."""
+    """Events, and the columns that travel with them."""
 
     events: EventBatch
-    beside: Mapping[str, pa.Array]
+    extra: Mapping[str, pa.Array]
 
 
 class Packet(NamedTuple):
-    """Events for a shard, or word that none came."""
+    """Events for a shard; or none, so that the shard takes part in the micro-batch."""
 
     shard: int
-    """The key by which Spark sends it to its partition."""
+    """The number of the shard; while it travels, the key that Spark sends to the shard's partition."""
     edge: int
-    """The number of the edge it travels on; or OUTPUT, METRICS."""
+    """The number of the edge it travels on; or OUTPUT, METRICS, FEEDBACK."""
     place: str = ""
     """Where its events stand among all of this edge: a file, or the number of a shard."""
-    first: int = 0
-    """Where they stand in that place; at the end, the number of the query they answer."""
+    position: int = 0
+    """Where they stand in that place."""
     blob: bytes | Contents | None = None
-    """The events, as bytes when they travel. A source's packet with a place and none says: read that file."""
+    """The events, as bytes while they travel. A source's packet with a place and no blob: read that file."""
+    latest_start: int = BEGINNING
+    """From a source: the latest start that its task has seen."""
     cti: int = BEGINNING
-    """What the sender promises now; from a source, the latest start its task has seen."""
-    previous: int = BEGINNING
-    """At the end: what the sender had promised before."""
+    """From a shard: its CTI."""
+    previous_cti: int = BEGINNING
+    """From a shard to the end: its CTI before this micro-batch."""
+    query: int = 0
+    """From a shard to the end: the number of the query that it answers."""
     info: str = ""
-    """Counts, as JSON."""
+    """Counts and messages, as JSON."""
 
-    def sealed(self) -> Packet:
-        """As it travels."""
-        return self._replace(blob=to_blob(*self.blob)) if isinstance(self.blob, Contents) else self
+    def seal(self) -> Packet:
+        """The packet as it travels."""
+        return self._replace(blob=_to_bytes(*self.blob)) if isinstance(self.blob, Contents) else self
 
-    def opened(self, schema: pa.Schema) -> Contents:
+    def open(self, schema: pa.Schema) -> Contents:
         """What it holds; ``schema`` is that of the events' payload."""
         assert self.blob is not None
-        if isinstance(self.blob, Contents):
-            return self.blob
-        rows = rows_of(self.blob)
-        beside = {n: rows.column(n) for n in rows.schema.names if n == ROW or n.startswith(ORDER)}
-        return Contents(events_of(rows, schema), beside)
+        return self.blob if isinstance(self.blob, Contents) else _from_bytes(self.blob, schema)
 
 
-DDL: Final = (
-    "shard int, edge int, place string, first long, blob binary, cti long, previous long, info string"
-)
+# The columns of packets in Spark and in Arrow.
+SPARK_COLUMNS: Final = {
+    "shard": "int",
+    "edge": "int",
+    "place": "string",
+    "position": "long",
+    "blob": "binary",
+    "latest_start": "long",
+    "cti": "long",
+    "previous_cti": "long",
+    "query": "int",
+    "info": "string",
+}
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in SPARK_COLUMNS.items())
+_ARROW: Final = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+PACKETS: Final = pa.schema([(name, _ARROW[kind]) for name, kind in SPARK_COLUMNS.items()])
+
+
+def _to_bytes(events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:
+    columns = {VS: pa.array(events.vs), VE: pa.array(events.ve)}
+    for name, values in ((KIND, events.kind), (NEW_VE, events.new_ve), (COUNT, events.count)):
+        if bool((values != _DEFAULTS[name]).any()):
+            columns[name] = pa.array(values)
+    columns |= extra
+    schema = pa.schema([*((n, c.type) for n, c in columns.items()), *events.schema])
+    rows = pa.RecordBatch.from_arrays([*columns.values(), *events.payload.columns], schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def _from_bytes(blob: bytes, schema: pa.Schema) -> Contents:
+    rows = next(iter(pa.ipc.open_stream(pa.py_buffer(blob))))
+    names = rows.schema.names
+    controls = {
+        name: rows.column(name).to_numpy() if name in names else np.full(rows.num_rows, value, _TYPES[name])
+        for name, value in _DEFAULTS.items()
+    }
+    payload = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+    vs, ve = rows.column(VS).to_numpy(), rows.column(VE).to_numpy()
+    events = EventBatch(controls[KIND], vs, ve, controls[NEW_VE], controls[COUNT], payload)
+    return Contents(events, {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)})
+
+
+@dataclass(slots=True)
+class Inflow:
+    """What came on one edge in one micro-batch: events in order, and the packets they came in."""
+
+    events: EventBatch
+    parts: list[tuple[str, Contents]]
+    """What came from each place."""
+    order: Index | None = None
+    """Where each event stood before they were put in order."""
+
+    def locate_row(self, row: int) -> tuple[str, int | None]:
+        """File and row of the row-th event, as far as they are known."""
+        row = row if self.order is None else int(self.order[row])
+        for place, (events, extra) in self.parts:
+            if row < len(events):
+                return place, extra[ROW][row].as_py() if ROW in extra else None
+            row -= len(events)
+        return "", None
+
+    def locate_error(self, why: StreamError, source: str, rows_before: int) -> StreamError:
+        """The error with the file and row it is about, where these are known."""
+        if why.row is None:
+            return why
+        file, row = self.locate_row(why.row - rows_before - 1)
+        return StreamError(why.reason, file=file or source, row=row)
+
+
+def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
+    """The events of some packets: by the columns that order them, else by their places."""
+    full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.position))
+    parts = [(packet.place, packet.open(schema)) for packet in full]
+    if not parts:
+        return Inflow(empty(schema), [])
+    events = concat([part.events for _, part in parts])
+    columns = [name for name in parts[0][1].extra if name.startswith(ORDER)]
+    if not columns:
+        return Inflow(events, parts)
+    keys = pa.Table.from_batches(
+        [pa.RecordBatch.from_pydict({name: part.extra[name] for name in columns}) for _, part in parts]
+    )
+    sort_keys = [(name, "ascending") for name in columns]
+    order = pc.sort_indices(keys, sort_keys=sort_keys).to_numpy().astype(np.int64)
+    return Inflow(events.take(order), parts, order)
+
+
+def require_file_order(known: dict[str, str], name: str, packets: Iterable[Packet]) -> None:
+    """Refuse files whose names are not in the order of their age, by which Spark takes them."""
+    places = [packet.place for packet in packets if packet.place]
+    if not places:
+        return
+    last = known.get(name, "")
+    if min(places) < last:
+        raise RecensionError(
+            f"{min(places)} came after {last}: Spark takes files by the time they were written, and a "
+            "stream is its files in the order of their names; write them in that order"
+        )
+    known[name] = max(places)

@@ -1,7 +1,7 @@
-"""Rows of an input into packets: decoded, each event to the shard its route names, promises to all.
+"""Rows of an input into packets: they are decoded, and each event goes to its shard, CTIs to all shards.
 
-Every task sends every shard a packet, if only to say that it had nothing for it: so every shard takes part
-in every micro-batch, and knows the latest start that any task has seen.
+Every task sends every shard a packet, even if it has no event for it. So every shard takes part in every
+micro-batch, and knows the latest start that any task has seen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -25,31 +26,18 @@ from recension.core.formats.stream_files import StreamFile, row_numbers
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.names import own_name
-from recension.runners.spark.stream.packets import ORDER, ROW, Contents, Packet
+from recension.runners.spark.stream.packets import ORDER, PACKETS, ROW, Contents, Packet
 from recension.runners.spark.stream.routing import Router
-from recension.runners.spark.stream.task import keep_what_is_loaded, task_number
+from recension.runners.spark.stream.task import freeze_gc, task_number
 from recension.runners.spark.stream.topology import Topology
 
-# The file in which a stream is told to be at its end: a stream file like any other, in a folder of its own.
+# The file that says that a stream has ended: a stream file like any other, in a folder of its own.
 CLOSING: Final = "closing.jsonl"
 _AFTER_ALL: Final = "\U0010ffff"
 FILE: Final = "_file"
 _ROWS: Final = 1 << 19
-# Where rows have no place, packets are in the order of tasks: a second attempt must give what the first gave.
+# Rows without a place are in the order of tasks: a second attempt must give the same order as the first.
 _MOST_SENT: Final = 1 << 32
-PACKETS: Final = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("edge", pa.int32()),
-        ("place", pa.string()),
-        ("first", pa.int64()),
-        ("blob", pa.binary()),
-        ("cti", pa.int64()),
-        ("previous", pa.int64()),
-        ("info", pa.string()),
-    ]
-)
 
 
 class SourcePacker:
@@ -59,17 +47,17 @@ class SourcePacker:
         self._topology, self._source, self._level, self._keys = topology, source, level, keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        keep_what_is_loaded()
+        freeze_gc()
         packing = Packing(self._topology, self._source, self._level, task_number())
-        for packet in chain(self.packets(packing, batches), packing.farewell()):
+        for packet in chain(self.packets(packing, batches), packing.end_of_task_packets()):
             # A batch a packet: they are large.
-            row = packet.sealed()._replace(shard=self._keys[packet.shard])._asdict()
+            row = packet.seal()._replace(shard=self._keys[packet.shard])._asdict()
             yield pa.RecordBatch.from_pylist([row], PACKETS)
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         """What one task sends for its rows."""
-        for rows in _gathered(batches):
-            for run in _runs(rows.rename_columns([own_name(name) for name in rows.schema.names])):
+        for rows in _join_batches(batches):
+            for run in _runs_of_files(rows.rename_columns([unquote(name) for name in rows.schema.names])):
                 yield from packing.packets(run)
 
 
@@ -78,17 +66,17 @@ class FilePacker(SourcePacker):
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         for path in paths_of(batches):
-            yield from packing.read(path)
+            yield from packing.read_file(path)
 
 
 def paths_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Path]:
     """The files that Spark has found."""
     for address in (address for batch in batches for address in batch.column("path").to_pylist()):
-        yield local_path(address)
+        yield path_of(address)
 
 
 class Packing:
-    """One task's work: what it sends to all shards, or to the one that does this for itself."""
+    """What one task sends to all shards; with ``only``, what a shard that reads for itself keeps."""
 
     def __init__(
         self, topology: Topology, source: str, level: int, task: int = 0, only: int | None = None
@@ -98,15 +86,15 @@ class Packing:
         self._kind = topology.inlets[source].kind
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, task * _MOST_SENT
-        self._tells = topology.first_edge(self._origin)
-        self._called = topology.called_from(level)
+        self._counting_edge = topology.first_edge(self._origin)
+        self._all_shards = topology.shards_from(level)
         self._routers = {
             number: Router(edge.route, self._origin.schema, topology.shards)
             for number, edge in enumerate(topology.edges)
             if edge.level == level and edge.origin is self._origin
         }
 
-    def read(self, path: Path) -> Iterator[Packet]:
+    def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
         file, row = open_file(StoredFile(path), times, self._origin.columns), 1
@@ -114,80 +102,80 @@ class Packing:
         for rows in file.rows.batches(file.columns_to_read(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             kept = np.flatnonzero(decoded.kept)
-            beside = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
+            extra = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
             if file.layout.has_order:
                 keys = row_numbers(rows, file.name, row)
-                beside |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            yield from self._packed(decoded.batch, beside, place_of(path))
+                extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
+            yield from self._send(decoded.batch, extra, file_place(path))
             row += rows.num_rows
 
     def _require_kind(self, file: StreamFile) -> None:
-        """What was there when the query began says the kind of all times, and the type of its output's."""
+        """The files that were there when the query began decide the kind of all times."""
         try:
             merge_kinds(self._kind, file.layout.kind)
         except TimeError as why:
             reason = f"{why} (the files that are there when a query begins decide: if none is, it is ticks)"
             raise FormatError(reason, file=file.name) from None
 
-    def tell(self, words: str, place: str) -> Iterator[Packet]:
-        """A word for every shard."""
+    def broadcast(self, info: str, place: str) -> Iterator[Packet]:
+        """A message for every shard."""
         for number, router in self._routers.items():
             for shard in range(router.shards):
-                yield Packet(shard, number, place, info=words)
+                yield Packet(shard, number, place, info=info)
 
     def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
         """The packets of a run of rows from one place."""
         names = rows.schema.names
         file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
-        beside = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
-        rows = rows.select([n for n in names if n != FILE and n not in beside])
+        extra = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
+        rows = rows.select([n for n in names if n != FILE and n not in extra])
         times = TimeColumns() if KIND in names else self._times
         try:
             layout = layout_of(rows.schema, times, self._origin.name)
             decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
         except FormatError as why:
-            raise _placed(why, beside) from None
+            raise _locate_error(why, extra) from None
         kept = pa.array(decoded.kept)
-        yield from self._packed(decoded.batch, {n: c.filter(kept) for n, c in beside.items()}, file)
+        yield from self._send(decoded.batch, {n: c.filter(kept) for n, c in extra.items()}, file)
 
     @property
     def _times(self) -> TimeColumns:
         return TimeColumns(self._origin.start, self._origin.end)
 
-    def _packed(self, events: EventBatch, beside: Mapping[str, pa.Array], place: str) -> Iterator[Packet]:
+    def _send(self, events: EventBatch, extra: Mapping[str, pa.Array], place: str) -> Iterator[Packet]:
         if not len(events):
             return
         starts = events.vs[events.kind != CTI]
         self._latest = max(self._latest, int(starts.max(initial=BEGINNING)))
-        first = beside[ROW][0].as_py() if ROW in beside else self._sent
+        position = extra[ROW][0].as_py() if ROW in extra else self._sent
         self._sent += 1
         for number, router in self._routers.items():
             for shard, share, at in router.split(events, self._only):
-                own = beside if at is None else {n: column.take(pa.array(at)) for n, column in beside.items()}
-                yield Packet(shard, number, place, first, Contents(share, own), self._latest)
+                own = extra if at is None else {n: column.take(pa.array(at)) for n, column in extra.items()}
+                yield Packet(shard, number, place, position, Contents(share, own), self._latest)
 
-    def farewell(self) -> Iterator[Packet]:
-        """To every shard: this task is done, and what it has seen; also to those that only pass it on."""
+    def end_of_task_packets(self) -> Iterator[Packet]:
+        """To every shard, also those that only pass it on: the latest start seen; to the first: counts."""
         counted = dict(self._decoder.counts)
         counts = json.dumps({self._origin.name: counted}) if counted else ""
         for number, router in self._routers.items():
-            for shard in range(max(router.shards, self._called)):
-                tells = (shard, number) == (0, self._tells)
-                yield Packet(shard, number, cti=self._latest, info=counts if tells else "")
+            for shard in range(max(router.shards, self._all_shards)):
+                is_first = (shard, number) == (0, self._counting_edge)
+                yield Packet(shard, number, latest_start=self._latest, info=counts if is_first else "")
 
 
-def local_path(address: str) -> Path:
-    """The file that Spark means, whose addresses are not encoded."""
+def path_of(address: str) -> Path:
+    """The path in an address of Spark, which is not encoded."""
     return Path("/" + address.removeprefix("file:").lstrip("/"))
 
 
-def place_of(path: Path) -> str:
-    """A file's place in its stream; the word that a stream is closed comes after all its files."""
+def file_place(path: Path) -> str:
+    """A file's place in its stream; the file that closes a stream comes after all others."""
     return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's small batches as large ones."""
+def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark's small batches, joined to large ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -198,7 +186,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def _runs(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _runs_of_files(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Runs of rows from one file, where rows have one."""
     if FILE not in rows.schema.names or not rows.num_rows:
         yield rows
@@ -209,7 +197,39 @@ def _runs(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows.slice(start, stop - start)
 
 
-def _placed(why: FormatError, beside: dict[str, pa.Array]) -> FormatError:
+def _locate_error(why: FormatError, extra: dict[str, pa.Array]) -> FormatError:
     """The error with the row's number in its file."""
-    row = beside[ROW][why.row - 1].as_py() if ROW in beside and why.row else None
+    row = extra[ROW][why.row - 1].as_py() if ROW in extra and why.row else None
     return FormatError(why.reason, file=why.file, row=row)
+
+
+class ShardFiles:
+    """The files that a shard reads for itself in one micro-batch, instead of being sent their events.
+
+    A file of columns is read faster than its rows are sent: with few shards, each of them reads all files and
+    keeps its own events, and a stage of the pipeline has nothing to do. Each file is read once, whatever the
+    number of edges that read its source.
+    """
+
+    def __init__(self, topology: Topology, level: int, shard: int) -> None:
+        self._topology, self._level, self._shard = topology, level, shard
+        self._read: dict[str, list[Packet]] = {}
+
+    def read_packets(self, packets: list[Packet], source: str) -> list[Packet]:
+        """The packets of an edge; those that name files are replaced by what is in the files."""
+        addresses = [packet.place for packet in packets if packet.place and packet.blob is None]
+        if not addresses:
+            return packets
+        if source not in self._read:
+            packing = Packing(self._topology, source, self._level, only=self._shard)
+            packets_read = [packet for address in addresses for packet in packing.read_file(path_of(address))]
+            self._read[source] = [
+                *packets_read,
+                *(p for p in packing.end_of_task_packets() if p.shard == self._shard),
+            ]
+        return [packet for packet in self._read[source] if packet.edge == packets[0].edge]
+
+
+def plain_name(name: str) -> str:
+    """A column's name without signs: ``mapInArrow`` asks for columns without quoting their names."""
+    return name.replace("%", "%25").replace(".", "%2E").replace("`", "%60")

@@ -1,12 +1,17 @@
-"""A query as one streaming DataFrame: packed exchanges, a stateful operator a level, rows at the end."""
+"""A query, or a merge of streams that other queries write, as one streaming DataFrame.
+
+Sources are packed, packets are shuffled to the shards of each level, where a stateful operator hosts the
+engines, and the packets of the last level become rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from os.path import normpath
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,31 +19,40 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from recension.core.formats.columns import BATCH, KIND
+from recension.core.errors import RecensionError, SchemaError
+from recension.core.formats.columns import BATCH, KIND, TimeColumns, layout_of
 from recension.core.ticks import DurationLike, duration
-from recension.core.time_kind import TICKS
+from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
-from recension.plan.nodes import Source
+from recension.plan.nodes import Merge, Source
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.session import prepare_streaming
-from recension.runners.spark.stream.feedback import FeedbackPacker
-from recension.runners.spark.stream.identity import OWNER
-from recension.runners.spark.stream.inputs import Input, found_files, read_folder, read_input
+from recension.runners.spark.sinks.files import AnyPath, local_path
+from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
+from recension.runners.spark.stream.inputs import (
+    Input,
+    columns_of_streams,
+    read_folder,
+    read_frame,
+    read_root,
+    refuse_ambiguous,
+    watch_files,
+)
+from recension.runners.spark.stream.membership import ANY
 from recension.runners.spark.stream.metrics import metrics_name
-from recension.runners.spark.stream.names import refuse_alike
-from recension.runners.spark.stream.packets import DDL, METRICS, Packet
+from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
-from recension.runners.spark.stream.partitions import partition_keys
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
-from recension.runners.spark.stream.topology import Topology, topology
+from recension.runners.spark.stream.routing import partition_keys
+from recension.runners.spark.stream.topology import OWNER, Topology, topology
 from recension.runners.spark.stream.unpacking import REPORT, Unpacker
+from recension.runners.spark.types import arrow_schema
 
-# So many shards may each read all files: beyond, they would do too much of each other's work.
-FEW: Final = 4
-
+# With up to so many shards, each may read all files itself: with more, too much would be read too often.
+_FEW_SHARDS: Final = 4
 # The packets of the sources that a level reads.
-Arriving: TypeAlias = Callable[[int], list[DataFrame]]
+SourcePackets: TypeAlias = Callable[[int], list[DataFrame]]
 
 
 def stream(
@@ -66,103 +80,153 @@ def stream(
                 delay = None if lag is None else duration(lag)
                 ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
-                ready[name] = read_input(source, frame, tuple((order_by or {}).get(name, ())))
-    heard = None if feedback is None else heard_from(spark, feedback)
-    return flow(spark, query, ready, shards, hears=heard)
+                ready[name] = read_frame(source, frame, tuple((order_by or {}).get(name, ())))
+    files = None if feedback is None else _watch_feedback(spark, feedback)
+    return build_pipeline(spark, query, ready, shards, feedback_files=files)
 
 
-def flow(
+def merge_frames(
+    spark: SparkSession,
+    frames: Mapping[str, DataFrame],
+    how: Mapping[str, Any],
+    source: Mapping[str, Any],
+    *,
+    shards: int | None,
+    feedback: bool | AnyPath,
+) -> DataFrame:
+    """The merge of streaming DataFrames, each in the order of its own ``_batch`` and ``_seq``."""
+    prepare_streaming(spark)
+    if feedback is True:
+        raise RecensionError("merge: say where the inputs' queries look for feedback: feedback=FOLDER")
+    if not frames:
+        raise SchemaError("merge: nothing to merge")
+    columns = [_payload(name, frame) for name, frame in frames.items()]
+    for name, other in zip(frames, columns, strict=True):
+        if set(other.names) != set(columns[0].names):
+            raise SchemaError(f"merge: {name} has the columns {other.names}, the first {columns[0].names}")
+    sources = {name: Source(name, columns[0], **source) for name in frames}
+    ready = {name: read_frame(sources[name], frame, ()) for name, frame in frames.items()}
+    plan = Merge(tuple(sources.values()), **how)
+    return build_pipeline(
+        spark, plan, ready, shards, feedback_folder=local_path(feedback) if feedback else None
+    )
+
+
+def _payload(name: str, frame: DataFrame) -> pa.Schema:
+    return layout_of(arrow_schema(frame.schema), TimeColumns(), name).payload
+
+
+def merge_root(
+    spark: SparkSession,
+    root: Path,
+    how: Mapping[str, Any],
+    source: Mapping[str, Any],
+    *,
+    shards: int | None,
+    feedback: bool | AnyPath,
+    schema: pa.Schema | None,
+    timestamps: bool,
+    files_per_batch: int | None,
+) -> DataFrame:
+    """The merge of the streams in the sub-folders of a root, those of today and those to come."""
+    prepare_streaming(spark)
+    root = Path(normpath(root))  # as Spark will name its files
+    if schema is None:
+        columns, kind = columns_of_streams(root)
+    else:
+        columns, kind = schema, AWARE if timestamps else TICKS
+    given = read_root(spark, root, files_per_batch, kind)
+    plan = Merge((Source(ANY, columns, **source),), is_open=True, **how)
+    folder = root / FOLDER if feedback is True else local_path(feedback) if feedback else None
+    return build_pipeline(spark, plan, {ANY: given}, shards, feedback_folder=folder)
+
+
+def build_pipeline(
     spark: SparkSession,
     query: Node,
     inputs: Mapping[str, Input],
     shards: int | None,
     *,
-    hears: DataFrame | None = None,
-    tells: Path | None = None,
+    feedback_files: DataFrame | None = None,
+    feedback_folder: Path | None = None,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed.
 
-    ``hears`` has the files in which its readers say what they no longer want, ``tells`` is the folder in
-    which it says so of itself.
+    ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
+    inputs in ``feedback_folder``.
     """
-    refuse_alike(spark, query.schema.names, "the query's output")
+    refuse_ambiguous(spark, query.schema.names, "the query's output")
     shards = shards or spark.sparkContext.defaultParallelism
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
-    # Where no file is there yet the output has ticks, and so must the files that come.
+    # If no file is there yet the output has ticks, and the files that come must have them too.
     kind = TICKS if found is None else found
     inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
     plan = topology([query], shards, inlets)
-    # The number of partitions of a stateful operator is that of the session when its query starts.
+    # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
     def arriving(level: int) -> list[DataFrame]:
-        packed = _packed(plan, inputs, level)
-        if hears is not None:
-            packed.append(hears.mapInArrow(FeedbackPacker(plan, level, partition_keys(shards)).__call__, DDL))
+        packed = _source_packets(plan, inputs, level)
+        if feedback_files is not None:
+            packer = FeedbackPacker(plan, level, partition_keys(shards))
+            packed.append(feedback_files.mapInArrow(packer.__call__, DDL))
         return packed
 
     schema, first = plan.roots[0].schema, partition_keys(shards)[0]
-    unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.in_order, feedback=tells)
+    unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.is_ordered, feedback=feedback_folder)
     if plan.is_gathered or not unpacker.is_simple:
-        return _unpacked(through_levels(plan, arriving), plan, unpacker)
-    return _answered(_packets_at(plan, arriving, plan.levels), plan, unpacker)
+        return _unpack(through_levels(plan, arriving), plan, unpacker)
+    return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker)
 
 
-def heard_from(spark: SparkSession, folder: Path) -> DataFrame:
+def _watch_feedback(spark: SparkSession, folder: Path) -> DataFrame:
     """The files of a merge's feedback as they come."""
     folder.mkdir(parents=True, exist_ok=True)
-    return found_files(spark, folder, None)
+    return watch_files(spark, folder, None)
 
 
-def _packed(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
+def _source_packets(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
     """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
     edges = [edge for edge in plan.edges if edge.level == level]
     names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
     return [
-        _to_read(plan, inputs[name].frame, name, level)
-        if inputs[name].is_quickly_read and plan.shards <= FEW
+        _file_requests(plan, inputs[name].frame, name, level)
+        if inputs[name].is_quickly_read and plan.shards <= _FEW_SHARDS
         else inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
         for name in names
     ]
 
 
-def _to_read(plan: Topology, paths: DataFrame, name: str, level: int) -> DataFrame:
-    """A packet for every shard and edge, with nothing in it but the name of a file to read."""
+def _file_requests(plan: Topology, paths: DataFrame, name: str, level: int) -> DataFrame:
+    """For every shard and edge a packet that only names a file to read."""
     keys = partition_keys(plan.shards)
-    called = Packing(plan, name, level).farewell()
+    called = Packing(plan, name, level).end_of_task_packets()
     pairs = [F.struct(F.lit(keys[p.shard]).alias("shard"), F.lit(p.edge).alias("edge")) for p in called]
-    rest = Packet(0, 0)
-    return paths.select("path", F.explode(F.array(*pairs)).alias("to")).select(
-        "to.shard",
-        "to.edge",
-        F.col("path").alias("place"),
-        F.lit(rest.first).cast("long").alias("first"),
-        F.lit(None).cast("binary").alias("blob"),
-        F.lit(rest.cti).alias("cti"),
-        F.lit(rest.previous).alias("previous"),
-        F.lit(rest.info).alias("info"),
-    )
+    to = paths.select("path", F.explode(F.array(*pairs)).alias("to"))
+    defaults = {name: F.lit(value) for name, value in Packet._field_defaults.items()}
+    columns = {"shard": F.col("to.shard"), "edge": F.col("to.edge"), **defaults, "place": F.col("path")}
+    return to.select(*(columns[name].cast(kind).alias(name) for name, kind in SPARK_COLUMNS.items()))
 
 
-def through_levels(plan: Topology, arriving: Arriving) -> DataFrame:
+def through_levels(plan: Topology, arriving: SourcePackets) -> DataFrame:
     """Packets through one stateful operator after the other."""
-    return _processed(plan, _packets_at(plan, arriving, plan.levels), plan.levels)
+    return _run_level(plan, _packets_at(plan, arriving, plan.levels), plan.levels)
 
 
-def _packets_at(plan: Topology, arriving: Arriving, level: int) -> DataFrame:
+def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFrame:
     """What comes to a level: from the one before, and from the sources that it reads."""
-    before = [_processed(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
+    before = [_run_level(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
     return reduce(DataFrame.union, [*before, *arriving(level)])
 
 
-def _processed(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
+def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
     processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
     return packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
 
 
-def _answered(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
-    """The last operator gives the rows of the output itself."""
+def _rows_of_last_level(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
+    """The last level gives the rows of the output itself."""
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema())
     rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
@@ -170,7 +234,7 @@ def _answered(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFra
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
 
-def _unpacked(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
+def _unpack(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
     reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(metrics_name(), reports.alias("reports"))
     if plan.is_gathered:
@@ -179,7 +243,7 @@ def _unpacked(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFra
 
 
 def _columns(plan: Topology, schema: pa.Schema) -> StructType:
-    """The columns as Spark has them; one says whose they are."""
+    """The columns as Spark has them; the metadata of one names the owner."""
     columns = from_arrow_schema(schema)
     columns[BATCH].metadata = {OWNER: plan.owner}
     return columns

@@ -1,26 +1,102 @@
-"""One level of the pipeline as Spark's stateful operator: a shard a key, packets as rows."""
+"""One level of the pipeline as Spark's stateful operator: a shard a key, packets as rows.
+
+The engine of a shard stays in its Python worker between micro-batches. A worker may hold an engine as of any
+micro-batch, or of an attempt that failed. So an engine is taken out before it is used, and put back when its
+last packet is gone. It is used as it is only if its token matches the stored one. Otherwise it is brought up
+to date, and only chunks of state that it does not hold are read.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from recension.runners.spark.stream.live import visit
+from recension.runners.spark.stream.chunks import Head, Store, load, read_head, save
+from recension.runners.spark.stream.host import Host
 from recension.runners.spark.stream.packets import METRICS, Packet
-from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded, query_id
-from recension.runners.spark.stream.topology import Topology
+from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id
+from recension.runners.spark.stream.topology import Topology, require_same
 from recension.runners.spark.stream.unpacking import Unpacker
 
-# As types, not as words: each word would be sent to Spark and parsed there, in every micro-batch.
+# As types, not as text: text would be sent to Spark and parsed there, in every micro-batch.
 _NAME: Final = StructType([StructField("name", StringType())])
-_PIECE: Final = StructType([StructField("piece", BinaryType())])
+_CHUNK: Final = StructType([StructField("chunk", BinaryType())])
+# An engine nobody asked for in so many seconds is of a query that has ended, or has gone to another worker.
+_IDLE: Final = 600.0
+
+
+class EngineKey(NamedTuple):
+    """Whose engine it is. Several queries of one plan may run at once, each on a checkpoint of its own."""
+
+    query: str
+    fingerprint: str
+    level: int
+    shard: int
+
+
+@dataclass(slots=True)
+class ParkedEngine:
+    """A host and the token of the state it stands for."""
+
+    host: Host
+    token: str
+    code: str
+    """`Topology.code`: a query that is started again with other functions needs other engines."""
+    since: float = field(default_factory=time.monotonic)
+
+
+_parked: dict[EngineKey, ParkedEngine] = {}
+
+
+@dataclass(slots=True)
+class EngineLease:
+    """The host of a shard for one micro-batch, as the state has it."""
+
+    key: EngineKey
+    topology: Topology
+    host: Host
+    head: Head | None
+    was_live: bool
+    load_seconds: float
+
+    def save(self, store: Store, batch: int) -> int:
+        """Store what changed; gives the number of bytes."""
+        self.head, written = save(store, self.host.snapshot(), self.head, self.topology.owner, batch)
+        return written
+
+    def release(self) -> None:
+        """Keep the host, once it is saved, for the next micro-batch."""
+        assert self.head is not None
+        _parked[self.key] = ParkedEngine(self.host, self.head.token, self.topology.code)
+        for key in [key for key, parked in _parked.items() if time.monotonic() - parked.since > _IDLE]:
+            del _parked[key]
+
+
+def lease_engine(topology: Topology, level: int, shard: int, store: Store, query: str = "") -> EngineLease:
+    """The host of a shard, from this worker or from the state."""
+    began = time.perf_counter()
+    key = EngineKey(query, topology.fingerprint, level, shard)
+    head, parked = read_head(store), _parked.pop(key, None)
+    if parked is not None and parked.code != topology.code:
+        parked = None
+    if head is None:
+        host, was_live = Host(topology, level, shard), False
+    else:
+        require_same(head.owner, topology.owner)
+        was_live = parked is not None and parked.token == head.token
+        host = parked.host if parked is not None else Host(topology, level, shard)
+        if not was_live:
+            known = host.snapshot() if parked is not None else {}
+            host.restore(load(store, head, known))
+    return EngineLease(key, topology, host, head, was_live, time.perf_counter() - began)
 
 
 class MapStore:
@@ -48,36 +124,35 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark."""
-        self._store = MapStore(handle.getMapState("pieces", _NAME, _PIECE))
+        self._store = MapStore(handle.getMapState("chunks", _NAME, _CHUNK))
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
-        for packet in self._turn(key[0], rows):
-            yield Row(**packet.sealed()._asdict())
+        for packet in self._run_micro_batch(key[0], rows):
+            yield Row(**packet.seal()._asdict())
 
-    def _turn(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
-        """One micro-batch of a shard. The engine is kept when the last packet has been taken."""
-        keep_what_is_loaded()
-        packets = [Packet(self._keys.index(shard), *rest) for shard, *rest in rows]
-        seen = visit(self._topology, self._level, self._keys.index(key), self._store, query_id())
+    def _run_micro_batch(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
+        """One micro-batch of a shard. The engine is released when the last packet has been taken."""
+        freeze_gc()
+        packets = [Packet(self._keys.index(number), *rest) for number, *rest in rows]
+        shard = self._keys.index(key)
+        lease = lease_engine(self._topology, self._level, shard, self._store, query_id())
         began = time.perf_counter()
-        answers = seen.host.turn(packets)
+        answers, reports = lease.host.run_micro_batch(packets)
         worked = time.perf_counter()
-        written = seen.leave(self._store, batch_id())
+        written = lease.save(self._store, batch_id())
         times = {
-            "load_seconds": seen.seconds,
+            "load_seconds": lease.load_seconds,
             "kernel_seconds": worked - began,
             "save_seconds": time.perf_counter() - worked,
             "bytes_written": written,
-            "was_live": seen.was_live,
+            "was_live": lease.was_live,
         }
+        answers += [Packet(shard, METRICS, info=json.dumps(report | times)) for report in reports]
         for packet in answers:
-            if packet.edge == METRICS and not packet.first:
-                info = json.loads(packet.info)
-                packet = packet._replace(info=json.dumps(info | times), first=1)
-            # Python numbers the shards; Spark sends rows by a value that falls into the shard's partition.
+            # Python numbers the shards; Spark sends rows by a key that falls into the shard's partition.
             yield packet._replace(shard=self._keys[packet.shard])
-        seen.park()
+        lease.release()
 
     def close(self) -> None:
         """Called by Spark."""
@@ -96,5 +171,5 @@ class AnsweringProcessor(FragmentProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
         packets = (packet for frame in rows for packet in frame.itertuples(index=False))
-        answers = list(self._turn(key[0], packets))
+        answers = list(self._run_micro_batch(key[0], packets))
         yield self._unpacker.rows_and_reports(answers).to_pandas(types_mapper=pd.ArrowDtype)

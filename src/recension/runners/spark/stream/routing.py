@@ -1,8 +1,9 @@
-"""Which shard each event goes to. Promises go to all of them."""
+"""Which shard each event goes to, and which key Spark sends to which partition. CTIs go to all shards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from recension.plan.span import SpanNode, projected_schema
 Shards: TypeAlias = npt.NDArray[np.int64]
 
 _EVERY: Final = -1
+_WORD: Final = 0xFFFFFFFF
 
 
 class Router:
@@ -56,9 +58,9 @@ class Router:
                 yield number, batch.take(rows), rows
 
     def _shard_of(self, batch: EventBatch) -> Shards:
-        """The shard of each row; rows that the steps drop may go anywhere, and go to the first.
+        """The shard of each row. Rows that the steps drop may go anywhere, and go to the first shard.
 
-        So does an external CTI: whoever takes it in stands alone.
+        So do external CTIs: the step that takes them in runs in one shard only.
         """
         shard = np.zeros(len(batch), np.int64)
         is_cti = batch.kind == CTI
@@ -70,7 +72,7 @@ class Router:
         return shard
 
     def _survivors(self, batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
-        """Rows that get through all steps, with what the steps make of them. A row's start is its number."""
+        """Rows that get through all steps, with their payloads then. Here a row's number is its start."""
         payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
         if not self._steps:
             return rows, payload
@@ -81,9 +83,42 @@ class Router:
 
 
 def _changes_payloads(node: Node) -> bool:
-    """Does a step on the way matter here? Those that change lifetimes only do not."""
+    """Does a step on the way matter here? Not if it changes lifetimes only."""
     if isinstance(node, SpanNode):
         return True
     if node.kept_columns() != same_names(node.schema):
         raise RecensionError(f"{node.label!r} cannot be done on the way to a shard: it needs a place")
     return False
+
+
+def partition_keys(partitions: int) -> list[int]:
+    """For each partition the least non-negative int whose rows Spark sends there.
+
+    Spark puts a row with key ``k`` into partition ``murmur3(k, seed 42) mod n``. The numbers of the shards
+    themselves would collide, and leave cores idle.
+
+    >>> partition_keys(1)
+    [0]
+    """
+    found: dict[int, int] = {}
+    for key in count():
+        found.setdefault(murmur3(key) % partitions, key)
+        if len(found) == partitions:
+            return [found[number] for number in range(partitions)]
+    raise AssertionError
+
+
+def murmur3(key: int, seed: int = 42) -> int:
+    """Spark's hash of an int: MurmurHash3 (x86, 32 bits) of its four bytes, as a signed number."""
+    mixed = (key * 0xCC9E2D51) & _WORD
+    mixed = (_rotate(mixed, 15) * 0x1B873593) & _WORD
+    hashed = (_rotate(seed ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
+    hashed ^= 4  # the number of bytes
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        hashed = ((hashed ^ (hashed >> shift)) * factor) & _WORD
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed
+
+
+def _rotate(word: int, bits: int) -> int:
+    return ((word << bits) | (word >> (32 - bits))) & _WORD

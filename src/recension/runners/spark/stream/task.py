@@ -9,20 +9,20 @@ from pyspark import TaskContext
 
 
 @cache
-def keep_what_is_loaded() -> None:
-    """Spark searches a worker for garbage after every task: modules are none, and take longest to search."""
+def freeze_gc() -> None:
+    """Leave loaded modules out of the garbage collection that Spark runs after every task."""
     gc.freeze()
 
 
 def batch_id() -> int:
     """The number of the running micro-batch."""
-    value = _told("streaming.sql.batchId")
+    value = _local_property("streaming.sql.batchId")
     return -1 if value is None else int(value)
 
 
 def query_id() -> str:
     """The query, the same in all runs of its checkpoint."""
-    return _told("sql.streaming.queryId") or ""
+    return _local_property("sql.streaming.queryId") or ""
 
 
 def task_number() -> int:
@@ -31,6 +31,6 @@ def task_number() -> int:
     return 0 if context is None else int(context.partitionId())
 
 
-def _told(name: str) -> str | None:
+def _local_property(name: str) -> str | None:
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)

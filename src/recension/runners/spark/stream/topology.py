@@ -1,12 +1,18 @@
-"""The whole pipeline as plain data: what every stage and every shard needs to know of it."""
+"""The whole pipeline as plain data, and whose state is whose.
+
+Every stage and every shard has the topology. State made by one query means nothing to another: every head of
+state names its owner, the query and the number of shards, and another owner is refused.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Final
 
 from pyspark.cloudpickle import dumps
 
@@ -19,21 +25,27 @@ from recension.plan.node import Node, plan_structure
 from recension.plan.nodes import Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
-from recension.runners.spark.stream.identity import FORMAT
+from recension.plan.structure import difference
+
+# Counted up whenever the format of the state or of the owner changes.
+FORMAT: Final = 2
+# The key of the owner in the metadata of the output's column _batch.
+OWNER: Final = "recension.owner"
+CUT_OVER: Final = (
+    "start it with a new checkpoint; to change a running query without a gap see 'cut-over' in the guide"
+)
 
 
 @dataclass(frozen=True)
 class Inlet:
     """How the rows of one input come."""
 
-    order: tuple[str, ...] = ()
-    """Columns that put them in order; none: they come with their place in a file, or need no order."""
     delay: int | None = None
-    """With a watermark: how far promises lag behind the latest start seen."""
+    """With a watermark: how far CTIs lag behind the latest start seen."""
     kind: TimeKind = None
-    """Of which kind the times of all inputs are."""
+    """The kind of the times of all inputs."""
     is_root: bool = False
-    """Do they come from a root, whose sub-folders are streams that come and go?"""
+    """Do they come from a root, whose sub-folders are streams that join and leave?"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Topology:
     shards: int
     inlets: dict[str, Inlet]
     code: str = ""
-    """A name for the users' functions in it, with all that they refer to; the plan shows their names only."""
+    """A digest of the users' functions in it, with all that they refer to; the plan has only their names."""
 
     @cached_property
     def fragments(self) -> list[Fragment]:
@@ -66,27 +78,27 @@ class Topology:
         return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
 
     def first_edge(self, source: Source) -> int:
-        """The first of the edges that read a source: what was counted on reading it is told there."""
+        """The first of the edges that read a source: counts of what was read go there, once."""
         return next(number for number, edge in enumerate(self.edges) if edge.origin is source)
 
-    def called_from(self, level: int) -> int:
-        """How many shards must be called when anything comes at a level.
+    def shards_from(self, level: int) -> int:
+        """How many shards must take part when anything comes at a level.
 
-        A promise counts once every shard has made it: none of a later level's shards may be left out,
-        because nothing came for it.
+        The CTI is the least over all shards: each shard of a later level has to give its own, even if no
+        event came for it.
         """
         return max(self.shards_at(later) for later in range(level, self.levels + 1))
 
     @property
-    def in_order(self) -> bool:
+    def is_ordered(self) -> bool:
         """Does an output have an order to keep?"""
         return any(root.properties.is_ordered for root in self.roots)
 
     @cached_property
     def shards_share_ctis(self) -> bool:
-        """Do all shards that answer promise the same? They hear the same promises, and that may decide.
+        """Do all shards that answer have the same CTI? They get the same CTIs, and that may decide it.
 
-        Then one of them can speak for all, and nobody has to be asked.
+        Then any of them can give it, and nobody has to wait for the others.
         """
         answering = [f for f in self.fragments if any(node in self.roots for node, _ in f.outputs)]
         plans = [lower({str(n): plan for n, (_, plan) in enumerate(f.outputs)}) for f in answering]
@@ -95,20 +107,20 @@ class Topology:
 
     @cached_property
     def is_gathered(self) -> bool:
-        """Do the answers of several shards meet once more, for an order to keep or a promise to agree on?"""
-        return self.shards_at(self.levels) > 1 and (self.in_order or not self.shards_share_ctis)
+        """Do the answers of several shards meet once more, for an order to keep or a CTI to agree on?"""
+        return self.shards_at(self.levels) > 1 and (self.is_ordered or not self.shards_share_ctis)
 
-    def outlets(self, shard: int) -> range:
-        """The tasks that a shard tells what it promises; the first of them, or its own, writes its answer."""
+    def answer_tasks(self, shard: int) -> range:
+        """The tasks that get a shard's CTI; the first of them, or the shard's own, writes its answer."""
         if not self.is_gathered:
             return range(shard, shard + 1)
-        return range(1 if self.in_order else self.shards_at(self.levels))
+        return range(1 if self.is_ordered else self.shards_at(self.levels))
 
     @cached_property
     def owner(self) -> str:
-        """The query and the number of shards, as state made by it remembers them.
+        """The query and the number of shards, as they are kept with state.
 
-        Every step is known by its structure, what it reads and its columns; its label is for messages.
+        Every step is known by its structure, its inputs and its columns; its label is for messages.
         """
         described = zip(describe(self.roots)["nodes"], plan_structure(self.roots), strict=True)
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
@@ -128,12 +140,69 @@ def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) 
     """The pipeline of some queries."""
     optimized = optimize(queries)
     roots = tuple(preaggregate(optimized) if shards > 1 else optimized)
-    return Topology(roots, shards, dict(inlets), _code(roots))
+    return Topology(roots, shards, dict(inlets), _code_digest(roots))
 
 
-def _code(roots: Sequence[Node]) -> str:
+def _code_digest(roots: Sequence[Node]) -> str:
     try:
         sent = dumps(roots)
     except Exception as why:
         raise RecensionError(f"the query cannot be sent to Spark's workers: {why}") from None
     return hashlib.blake2b(sent, digest_size=12).hexdigest()
+
+
+def require_format(found: int) -> None:
+    """Refuse state of another format."""
+    if found != FORMAT:
+        raise RecensionError(
+            f"the checkpoint's state has format {found}, this version reads {FORMAT}: {CUT_OVER}"
+        )
+
+
+def require_same(made_by: str, asked: str) -> None:
+    """Refuse a checkpoint of another query or another number of shards; the message names the difference."""
+    if made_by == asked:
+        return
+    old, new = json.loads(made_by), json.loads(asked)
+    require_format(old.get("format", 1))
+    # Labels are for people: a release may word them otherwise.
+    if old["shards"] != new["shards"] or _without_labels(old) != _without_labels(new):
+        raise RecensionError(_refusal(old, new))
+
+
+def _without_labels(owner: dict[str, Any]) -> list[Any]:
+    return [step[1:] for step in owner["plan"]]
+
+
+def _refusal(old: dict[str, Any], new: dict[str, Any]) -> str:
+    was, now = old["shards"], new["shards"]
+    if was != now:
+        return f"the checkpoint was made with {was} shards, not {now}: go on with shards={was}, or {CUT_OVER}"
+    return f"the checkpoint was made by another query: {_difference(old['plan'], new['plan'])}; {CUT_OVER}"
+
+
+def _difference(old: list[Any], new: list[Any]) -> str:
+    theirs, ours = [node[0] for node in old], [node[0] for node in new]
+    gone, fresh = _first_extra(theirs, ours), _first_extra(ours, theirs)
+    if gone and fresh:
+        return f"it has {gone!r} where this one has {fresh!r}"
+    if gone:
+        return f"it has {gone!r} and this one does not"
+    return f"this one has {fresh!r} and it does not" if fresh else _hidden_difference(old, new)
+
+
+def _first_extra(steps: list[str], others: list[str]) -> str | None:
+    """The first step that the others lack."""
+    left = Counter(steps) - Counter(others)
+    return next((step for step in steps if left[step]), None)
+
+
+def _hidden_difference(old: list[Any], new: list[Any]) -> str:
+    """What differs in plans whose steps look alike."""
+    for (label, _, was, step), (_, _, now, other) in zip(old, new, strict=True):
+        if was != now:
+            columns = [", ".join(f"{name} {kind}" for name, kind in schema.items()) for schema in (was, now)]
+            return f"{label!r} has the columns {columns[0]} there and {columns[1]} here"
+        if step != other:
+            return f"{label!r} is another one: {difference(step, other)}"
+    return "it has the same steps in another order"

@@ -1,7 +1,7 @@
 """Packets at the end of the pipeline into rows of the output stream.
 
-Read in the order of (_batch, _seq) the rows are a valid stream: what each shard gave, in its order; then, if
-it advanced, the one promise that all shards have made.
+Read in the order of (_batch, _seq) the rows are a valid stream: what each shard gave, in its order; then one
+CTI, the least over all shards, if it advanced.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.runners.spark.stream.feedback import publish
+from recension.runners.spark.stream.feedback import publish_feedback
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
-from recension.runners.spark.stream.task import batch_id, keep_what_is_loaded
+from recension.runners.spark.stream.task import batch_id, freeze_gc
 from recension.runners.spark.types import arrow_carrier
 
 LAST: Final = 2**62
@@ -36,9 +36,9 @@ def output_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
 
 
 class Unpacker:
-    """For ``mapInArrow``: packets of the output into rows. It sees all shards' promises.
+    """For ``mapInArrow``: packets of the output into rows. It gets the CTIs of all shards.
 
-    ``in_order`` says that the output has an order to keep: it is then put together here, in one task.
+    With ``in_order`` the output has an order to keep: it is then merged here, in one task.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class Unpacker:
         self._feedback = feedback
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        keep_what_is_loaded()
+        freeze_gc()
         yield from self.rows([Packet(**row) for batch in batches for row in batch.to_pylist()])
 
     def rows_and_reports(self, packets: list[Packet]) -> pa.RecordBatch:
-        """The same, and after the rows what the engines report, in a column of its own.
+        """The rows, and after them the reports of the engines, in a column of its own.
 
         All in one batch: each costs Spark some milliseconds, however small it is.
         """
         schema, rows = self.reporting_schema(), list(self.rows(packets))
-        told = [{REPORT: packet.info} for packet in packets if packet.edge == METRICS]
+        reports = [{REPORT: packet.info} for packet in packets if packet.edge == METRICS]
         parts = [batch.append_column(REPORT, pa.nulls(batch.num_rows, pa.string())) for batch in rows]
-        return pa.concat_batches([*parts, pa.RecordBatch.from_pylist(told, schema)])
+        return pa.concat_batches([*parts, pa.RecordBatch.from_pylist(reports, schema)])
 
     @property
     def is_simple(self) -> bool:
@@ -90,23 +90,23 @@ class Unpacker:
             return
         batch = batch_id()
         full = sorted((p for p in mine if p.blob is not None), key=lambda p: int(p.place))
-        parts = [(int(p.place), p.opened(self._schema).events) for p in full]
-        for shard, events in self._ordered(parts):
-            yield self._rows(events, batch, shard * _SHARD)
-        now, before = (min(p.cti for p in mine), min(p.previous for p in mine))
+        parts = [(int(p.place), p.open(self._schema).events) for p in full]
+        for shard, events in self._merge_in_order(parts):
+            yield self._encode(events, batch, shard * _SHARD)
+        now, before = (min(p.cti for p in mine), min(p.previous_cti for p in mine))
         if now > before and mine[0].shard == self._first_key:
-            yield self._rows(cti(now, self._schema), batch, LAST)
-            # Should this micro-batch be run again, it comes as far: it may be said before all is done.
+            yield self._encode(cti(now, self._schema), batch, LAST)
+            # If this micro-batch is run again it gets as far, so this may be published before it is done.
             if self._feedback is not None:
-                publish(self._feedback, now)
+                publish_feedback(self._feedback, now)
 
-    def _ordered(self, parts: list[tuple[int, EventBatch]]) -> list[tuple[int, EventBatch]]:
+    def _merge_in_order(self, parts: list[tuple[int, EventBatch]]) -> list[tuple[int, EventBatch]]:
         if not self._in_order or len(parts) < 2:
             return parts
         events = concat([events for _, events in parts])
         return [(0, events.take(np.argsort(events.sync(), kind="stable")))]
 
-    def _rows(self, events: EventBatch, batch: int, first: int) -> pa.RecordBatch:
+    def _encode(self, events: EventBatch, batch: int, first: int) -> pa.RecordBatch:
         rows = stream_rows(events, stream_schema(self._schema, self._time_type))
         size = len(events)
         order = [pa.array(np.full(size, batch)), pa.array(np.arange(first, first + size))]

@@ -2,7 +2,7 @@
 
 A history sorted by start is a perfect stream, so an operator is fed one: inserts in order, each batch
 followed by a CTI at its last start. State is freed on the way, as in a stream. All groups that Spark put
-into one partition go through one operator, which treats them abreast.
+into one partition go through one operator, which works on all of them at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
 from recension.core.batch import EventBatch, Mask, inserts, take_rows
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, describe_error
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.ticks import FOREVER, Ticks
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.nodes import Node, Source
 from recension.plan.properties import Properties
-from recension.runners.spark.batch.frame import VE, VS, Frame, position
+from recension.runners.spark.batch.frame import VE, VS, Frame, column_name
 from recension.runners.spark.types import arrow_carrier, carried_schema
 
 P = ParamSpec("P")
@@ -36,31 +36,31 @@ PORT = "_port"
 _PREFIXES = ("c", "d")
 
 
-def stand_in(frame: Frame, port: int = 0) -> Source:
+def stand_in_source(frame: Frame, port: int = 0) -> Source:
     """What an operator in a worker reads: a source with this frame's columns, perfect."""
     return Source(str(port), frame.schema, declared=PERFECT)
 
 
-def each_batch(node: Node, frame: Frame) -> Frame:
+def map_batches(node: Node, frame: Frame) -> Frame:
     """A node without state, applied to every batch of rows by itself."""
-    alone = node.with_inputs([stand_in(frame)])
-    return Frame(frame.df.mapInArrow(Stateless(alone), _output(node.schema)), node.schema)
+    alone = node.with_inputs([stand_in_source(frame)])
+    return Frame(frame.df.mapInArrow(StatelessStep(alone), _output_schema(node.schema)), node.schema)
 
 
-def each_partition(node: Node, rows: DataFrame) -> Frame:
-    """A node with state, applied to every partition by itself; rows hold all ports (see `ported`).
+def map_partitions(node: Node, rows: DataFrame) -> Frame:
+    """A node with state, applied to every partition by itself; rows hold all ports (see `union_ports`).
 
     ``node`` reads stand-ins. What may meet must lie in one partition.
     """
     in_order = rows.sortWithinPartitions(VS)
-    return Frame(in_order.mapInArrow(Stateful(node), _output(node.schema)), node.schema)
+    return Frame(in_order.mapInArrow(StatefulStep(node), _output_schema(node.schema)), node.schema)
 
 
-def ported(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataFrame:
+def union_ports(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataFrame:
     """The rows of all inputs, each with the number of its port, those with equal keys in one partition."""
     parts: list[DataFrame] = []
     for port, (frame, own) in enumerate(zip(frames, keys, strict=True)):
-        columns = [f.col(position(i)).alias(f"{_PREFIXES[port]}{i}") for i in range(len(frame.schema))]
+        columns = [f.col(column_name(i)).alias(f"{_PREFIXES[port]}{i}") for i in range(len(frame.schema))]
         chosen = [f.col(name).alias(f"k{i}") for i, name in enumerate(own)]
         parts.append(frame.df.select(f.lit(port).alias(PORT), VS, VE, *columns, *chosen))
     rows = parts[0]
@@ -70,65 +70,65 @@ def ported(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataFrame:
     return (rows.repartition(*names) if names else rows.repartition(1)).drop(*names)
 
 
-def _output(schema: pa.Schema) -> spark.StructType:
+def _output_schema(schema: pa.Schema) -> spark.StructType:
     times = [spark.StructField(name, spark.LongType()) for name in (VS, VE)]
     return spark.StructType([*times, *carried_schema(schema).fields])
 
 
 @dataclass(frozen=True)
-class Stateless:
+class StatelessStep:
     """A span or lifetime step on whatever rows come."""
 
     node: Node
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the step makes of the rows."""
-        step = guarded(self.node, operator_of(self.node).on_batch)
+        step = name_errors(self.node, operator_of(self.node).on_batch)
         for rows in batches:
-            yield rows_of(step(0, events_of(rows, self.node, 0)))
+            yield to_rows(step(0, read_events(rows, self.node, 0)))
 
 
 @dataclass(frozen=True)
-class Stateful:
+class StatefulStep:
     """An operator that is fed one partition in order of starts."""
 
     node: Node
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator makes of the partition."""
-        given = self._given(batches)
+        emitted = self._drive(batches)
         if self.node.properties.is_insert_only:
-            yield from (rows_of(batch) for batch in given if len(batch))
+            yield from (to_rows(batch) for batch in emitted if len(batch))
             return
         builder = HistoryBuilder(self.node.schema)
-        for batch in given:
+        for batch in emitted:
             builder.add(batch)
         left = builder.build()
-        for payload in _pieces(left.payload, len(left)):
-            yield rows_of(inserts(left.vs, left.ve, payload))
+        for payload in _payload_batches(left.payload, len(left)):
+            yield to_rows(inserts(left.vs, left.ve, payload))
 
-    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EventBatch]:
+    def _drive(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EventBatch]:
         operator: Operator = operator_of(self.node)
-        on_batch, on_cti = guarded(self.node, operator.on_batch), guarded(self.node, operator.on_cti)
+        on_batch, on_cti = name_errors(self.node, operator.on_batch), name_errors(self.node, operator.on_cti)
         ports = range(len(self.node.inputs))
         for rows in batches:
             if not rows.num_rows:
                 continue
-            yield from (on_batch(port, events_of(rows, self.node, port)) for port in ports)
+            yield from (on_batch(port, read_events(rows, self.node, port)) for port in ports)
             t = rows.column(VS)[rows.num_rows - 1].as_py()
             yield from (on_cti(port, t).batch for port in ports)
         yield from (on_cti(port, FOREVER).batch for port in ports)
 
 
-def _pieces(payload: pa.Table, size: int) -> list[pa.RecordBatch]:
+def _payload_batches(payload: pa.Table, size: int) -> list[pa.RecordBatch]:
     whole = payload.combine_chunks().to_batches() if payload.num_columns else []
     return whole or ([pa.RecordBatch.from_pylist([], payload.schema)] if size else [])
 
 
-def events_of(rows: pa.RecordBatch, node: Node, port: int) -> EventBatch:
+def read_events(rows: pa.RecordBatch, node: Node, port: int) -> EventBatch:
     """The rows of one port as inserts, payloads in their own types."""
     schema = node.inputs[port].schema
-    keep = _of_port(rows, port)
+    keep = _rows_of_port(rows, port)
     columns = [
         rows.column(f"{_PREFIXES[port]}{i}").cast(field.type, safe=False) for i, field in enumerate(schema)
     ]
@@ -139,7 +139,7 @@ def events_of(rows: pa.RecordBatch, node: Node, port: int) -> EventBatch:
     return inserts(vs[keep], ve[keep], take_rows(payload, np.flatnonzero(keep)))
 
 
-def _of_port(rows: pa.RecordBatch, port: int) -> Mask | None:
+def _rows_of_port(rows: pa.RecordBatch, port: int) -> Mask | None:
     if PORT not in rows.schema.names:
         return None
     keep: Mask = rows.column(PORT).to_numpy() == port
@@ -151,19 +151,19 @@ def _ticks(rows: pa.RecordBatch, name: str) -> Ticks:
     return ticks
 
 
-def rows_of(batch: EventBatch) -> pa.RecordBatch:
+def to_rows(batch: EventBatch) -> pa.RecordBatch:
     """Inserts as rows for Spark."""
     schema = batch.schema
     columns = [
         column.cast(arrow_carrier(field.type, field.name), safe=False)
         for column, field in zip(batch.payload.columns, schema, strict=True)
     ]
-    names = [VS, VE, *(position(i) for i in range(len(schema)))]
+    names = [VS, VE, *(column_name(i) for i in range(len(schema)))]
     return pa.RecordBatch.from_arrays([pa.array(batch.vs), pa.array(batch.ve), *columns], names)
 
 
-def guarded(node: Node, step: Callable[P, R]) -> Callable[P, R]:
-    """Whatever goes wrong, in data or in a user's function, is told with the step's name."""
+def name_errors(node: Node, step: Callable[P, R]) -> Callable[P, R]:
+    """Errors in data or in a user's function are raised with the step's name."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -171,7 +171,6 @@ def guarded(node: Node, step: Callable[P, R]) -> Callable[P, R]:
         except RecensionError:
             raise
         except Exception as why:
-            reason = (str(why).splitlines() or [""])[0]
-            raise RecensionError(f"{node.label}: {type(why).__name__}: {reason}") from why
+            raise RecensionError(f"{node.label}: {describe_error(why)}") from why
 
     return call

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recension.core.bag import EventBag
+from recension.core.event_bag import EventBag
 
 KEYS = st.integers(0, 12)
 # A key's end is fixed by the key, as an event's identity contains its end.

@@ -27,7 +27,7 @@ _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedColumn:
     """A column and the Arrow type of its values; the value itself if it is a literal."""
 
     column: Column
@@ -35,17 +35,17 @@ class Typed:
     literal: Any = None
 
 
-class UnlikeError(Exception):
+class DiffersError(Exception):
     """Spark might compute something else."""
 
 
-def native(computed: Expression, schema: pa.Schema, resolve: Resolve) -> Column | None:
+def to_spark(computed: Expression, schema: pa.Schema, resolve: Resolve) -> Column | None:
     """The expression as a Spark column over payloads of this schema."""
     if computed.column is not None:
         return resolve(computed.column)
     try:
         found = _Translation(schema, resolve).of(computed.tree)
-    except UnlikeError:
+    except DiffersError:
         return None
     return found.column if found.kind == result_type(computed, schema, "batch") else None
 
@@ -54,11 +54,11 @@ class _Translation:
     def __init__(self, schema: pa.Schema, resolve: Resolve) -> None:
         self._schema, self._resolve = schema, resolve
 
-    def of(self, tree: Tree) -> Typed:
+    def of(self, tree: Tree) -> TypedColumn:
         """The expression, operands first."""
         match tree:
             case ColumnTree(name):
-                return Typed(self._resolve(name), self._schema.field(name).type)
+                return TypedColumn(self._resolve(name), self._schema.field(name).type)
             case Literal(value, None):
                 return _literal(value)
             case Call("when", operands):
@@ -66,58 +66,60 @@ class _Translation:
             case Call(name, operands) if name in _STEPS:
                 options = {k: self.of(v) if isinstance(v, Tree) else v for k, v in tree.arguments}
                 return _STEPS[name](*(self.of(x) for x in operands), **options)
-        raise UnlikeError
+        raise DiffersError
 
 
-def _literal(value: Any) -> Typed:
+def _literal(value: Any) -> TypedColumn:
     if isinstance(value, bool):
-        return Typed(f.lit(value), pa.bool_(), value)
+        return TypedColumn(f.lit(value), pa.bool_(), value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return Typed(f.lit(value).cast("bigint"), pa.int64(), value)
+        return TypedColumn(f.lit(value).cast("bigint"), pa.int64(), value)
     if isinstance(value, float):
-        return Typed(f.lit(value), pa.float64(), value)
+        return TypedColumn(f.lit(value), pa.float64(), value)
     if isinstance(value, str):
-        return Typed(f.lit(value), pa.string(), value)
-    raise UnlikeError(repr(value))
+        return TypedColumn(f.lit(value), pa.string(), value)
+    raise DiffersError(repr(value))
 
 
-def _when(operands: Sequence[Typed]) -> Typed:
+def _when(operands: Sequence[TypedColumn]) -> TypedColumn:
     """A condition that is null is not true."""
     condition, then, *rest = operands
     _require(condition.kind == pa.bool_() and all(other.kind == then.kind for other in rest))
     chosen = f.when(condition.column, then.column)
-    return Typed(chosen.otherwise(rest[0].column) if rest else chosen, then.kind)
+    return TypedColumn(chosen.otherwise(rest[0].column) if rest else chosen, then.kind)
 
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise UnlikeError
+        raise DiffersError
 
 
-def _alike(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+def _match_floats(left: TypedColumn, right: TypedColumn) -> tuple[TypedColumn, TypedColumn]:
     """Both as floats if one is a float and the other a small whole literal."""
     return _as_float(left, right), _as_float(right, left)
 
 
-def _as_float(value: Typed, beside: Typed) -> Typed:
+def _as_float(value: TypedColumn, other: TypedColumn) -> TypedColumn:
     is_small = isinstance(value.literal, int) and abs(value.literal) <= 2**53
-    if beside.kind == pa.float64() and value.kind == pa.int64() and is_small:
-        return Typed(value.column.cast("double"), pa.float64())
+    if other.kind == pa.float64() and value.kind == pa.int64() and is_small:
+        return TypedColumn(value.column.cast("double"), pa.float64())
     return value
 
 
-def _arithmetic(compute: Callable[[Column, Column], Column]) -> Callable[..., Typed]:
-    def step(left: Typed, right: Typed) -> Typed:
-        left, right = _alike(left, right)
+def _arithmetic(compute: Callable[[Column, Column], Column]) -> Callable[..., TypedColumn]:
+    def step(left: TypedColumn, right: TypedColumn) -> TypedColumn:
+        left, right = _match_floats(left, right)
         _require(left.kind == right.kind == pa.float64())
-        return Typed(compute(left.column, right.column), left.kind)
+        return TypedColumn(compute(left.column, right.column), left.kind)
 
     return step
 
 
-def _comparison(compare: Callable[[Column, Column], Column], *, if_nan: bool = False) -> Callable[..., Typed]:
-    def step(left: Typed, right: Typed) -> Typed:
-        left, right = _alike(left, right)
+def _comparison(
+    compare: Callable[[Column, Column], Column], *, if_nan: bool = False
+) -> Callable[..., TypedColumn]:
+    def step(left: TypedColumn, right: TypedColumn) -> TypedColumn:
+        left, right = _match_floats(left, right)
         whole = left.kind in _INTEGERS and right.kind in _INTEGERS
         _require(whole or (left.kind == right.kind and _is_comparable(left.kind)))
         found = compare(left.column, right.column)
@@ -125,7 +127,7 @@ def _comparison(compare: Callable[[Column, Column], Column], *, if_nan: bool = F
             has_nan = f.isnan(left.column) | f.isnan(right.column)
             has_null = left.column.isNull() | right.column.isNull()
             found = f.when(has_null, f.lit(None)).when(has_nan, f.lit(if_nan)).otherwise(found)
-        return Typed(found.cast("boolean"), pa.bool_())
+        return TypedColumn(found.cast("boolean"), pa.bool_())
 
     return step
 
@@ -135,44 +137,46 @@ def _is_comparable(kind: pa.DataType) -> bool:
     return kind in plain
 
 
-def _between(value: Typed, lower_bound: Typed, upper_bound: Typed, closed: str) -> Typed:
+def _between(
+    value: TypedColumn, lower_bound: TypedColumn, upper_bound: TypedColumn, closed: str
+) -> TypedColumn:
     at_least = _STEPS[">=" if closed in ("both", "left") else ">"]
     at_most = _STEPS["<=" if closed in ("both", "right") else "<"]
     low, high = at_least(value, lower_bound), at_most(value, upper_bound)
-    return Typed(low.column & high.column, pa.bool_())
+    return TypedColumn(low.column & high.column, pa.bool_())
 
 
-def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., Typed]:
-    def step(left: Typed, right: Typed) -> Typed:
+def _logic(combine: Callable[[Column, Column], Column]) -> Callable[..., TypedColumn]:
+    def step(left: TypedColumn, right: TypedColumn) -> TypedColumn:
         _require(left.kind == right.kind == pa.bool_())
-        return Typed(combine(left.column, right.column), pa.bool_())
+        return TypedColumn(combine(left.column, right.column), pa.bool_())
 
     return step
 
 
-def _invert(value: Typed) -> Typed:
+def _invert(value: TypedColumn) -> TypedColumn:
     _require(value.kind == pa.bool_())
-    return Typed(~value.column, pa.bool_())
+    return TypedColumn(~value.column, pa.bool_())
 
 
-def _is_null(value: Typed) -> Typed:
-    return Typed(value.column.isNull(), pa.bool_())
+def _is_null(value: TypedColumn) -> TypedColumn:
+    return TypedColumn(value.column.isNull(), pa.bool_())
 
 
-def _fill_null(of: Typed, value: Any) -> Typed:
-    _, filling = _alike(of, value if isinstance(value, Typed) else _literal(value))
+def _fill_null(of: TypedColumn, value: Any) -> TypedColumn:
+    _, filling = _match_floats(of, value if isinstance(value, TypedColumn) else _literal(value))
     _require(of.kind == filling.kind)
-    return Typed(f.coalesce(of.column, filling.column), of.kind)
+    return TypedColumn(f.coalesce(of.column, filling.column), of.kind)
 
 
-def _is_in(value: Typed, other: tuple[Any, ...]) -> Typed:
+def _is_in(value: TypedColumn, other: tuple[Any, ...]) -> TypedColumn:
     _require(value.kind in (pa.int64(), pa.string()))
     others = [_literal(x) for x in other]
     _require(bool(others) and all(one.kind == value.kind for one in others))
-    return Typed(value.column.isin(*(one.literal for one in others)), pa.bool_())
+    return TypedColumn(value.column.isin(*(one.literal for one in others)), pa.bool_())
 
 
-_STEPS: Final[dict[str, Callable[..., Typed]]] = {
+_STEPS: Final[dict[str, Callable[..., TypedColumn]]] = {
     "+": _arithmetic(operator.add),
     "-": _arithmetic(operator.sub),
     "*": _arithmetic(operator.mul),

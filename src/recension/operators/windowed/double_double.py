@@ -1,7 +1,7 @@
 """Sums of floats to about 32 digits, as pairs (high, low) of float64.
 
 Taking a value back out of a plain running sum leaves a rounding error behind; in pairs the error is some
-1e-32 of what passed through, so that a retracted event leaves no trace one could see.
+1e-32 of what passed through, so that a retracted event leaves no visible trace.
 
 Assumes     values so small that no sum overflows: it would be NaN, and NaN never leaves again.
 
@@ -32,7 +32,7 @@ def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Flo
 
 
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Sums of the prefixes of each stretch, as pairs; no stretch hears of another.
+    """Sums of the prefixes of each stretch, as pairs; stretches do not affect each other.
 
     Stretches of similar length are summed side by side, as the rows of a matrix.
     """

@@ -1,0 +1,153 @@
+"""Bags of events known by hash: which events are there, and which retractions name one that is not.
+
+Such a retraction is an *orphan*. Within a batch the changes of one event are added up in order of arrival:
+each announcement counts +1, each retraction -1, and the total may not go below zero. A retraction that
+would is an orphan and is not carried out. Since it then announces nothing either, its own successor may
+become an orphan, so this is repeated until nothing changes. Leaving out orphans only ever makes more of
+them, so the least fixpoint is the sequential answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.netting import group_sizes, maybe_in, running_totals
+from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.sorted_runs import SortedRuns
+from recension.core.ticks import BEGINNING, Ticks
+
+
+class EventCounts(Protocol):
+    """Says how often events are there."""
+
+    def count(self, keys: Hashes) -> Index:
+        """How often each of the keys is present now."""
+
+
+class EventBag(SortedRuns):
+    """How often each event is present; events that ended before the last CTI are forgotten."""
+
+    def __init__(self) -> None:
+        types = {"key": np.uint64, "count": np.int64, "end": np.int64}
+        super().__init__(types, equal="sum", expiry="end")
+
+    def count(self, keys: Hashes) -> Index:
+        """How often each of the keys is present now."""
+        return self.total(keys)
+
+    def change(self, keys: Hashes, deltas: Index, ends: Ticks) -> None:
+        """Add (or with a negative delta remove) events; ``ends`` says when they can be forgotten."""
+        self.push(keys, deltas, ends)
+
+    def apply(self, changes: BagChanges, dropped: Mask | None = None) -> None:
+        """Record what elements announce and take away, but for the dropped rows."""
+        if dropped is not None and bool(dropped.any()):
+            changes = changes.take(~dropped[changes.row])
+        if len(changes.row):
+            self.change(changes.key, changes.delta, changes.end)
+
+    def latest_end(self) -> int:
+        """The last end of any event present, BEGINNING if there is none."""
+        return int(self.unite()["end"].max(initial=BEGINNING))
+
+
+class LiveEnds(SortedRuns):
+    """The ends of events, by the hash of (payload, start); ends before the last CTI are forgotten."""
+
+    def __init__(self) -> None:
+        types = {"start": np.uint64, "end": np.int64, "count": np.int64}
+        super().__init__(types, keys=2, equal="sum", expiry="end")
+
+    def count(self, start: Hashes, end: Ticks) -> Index:
+        """How often each (start, end) is there."""
+        return self.total(start, end)
+
+    def ends_of(self, starts: Hashes) -> dict[int, dict[int, int]]:
+        """For each of the (distinct) starts the ends that are there, and how often."""
+        found: dict[int, dict[int, int]] = {start: {} for start in starts.tolist()}
+        rows = [column.tolist() for column in self.find_rows(np.sort(starts)).values()]
+        for start, end, count in zip(*rows, strict=True):
+            found[start][end] = count
+        return found
+
+    def change(self, start: Hashes, end: Ticks, delta: Index) -> None:
+        """Add, or with a negative delta take away."""
+        self.push(start, end, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class BagChanges:
+    """What the rows of a batch do to a bag: row, event, +1 or -1, and the event's end.
+
+    A retraction is two changes: it takes an event away and announces another, unless it removes it.
+    """
+
+    row: Index
+    key: Hashes
+    delta: Index
+    end: Ticks
+
+    def take(self, at: Index | Mask) -> BagChanges:
+        """Some of the changes."""
+        return BagChanges(self.row[at], self.key[at], self.delta[at], self.end[at])
+
+
+_NONE: Final = np.zeros(0, np.int64)
+NO_CHANGES: Final = BagChanges(_NONE, np.zeros(0, np.uint64), _NONE, _NONE)
+
+
+def bag_changes(batch: EventBatch, considered: Mask) -> BagChanges:
+    """What the considered inserts and retractions take away and announce."""
+    after = new_end(batch)
+    down = np.flatnonzero((batch.kind == RETRACT) & considered)
+    up = np.flatnonzero(considered & batch.is_data() & (after > batch.vs))
+    start = combine(row_hash(batch.payload, len(batch)), batch.vs)
+    row = np.concatenate([down, up])
+    end = np.concatenate([batch.ve[down], after[up]])
+    return BagChanges(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
+
+
+def find_orphans(changes: BagChanges, live: EventCounts, size: int, is_exempt: Mask | None = None) -> Mask:
+    """Which of a batch's ``size`` rows retract an event that is not there; exempt ones are not asked."""
+    orphan = np.zeros(size, np.bool_)
+    named = changes.key[changes.delta < 0]
+    if not len(named):
+        return orphan
+    # Only what some retraction names can be missing.
+    changes = changes.take(maybe_in(changes.key, named))
+    changes = changes.take(np.lexsort((changes.row, changes.key)))
+    while True:
+        # A retraction that is not carried out still asks for its event; it announces nothing.
+        stands = (changes.delta < 0) | ~orphan[changes.row]
+        fresh = find_unmatched(changes.take(stands), live)
+        if is_exempt is not None:
+            fresh = fresh[~is_exempt[fresh]]
+        if bool(orphan[fresh].all()):
+            return orphan
+        orphan[fresh] = True
+
+
+def find_unmatched(changes: BagChanges, live: EventCounts | None = None) -> Index:
+    """The rows that take away an event that is not there; changes are by key, then by arrival.
+
+    Without ``live`` no event was there before.
+    """
+    total = running_totals(changes.key, changes.delta, None if live is None else live.count)
+    rows: Index = changes.row[(changes.delta < 0) & (total < _lowest_before(changes.key, total))]
+    return rows
+
+
+def _lowest_before(keys: Hashes, total: Index) -> Index:
+    """The lowest total of its key before each row, at most 0."""
+    group, sizes = group_sizes(keys)
+    first = np.cumsum(sizes) - sizes
+    # One running minimum serves all keys: each is sunk below everything that the keys before it reached.
+    sunk = -group * np.int64(len(total) + 1)
+    before = np.concatenate([[0], np.minimum(total, 0)[:-1] + sunk[:-1]])
+    before[first] = sunk[first]
+    lowest: Index = np.minimum.accumulate(before) - sunk
+    return lowest

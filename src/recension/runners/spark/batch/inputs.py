@@ -1,0 +1,252 @@
+"""Inputs of a batch run as frames: histories, plain tables, and physical streams, which are reconstituted.
+
+Columns of a user's DataFrame are read by position: no name meets Spark's rules for names.
+
+A physical stream nets out to its history as a signed bag:
+
+    insert    +1 at (vs, ve)
+    retract   -1 at (vs, ve), +1 at (vs, new_ve) unless that is empty
+    open      +1 at (vs, forever)
+    close     -1 at the end its event had until then, +1 at the new one
+
+Sums do not depend on order. Only open and close do: they are walked payload by payload, in the order of
+`_batch` and `_seq`, or without these in the order of the rows. What is less than nothing in the end was
+retracted and never there. CTIs say when things are known, which a history does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark
+
+from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
+from recension.core.ticks import FOREVER
+from recension.plan.nodes import Source
+from recension.runners.spark.batch.frame import (
+    VE,
+    VS,
+    Frame,
+    describe_event,
+    describe_lifetime,
+    make_frame,
+    raise_if,
+    repeat_rows,
+)
+from recension.runners.spark.batch.times import add, tick, to_ticks, to_times, type_of_kind
+from recension.runners.spark.types import arrow_type, carrier
+
+_STEPS = "steps"
+_KINDS = ("insert", "retract", "cti", "external_cti", "open", "close")
+_WIDENING = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DataFrame under a name for messages."""
+
+    given: DataFrame
+    name: str
+    start: str | None = None
+    end: str | None = None
+
+    @staticmethod
+    def of(given: Any, name: str, start: str | None = None, end: str | None = None) -> Table:
+        """What was given, if it is a DataFrame that a batch job can read."""
+        if not isinstance(given, DataFrame):
+            raise RecensionError(f"{name}: a batch run reads Spark DataFrames, not a {type(given).__name__}")
+        if given.isStreaming:
+            raise RecensionError(f"{name}: a streaming DataFrame; run it with rc.spark.stream")
+        return Table(given, name, start, end)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What the columns mean, or an error that names the one that is wrong."""
+        is_stream = KIND in self.given.columns
+        times = TimeColumns() if is_stream else TimeColumns(self.start, self.end)
+        fields = [pa.field(field.name, self._arrow_type(field)) for field in self.given.schema]
+        return layout_of(pa.schema(fields), times, self.name)
+
+    def _arrow_type(self, field: spark.StructField) -> pa.DataType:
+        try:
+            return arrow_type(field.dataType)
+        except (PySparkException, TypeError, ValueError):
+            kind = field.dataType.simpleString()
+            raise SchemaError(f"{self.name}: column {field.name} is {kind}, which is not supported") from None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows, columns by position."""
+        return self.given.toDF(*(f"x{i}" for i in range(len(self.given.columns))))
+
+    @cached_property
+    def _columns(self) -> Mapping[str, tuple[Column, spark.DataType]]:
+        fields = self.given.schema.fields
+        return {field.name: (f.col(f"x{i}"), field.dataType) for i, field in enumerate(fields)}
+
+    def has(self, name: str) -> bool:
+        """Is there such a column?"""
+        return name in self._columns
+
+    def column(self, name: str) -> Column:
+        """A column by its name, null where there is none."""
+        return self._columns[name][0] if name in self._columns else f.lit(None)
+
+    def ticks(self, name: str) -> Column:
+        """A column of times as ticks, null where there is none."""
+        return to_ticks(*self._columns[name]) if name in self._columns else f.lit(None).cast("bigint")
+
+    @property
+    def time_type(self) -> spark.DataType:
+        """The type in which its times are given back."""
+        return type_of_kind(self.layout.kind)
+
+    def payload(self, schema: pa.Schema) -> dict[str, Column]:
+        """The payload columns as the carriers of their declared types; one that does not fit is refused."""
+        return {field.name: self._carry(field) for field in schema}
+
+    def _carry(self, field: pa.Field) -> Column:
+        if field.name not in self._columns or field.name not in self.layout.payload.names:
+            names = self.layout.payload.names
+            hint, there = suggest_name(field.name, names), ", ".join(names) or "none"
+            raise SchemaError(f"{self.name}: no column {field.name}{hint}; the payload columns are {there}")
+        (column, found), wanted = self._columns[field.name], carrier(field.type, field.name)
+        if found.simpleString() == wanted.simpleString():
+            return column
+        if _is_time(found) and _is_time(wanted):
+            return to_times(to_ticks(column, found), wanted)
+        if _fits(found, wanted):
+            return column.cast(wanted)
+        raise SchemaError(
+            f"{self.name}: column {field.name} is {found.simpleString()}, but the source says "
+            f"{field.type}, which is {wanted.simpleString()} in Spark; cast it"
+        )
+
+
+def _is_time(kind: spark.DataType) -> bool:
+    return isinstance(kind, spark.TimestampType | spark.TimestampNTZType)
+
+
+def _fits(found: spark.DataType, wanted: spark.DataType) -> bool:
+    """Does every value survive the cast?"""
+    small, large = found.simpleString(), wanted.simpleString()
+    if small in _WIDENING and large in _WIDENING:
+        return _WIDENING.index(small) < _WIDENING.index(large)
+    return small == "void" or (small, large) == ("float", "double")
+
+
+def source_frame(source: Source, table: Table) -> Frame:
+    """The history that a source's DataFrame holds."""
+    payload = table.payload(source.columns)
+    if not table.layout.is_table:
+        if source.on_violation != "raise":
+            raise RecensionError(
+                f"source {source.name}: on_violation={source.on_violation!r} depends on arrival; a batch run "
+                "takes a stream only as it is: give its history, or run the query as a stream"
+            )
+        return Frame(reconstitute(table, payload), source.columns)
+    times = table.layout.times
+    start, end = table.ticks(times.vs), f.coalesce(table.ticks(times.ve), tick(FOREVER))
+    timed = table.rows.withColumns({VS: start, VE: add(start, 1) if table.layout.is_points else end})
+    return make_frame(_check_lifetimes(timed, source, table.time_type), payload, source.columns)
+
+
+def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType) -> DataFrame:
+    """Rows that live at some time; others are refused, or dropped if the source says so."""
+    is_alive = f.coalesce(f.col(VS) < f.col(VE), f.lit(False))
+    if source.on_violation != "raise":
+        return rows.where(is_alive)
+    begin = f.lit(f"{source.name}: an event may not live for ")
+    return rows.where(raise_if(~is_alive, f.concat(begin, describe_lifetime(time_type))))
+
+
+def reconstitute(table: Table, payload: dict[str, Column]) -> DataFrame:
+    """The history: `_vs`, `_ve` in ticks, payload columns `c0`, `c1`, ..."""
+    names = [f"c{i}" for i in range(len(payload))]
+    rows = _elements(table, payload)
+    plain = rows.where(f.col(KIND).isin("insert", "retract"))
+    event = describe_event(list(payload), names, table.time_type)
+    paired = _open_close_steps(rows.where(f.col(KIND).isin("open", "close")), names, event)
+    each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(paired)
+    start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
+    net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
+    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
+    kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
+    return repeat_rows(kept, "n").select(VS, VE, *names)
+
+
+def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
+    """The rows as elements; those that can be none are refused with their reason."""
+    names = [f"c{i}" for i in range(len(payload))]
+    forever = tick(FOREVER)
+    ends = [f.coalesce(table.ticks(name), forever).alias(name) for name in (VE, NEW_VE)]
+    order = f.monotonically_increasing_id()
+    if table.has(BATCH) and table.has(SEQ):
+        order = f.struct(table.column(BATCH).alias("a"), table.column(SEQ).alias("b"))
+    chosen = [column.alias(name) for column, name in zip(payload.values(), names, strict=True)]
+    rows = table.rows.select(
+        table.column(KIND).cast("string").alias(KIND),
+        table.ticks(VS).alias(VS),
+        *ends,
+        order.alias("order"),
+        *chosen,
+    )
+    return _check_elements(rows, table.name, describe_event(list(payload), names, table.time_type))
+
+
+def _check_elements(rows: DataFrame, source: str, event: Column) -> DataFrame:
+    kind, vs, ve = f.col(KIND), f.col(VS), f.col(VE)
+    spans = kind.isin("insert", "retract")
+    unknown = f.concat(f.lit("unknown kind "), f.coalesce(kind, f.lit("null")), f.lit(": "))
+    reason = f.when(kind.isNull() | ~kind.isin(*_KINDS), unknown)
+    for bad, words in (
+        (vs.isNull() & kind.isin("insert", "retract", "open"), "_vs is null: "),
+        (spans & (ve <= vs), "ends at or before its start: "),
+        ((kind == "retract") & (f.col(NEW_VE) < vs), "is retracted to an end before its start: "),
+        ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end: "),
+    ):
+        reason = reason.when(bad, f.lit(words))
+    message = f.concat(f.lit(f"{source}: "), reason, event)
+    return rows.where(raise_if(reason.isNotNull(), message))
+
+
+def _step(vs: Column, ve: Column, sign: int) -> Column:
+    return f.struct(vs.alias("vs"), ve.alias("ve"), f.lit(sign).cast("bigint").alias("sign"))
+
+
+def _move_end(vs: Column, before: Column, after: Column) -> Column:
+    """An end moved: the steps that change something."""
+    steps = f.array(_step(vs, before, -1), _step(vs, after, 1))
+    return f.filter(steps, lambda step: step["ve"] > vs)
+
+
+def _plain_steps() -> Column:
+    vs, ve = f.col(VS), f.col(VE)
+    return f.when(f.col(KIND) == "insert", f.array(_step(vs, ve, 1))).otherwise(
+        _move_end(vs, ve, f.col(NEW_VE))
+    )
+
+
+def _open_close_steps(rows: DataFrame, names: Sequence[str], event: Column) -> DataFrame:
+    """Open and close rows as what each changes."""
+    is_open = f.col(KIND) == "open"
+    so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
+    opener = f.last(f.when(is_open, f.col(VS)), ignorenulls=True).over(so_far)
+    number = f.sum(is_open.cast("int")).over(so_far)
+    found = rows.select("*", number.alias("number"), opener.alias("opened"))
+    of_one = Window.partitionBy(*names, "number").orderBy("order")
+    found = found.select("*", f.lag(VE).over(of_one).alias("before"))
+    opened, end = f.col("opened"), f.col(VE)
+    what = f.when(opened.isNull(), f.lit("closes an event that is not open: "))
+    what = what.when(end < opened, f.lit("closes an event before its start: "))
+    faults = raise_if(~is_open & what.isNotNull(), f.concat(what, event))
+    steps = f.when(is_open, f.array(_step(opened, end, 1))).otherwise(_move_end(opened, f.col("before"), end))
+    return found.where(faults).select(*names, f.explode(steps).alias(_STEPS))
