@@ -85,7 +85,7 @@ def read_folder(
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
-    return Input(frame, Inlet((), delay), reader.kind, FilePacker, reader.is_typed)
+    return Input(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
@@ -125,22 +125,22 @@ def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
-    order, columns = _order(source, frame, order_by, is_stream)
+    order = _order_columns(source, frame, order_by, is_stream)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return Input(frame.select(*picked, *columns), Inlet(order, delay), layout.kind)
+    return Input(frame.select(*picked, *order), Inlet(delay), layout.kind)
 
 
-def _order(
+def _order_columns(
     source: Source, frame: DataFrame, order_by: tuple[str, ...], is_stream: bool
-) -> tuple[tuple[str, ...], list[Column]]:
-    """Which columns put rows in order, and the columns that carry it."""
+) -> list[Column]:
+    """The columns that put rows in order: those that are named, or else file and row; none if not needed."""
     if not order_by and BATCH in frame.columns and SEQ in frame.columns:
         order_by = (BATCH, SEQ)
     if order_by:
-        return order_by, [_order_column(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
+        return [_order_column(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
     if not is_stream:
-        return (), []
+        return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
         frame.select(*places)
@@ -149,7 +149,7 @@ def _order(
             f"{source.name}: rows of a stream with {KIND} need an order; name the columns that give it, "
             f'such as order_by={{"{source.name}": ["offset"]}}'
         ) from None
-    return (), places
+    return places
 
 
 def _order_column(frame: DataFrame, name: str) -> Column:

@@ -40,8 +40,6 @@ CUT_OVER: Final = (
 class Inlet:
     """How the rows of one input come."""
 
-    order: tuple[str, ...] = ()
-    """Columns that put them in order. None: they have their place in a file, or need no order."""
     delay: int | None = None
     """With a watermark: how far CTIs lag behind the latest start seen."""
     kind: TimeKind = None
