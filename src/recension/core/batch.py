@@ -71,11 +71,11 @@ class EventBatch:
         )
 
     def filter(self, keep: Mask) -> EventBatch:
-        """The rows where ``keep`` is true, not copied when they are all or most of them and lie together."""
+        """The rows where ``keep`` is true; a slice, not a copy, if they are most rows and lie together."""
         if bool(keep.all()):
             return self
         rows = np.flatnonzero(keep)
-        # A small part that is kept must not keep the whole.
+        # A slice keeps the whole batch in memory: not worth it for a small part.
         is_most = 2 * len(rows) > len(self)
         if is_most and rows[-1] - rows[0] == len(rows) - 1:
             return self.slice(int(rows[0]), int(rows[-1]) + 1)

@@ -177,7 +177,7 @@ def _any_greater(left: pa.Array, right: pa.Array) -> bool:
 
 
 def _greater(left: pa.Array, right: pa.Array) -> pa.Array:
-    """NaN is greater than every number, as in the order by which ties are settled."""
+    """NaN is greater than every number, as in the order of ties."""
     if not pa.types.is_floating(left.type):
         return pc.greater(left, right)
     left, right = left.cast(pa.float64()), right.cast(pa.float64())

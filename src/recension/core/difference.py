@@ -1,4 +1,4 @@
-"""When are two histories equal, and how do they differ, in words a person can read.
+"""Are two histories equal, and if not, how do they differ?
 
 Nulls equal nulls, NaN equals NaN, and floating-point values may differ by 1e-9 relative: the same sum
 taken in another order is the same answer.
@@ -99,7 +99,7 @@ def _keys_and_floats(
 ) -> tuple[npt.NDArray[np.uint64], list[npt.NDArray[np.float64]]]:
     floats = _float_names(history.schema)
     exact = history.payload.drop_columns(floats)
-    # Null and NaN are told apart by the key; among the values both are NaN.
+    # The key keeps null and NaN apart; among the values both are NaN.
     nulls = pa.table({name: history.payload[name].is_null() for name in floats})
     key = combine(table_hash(exact, len(history)), table_hash(nulls, len(history)))
     values = [history.payload[n].cast(pa.float64()).to_numpy() for n in floats]

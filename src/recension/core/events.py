@@ -145,7 +145,7 @@ def _set_payload(frozen: object, payload: Payload) -> None:
 
 
 def _set_count(frozen: object, count: int) -> None:
-    """Set a number of elements; that it is not negative is for the checks of the stream, as policies say."""
+    """Set a number of elements. A negative one is for the checks of the stream, which have a policy."""
     is_number = hasattr(count, "__index__") and not isinstance(count, bool | np.bool_ | np.ndarray)
     if not is_number or abs(index(count)) > FOREVER:
         reason = f"{count!r} is not a whole number of elements"

@@ -44,7 +44,7 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
 
 
 def arrow_table(data: Any, verb: str) -> pa.Table:
-    """An Arrow table from one or from a batch; what else there is has a verb of its own."""
+    """An Arrow table from a table or a batch; other forms have verbs of their own."""
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if not isinstance(data, pa.Table):
@@ -58,7 +58,7 @@ def _from_pandas(frame: Any) -> pa.Table:
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     if len(frame):
         return table
-    # Columns of nothing have the type that pandas gives to what it knows nothing of.
+    # In an empty frame these are the types that pandas gives to columns it knows nothing of.
     kinds = [
         pa.null() if dtype in (object, float) else field.type
         for field, dtype in zip(table.schema, frame.dtypes, strict=True)
@@ -83,7 +83,7 @@ def _usual_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _mixed_values(frame: nw.DataFrame[Any], name: str | None, why: Exception) -> StreamError:
-    """Where a column of pandas' type object first holds what does not go with the values before it."""
+    """An error that names the first value that is of another type than those before it in its column."""
     for column in frame.columns:
         values = frame[column].to_list()
         if _is_mixed(values):

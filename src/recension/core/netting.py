@@ -68,7 +68,7 @@ def running_totals(
 
 
 def rank_in_group(sorted_keys: Hashes | Index) -> Index:
-    """For sorted keys: the place of each row within its group, from 0."""
+    """For sorted keys: the position of each row within its group, from 0."""
     _, size = group_sizes(sorted_keys)
     return np.arange(len(sorted_keys)) - np.repeat(np.cumsum(size) - size, size)
 

@@ -33,7 +33,7 @@ def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
 
 
 class HistoryBuilder:
-    """Collects elements and cancels them against each other now and then."""
+    """Collects elements and cancels them against each other from time to time."""
 
     def __init__(self, schema: pa.Schema, compact_at: int = _COMPACT_AT) -> None:
         self._schema, self._compact_at = schema, compact_at

@@ -37,7 +37,7 @@ Column: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Column]
 
 STEP: Final = 1 << 17
-"""How many rows a call may merge in any case."""
+"""How many rows every call may merge."""
 _SHARE: Final = 16  # so many more for each row added: enough for a merge on every level
 _SAMPLE: Final = 255
 _FEW: Final = 64  # so few are looked through whenever the frontier moves
@@ -111,7 +111,7 @@ class Run:
 
 
 class SortedRuns:
-    """Rows of the given columns, of which the first ``keys`` (one or two) are what they are sorted by."""
+    """Rows of the given columns, sorted by the first ``keys`` of them (one or two)."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class SortedRuns:
         return len(self) * sum(np.dtype(kind).itemsize for kind in self._types.values())
 
     def push(self, *columns: Column, is_run: bool = False) -> None:
-        """Add rows; ``is_run`` says that they are sorted, with equal keys put together as they should."""
+        """Add rows; ``is_run`` says that they are sorted already, and equal keys put together."""
         if not len(columns[0]):
             return
         rows = dict(zip(self._types, columns, strict=True))
@@ -197,7 +197,7 @@ class SortedRuns:
         return rows
 
     def forget_before(self, t: int) -> None:
-        """Nothing that expires before ``t`` will be asked for again; at the end of time nothing at all."""
+        """Rows that expire before ``t`` will not be asked for again; at the end of time, none will."""
         self.frontier = t
         if t == FOREVER:
             self.clear()
@@ -224,7 +224,7 @@ class SortedRuns:
             self._runs.append(run)
 
     def _run(self, rows: Columns) -> Run:
-        """Rows as a run of their own, which nobody can write to through it."""
+        """Rows as a run of its own, read-only."""
         self._serial += 1
         columns = {name: column.view() for name, column in rows.items()}
         for column in columns.values():
@@ -246,9 +246,9 @@ class SortedRuns:
         return changed
 
     def _tidy(self, rows: int) -> None:
-        """Go on with the shortest merge under way for about so many rows; then merge what is due if as short.
+        """Merge about so many rows of the shortest merge under way, then start what is due.
 
-        The shortest, so that what comes while a long one goes on does not pile up behind it.
+        The shortest first: else short runs pile up while a long merge goes on.
         """
         if self._merges:
             merge = min(self._merges, key=len)
@@ -280,7 +280,7 @@ class SortedRuns:
     def _replace(
         self, sources: Sequence[Run], rows: Columns, later: Sequence[Callable[[Run], Run]] = ()
     ) -> None:
-        """One run in place of several; what was changed in them since it was read is changed in it."""
+        """Put one run in place of several, with the changes made to them since they were read."""
         serials = {run.serial for run in sources}
         at = next((i for i, run in enumerate(self._runs) if run.serial in serials), 0)
         self._runs = [run for run in self._runs if run.serial not in serials]

@@ -1,4 +1,4 @@
-"""Time as int64 ticks: its two ends, durations in words, and timestamps without loss.
+"""Time as int64 ticks: its two ends, durations with units, and timestamps without loss.
 
 One tick is one microsecond wherever a duration or a timestamp is converted; what does not fit into int64
 ticks, or is no whole number of them, is an error. Engines calculate with saturation instead (ruling A7):
@@ -51,7 +51,7 @@ _WORDS: Final = {
 # NumPy's units finer than a tick, and how many of them make one.
 _PER_TICK: Final = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
 _MONTHS: Final = {"Y": 12, "M": 1}
-# Within so many months days fit NumPy's own arithmetic, and beyond them no ticks do.
+# Beyond so many months no ticks fit into int64; up to there days fit NumPy's own arithmetic.
 _MOST_MONTHS: Final = 12 * 300_000
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")

@@ -97,7 +97,7 @@ def merge_kinds(one: TimeKind, other: TimeKind) -> TimeKind:
     raise TimeError(f"{describe_kind(other)} do not mix with {describe_kind(one)}; {_advice(one, other)}")
 
 
-# Operators know ticks only; who runs them says how people write these.
+# Operators know only ticks; whoever runs them sets how messages show times.
 _IN_MESSAGES: ContextVar[TimeKind] = ContextVar("kind of the times in messages", default=None)
 
 
@@ -185,7 +185,7 @@ class OneKind:
 
     @property
     def kind(self) -> TimeKind:
-        """The kind of all times; its zone is that of the data, whatever zone other times are named in."""
+        """The kind of all times; its zone is that of the data, not that of times which users name."""
         return self._named if self.seen is None else self.seen
 
     def require(self, kind: TimeKind, where: str) -> None:
@@ -215,7 +215,7 @@ class OneKind:
             self._first = self._first or where
 
     def copy(self) -> OneKind:
-        """The same knowledge, to be added to on trial."""
+        """A copy, to be added to on trial."""
         other = OneKind()
         other.seen, other._named, other._first = self.seen, self._named, self._first
         return other

@@ -90,7 +90,7 @@ class Checker:
         if self._live is None:
             return NO_CHANGES
         changes = self._leave_out_ignored(bag_changes(batch, faults.ok()))
-        # Of what ended before the CTI nobody knows any more whether it was there: it is late, no orphan.
+        # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
         events = _InputEvents(self._live, self._late)
         faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
         return changes
@@ -225,7 +225,7 @@ def frontier_before(batch: EventBatch, start: int) -> Ticks:
 
 
 def counts_to_table(counts: Counter[str]) -> pa.Table:
-    """Counts of elements by reason, a row each: they are part of snapshots, being of all that ever came."""
+    """Counts of elements by reason, a row each. They are part of snapshots: they count all that ever came."""
     reasons, numbers = pa.array(counts.keys(), pa.string()), pa.array(counts.values(), pa.int64())
     return pa.table({"reason": reasons, "n": numbers})
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from recension.core.errors import SchemaError, suggest_name
 
 MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What is raised of values that are not of the type, by Arrow or here."""
+"""What Arrow, and functions here, raise for values that are not of the type."""
 
 _Loss: TypeAlias = Callable[[Any, pa.DataType], str | None]
 
@@ -149,7 +149,7 @@ def _number_loss(value: Any, _: pa.DataType) -> str | None:
     if isinstance(value, bool):
         return "is not a number"
     try:
-        # What is a number only by `__index__` is whole by its nature.
+        # Only whole numbers have `__index__`.
         is_whole = hasattr(value, "__index__") or bool(value == int(value))
     except (TypeError, ValueError, OverflowError):
         is_whole = False

@@ -1,4 +1,4 @@
-"""Lengths of time by the wall clock, where application time is what counts otherwise."""
+"""Lengths of time by the wall clock; everywhere else application time counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import FOREVER, DurationLike, duration
 
 Clock: TypeAlias = Callable[[], int]
-"""Gives the time in microseconds since 1970, whatever process asks: state outlives a restart."""
+"""Gives the time in microseconds since 1970, the same in every process: state outlives a restart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from recension.core.time_kind import describe_time_in_message, messages_show_tim
 MAX_WINDOWS: Final = 1_000_000
 """Of one event: some 150 MB and half a second."""
 EVENTS: Final = 50
-"""So many events with as many windows as they may have are too much for one step."""
+"""A step may give so many times as many windows as one event may fill."""
 FROM: Final = "in the windows from"
 ADVICE: Final = (
     "take a larger hop, shorter events (set_duration), a last start (until=) or CTIs that come more often, "
@@ -30,7 +30,7 @@ ADVICE: Final = (
 
 
 class TooManyWindowsError(RecensionError):
-    """An event would fill more windows, ``low`` to ``high``, than the query lets it."""
+    """An event would fill more windows, ``low`` to ``high``, than the query allows."""
 
     def __init__(self, limit: WindowLimit, event: str, low: int, high: int) -> None:
         self.limit, self.low, self.high = limit, low, high
@@ -65,7 +65,7 @@ class WindowLimit:
         """Refuse stretches of windows ``[low, high)`` that are too long; ``start`` tells when one begins."""
         if not len(low):
             return
-        # As floats, since differences may not fit; what matters here need not be exact.
+        # As floats, since differences may not fit into int64; they need not be exact.
         sizes = np.maximum(high.astype(np.float64) - low, 0)
         at = int(np.argmax(sizes))
         if sizes[at] > self.most:

@@ -86,7 +86,8 @@ class Engine:
         for port, i in enumerate(vertex.inputs):
             if (flow := flows.get(i)) is not None:
                 wanted = self._feedback.keep_wanted((number, port), i, flow)
-                metrics.skipped += _size(flow) - _size(wanted)
+                if wanted is not flow:
+                    metrics.skipped += _size(flow) - _size(wanted)
                 for batch in wanted.batches:
                     metrics.count_in(batch)
                 arriving.append((port, wanted))
@@ -137,7 +138,8 @@ class Engine:
     def wanted_outside(self, output: int, flow: Flow) -> Flow:
         """What of an answer its readers want."""
         wanted = self._feedback.keep_wanted((OUTSIDE, output), output, flow)
-        self._metrics[output].skipped += _size(flow) - _size(wanted)
+        if wanted is not flow:
+            self._metrics[output].skipped += _size(flow) - _size(wanted)
         return wanted
 
     def no_effect_before(self) -> dict[int, int]:

@@ -2,8 +2,8 @@
 
 A part is complete when it appears and never changes; the mark (``_changelog.json``) names the query, its last
 micro-batch and the last part, and is replaced after a part has appeared. So a directory read at any time is a
-prefix of the stream, of which no part is missing: whoever reads the mark first and the names then finds every
-part the mark vouches for, and perhaps one more.
+prefix of the stream without a gap: whoever reads the mark first, and then the names, finds every part up to
+the one that the mark names, and perhaps one more.
 
 A part's link, in the metadata of its Parquet file, holds its number, what its micro-batch was made of, and
 the number and the seal of the part before. Micro-batches without rows have no part.
@@ -31,7 +31,7 @@ from recension.core.formats.files import (
 )
 
 FORMAT: Final = "recension changelog 2"
-# Without links: read as any directory of files, and written no more.
+# Without links: read as any directory of files, but no longer written.
 OLD_FORMAT: Final = "recension changelog 1"
 MARK: Final = "_changelog.json"
 LINK: Final = "recension.part"
@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"part-([0-9]{12,18})\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """A part that another file vouches for."""
+    """A part as another file names it: its number and its seal."""
 
     number: int
     seal: str
@@ -48,7 +48,7 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a part says of itself."""
+    """What a part's metadata holds."""
 
     number: int
     content: str
@@ -61,7 +61,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a changelog has come: its last micro-batch, the last part, and what it was made of lately."""
+    """How far a changelog has come: its last micro-batch and part, and what recent batches were made of."""
 
     query: str
     last: int = -1
@@ -109,7 +109,7 @@ def _parse_sealed_part(stored: Any) -> SealedPart | None:
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """A part as it is on the disk, and its seal where another file vouches for it."""
+    """A part as it is on the disk, and its seal if another file names it."""
 
     path: Path
     link: Link
@@ -117,7 +117,7 @@ class PartFile:
 
 
 def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
-    """All parts, in order; an error that names the first which is missing, foreign or exchanged.
+    """All parts, in order; an error that names the first one missing, foreign or exchanged.
 
     The mark must have been read before.
     """
@@ -125,10 +125,10 @@ def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
         names = sorted(f.name for f in path.iterdir() if f.name[0] not in "_.")
     links = [_link_of(path, name) for name in names]
     _require_chain(path, [link.number for link in links], [link.previous for link in links], mark.part)
-    vouched = {link.previous.number: link.previous.seal for link in links if link.previous}
-    vouched |= {mark.part.number: mark.part.seal} if mark.part else {}
-    parts = [PartFile(part_path(path, link.number), link, vouched.get(link.number, "")) for link in links]
-    # From the end: whom the mark vouches for may vouch for others.
+    seals = {link.previous.number: link.previous.seal for link in links if link.previous}
+    seals |= {mark.part.number: mark.part.seal} if mark.part else {}
+    parts = [PartFile(part_path(path, link.number), link, seals.get(link.number, "")) for link in links]
+    # From the end: a part can be trusted with the seal of the one before only if its own seal is right.
     for part in reversed(parts):
         require_size(part.path, part.seal)
     return parts
@@ -165,7 +165,7 @@ def _link_of(path: Path, name: str) -> Link:
 
 
 def read_link(file: Path) -> Link | None:
-    """What a part says of itself; none if the file is no part."""
+    """The link of a part; none if the file is no part."""
     require_regular(file)
     with format_errors(str(file)):
         stored = (pq.read_metadata(file, memory_map=True).metadata or {}).get(LINK.encode())

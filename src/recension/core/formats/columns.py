@@ -1,4 +1,4 @@
-"""The columns of a stream file: which of them play a part in time and order, which are the payload.
+"""The columns of a stream file: which of them control time and order, and which are the payload.
 
 A row's number counts data rows from 1 (a CSV header and blank lines are not data), in every format.
 """
@@ -121,7 +121,7 @@ def unify_types(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def is_exotic(kind: pa.DataType) -> bool:
-    """Is there something in the type that Arrow itself can hardly compute with, however deep?"""
+    """Is there a type, at any depth, that Arrow itself can hardly compute with?"""
     unusual = (
         pa.types.is_union,
         pa.types.is_run_end_encoded,
@@ -137,7 +137,7 @@ def is_exotic(kind: pa.DataType) -> bool:
 
 
 def _has_odd_scale(kind: pa.DataType) -> bool:
-    """A decimal with a scale that Arrow prints a remark for instead of a number."""
+    """A decimal whose scale is so large that Arrow cannot print its values."""
     return bool(pa.types.is_decimal(kind)) and abs(kind.scale) > _DIGITS[kind.bit_width]
 
 
@@ -156,7 +156,7 @@ def parts_of(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _check_part(kind: pa.DataType, column: str, file: str) -> None:
-    """A type, or one inside another, that Arrow takes and nobody can work with."""
+    """Refuse a type, or one inside another, that Arrow accepts but that nothing can be computed with."""
     if pa.types.is_timestamp(kind) and kind.tz is not None and not _is_zone(kind.tz):
         raise FormatError(f"column {column}: the time zone {kind.tz!r} is not known", file=file)
     if pa.types.is_struct(kind) and len({field.name for field in kind}) < kind.num_fields:
@@ -173,7 +173,7 @@ def _is_zone(name: str) -> bool:
 
 
 def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
-    """A payload declared by the user or about to be written must keep clear of the control columns."""
+    """Refuse payload columns with the names of control columns."""
     for name in schema.names:
         if name.startswith("_") or name in (times.start, times.end):
             raise FormatError(f"payload column {name}: the name is reserved")
@@ -181,12 +181,12 @@ def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
 
 
 def describe_missing_column(name: str, there: Sequence[str]) -> str:
-    """What to say of a column that is missing: the nearest name, and what there is."""
+    """That a column is missing: with the nearest name, and all there are."""
     return f"no column {name}{suggest_name(name, there)}; there are {', '.join(there) or 'none'}"
 
 
 def describe_missing(wanted: pa.Schema, there: pa.Schema) -> str | None:
-    """What to say of the first column, or field of a struct, that is wanted and not there."""
+    """That a column, or a field of a struct, is wanted and not there; None if all are there."""
     for field in wanted:
         at = there.get_field_index(field.name)
         if at < 0:
@@ -214,7 +214,7 @@ def _describe_missing_field(wanted: pa.DataType, there: pa.DataType) -> str | No
 
 
 def check_names(names: Sequence[str], file: str | None) -> None:
-    """Columns are told apart by their names, and there may be only so many."""
+    """Refuse names that occur twice, and too many columns."""
     if len(names) > MOST_COLUMNS:
         raise FormatError(f"{len(names):,} columns; at most {MOST_COLUMNS:,} can be read", file=file)
     for twin in (name for name, times in Counter(names).items() if times > 1):

@@ -43,7 +43,7 @@ SPARK_LOG: Final = "_spark_metadata"
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A data file, the rows of it (from 0, ascending) that do not count, and its seal and size if known."""
+    """A data file, its deleted rows (from 0, ascending), and its seal and number of rows if known."""
 
     path: Path
     without: Index | None = None

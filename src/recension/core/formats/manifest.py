@@ -37,11 +37,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
 FORMAT: Final = "recension history 2"
-# Without seals, and without what its micro-batches were made of: read, and written no more.
+# Without seals, and without what its micro-batches were made of: read, but no longer written.
 OLD_FORMAT: Final = "recension history 1"
 FILE: Final = "file"
 ROW: Final = "row"
-# A manifest is there for at least two commits after it was listed.
+# How often the listing is repeated while commits replace manifests; each stays for two more commits.
 _PATIENCE: Final = 20
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 
@@ -58,11 +58,11 @@ class DataFile:
     seal: str = ""
 
     def is_final(self, cti: int) -> bool:
-        """May no retraction name any of its events any more?"""
+        """Can no retraction name any of its events any more?"""
         return self.last_end < cti
 
     def with_deleted(self, rows: int) -> DataFile:
-        """The same file with so many rows more deleted."""
+        """The same file with so many more rows deleted."""
         return replace(self, deleted=self.deleted + rows)
 
 
@@ -112,7 +112,7 @@ class Manifest:
         return {file.name for file in self.files} | {file.name for file in self.deletions}
 
     def seals(self) -> dict[str, str]:
-        """The seals of all files of this version, that with the columns first."""
+        """The seals of all files of this version; the file with the columns comes first."""
         return {self.schema: self.schema_seal} | {f.name: f.seal for f in self.files + self.deletions}
 
     def all_files(self) -> set[str]:
@@ -125,7 +125,7 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str, file: str) -> Manifest:
-        """The manifest in a file; every value of it is what it should be, or it is refused."""
+        """The manifest in a file; one with a wrong value is refused."""
         try:
             stored: dict[str, Any] = from_sealed_json(text, FORMAT)
             if stored["format"] not in (FORMAT, OLD_FORMAT):
@@ -152,7 +152,7 @@ def is_plain_name(name: object) -> bool:
 
 
 def _find_faults(manifest: Manifest) -> Iterator[str]:
-    """What a manifest may not say: files of other folders, and numbers that are none or too small."""
+    """What is wrong in a manifest: files of other folders, and values that are no numbers or too small."""
     used = [*(file.name for file in manifest.files), *(file.name for file in manifest.deletions)]
     for name in (manifest.schema, *used, *(file.name for file in manifest.dropped)):
         if not is_plain_name(name):
@@ -212,7 +212,7 @@ def current_manifest(path: Path) -> Manifest | None:
             raise FormatError(f"the manifest of another commit, number {manifest.number}", file=str(file))
         if manifest.previous is None or manifest.previous in seen:
             return manifest
-        # Perhaps a commit took one away and put one in meanwhile; what is missing at rest is missing twice.
+        # Perhaps a commit has replaced one meanwhile: it is missing only if two listings in a row agree.
         if seen == before:
             raise FormatError(
                 "the manifest before or after this one is missing; restore the table from a backup",

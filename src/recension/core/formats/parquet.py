@@ -19,7 +19,7 @@ _ROW_GROUP: Final = 1 << 18
 
 
 class ParquetRows:
-    """The rows of one Parquet file, but for those (numbered from 0, ascending) that do not count.
+    """The rows of one Parquet file, without the deleted ones (numbered from 0, ascending).
 
     A sealed file is looked at whole when its rows are first asked for.
     """

@@ -42,8 +42,8 @@ def open_stream(
     ``schema`` is the payload to read: its columns, in its types (all columns, in the types the files
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
     a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
-    that may not be there; ``check_orphans=False`` leaves retractions of unknown events to those who can
-    cope with them. The files are opened at once and read as the batches are asked for.
+    that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
+    callers that can handle them. The files are opened at once and read as the batches are asked for.
     """
     times = TimeColumns(start, end)
     if schema is not None:
@@ -55,7 +55,7 @@ def open_stream(
 
 
 def open_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
-    """One file of a stream, opened."""
+    """Open one file of a stream."""
     rows, name = format_of(file.path).open_rows(file, times, declared), str(file.path)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
@@ -86,7 +86,7 @@ class StreamReader:
 
     @property
     def is_table(self) -> bool:
-        """A plain table: rows that are events, and nothing will follow them."""
+        """A plain table: its rows are events, and nothing follows them."""
         return any(file.layout.is_table for file in self._files)
 
     @property
@@ -138,14 +138,14 @@ class StreamReader:
 
 @dataclass(frozen=True, slots=True)
 class _Checks:
-    """How strictly elements are looked at."""
+    """How strictly elements are checked."""
 
     policy: Policy
     orphans: bool
 
 
 class _Pass:
-    """One reading of a stream: everything that must start afresh with it."""
+    """One reading of a stream: everything that starts anew with it."""
 
     def __init__(self, schema: pa.Schema, checking: _Checks, kind: TimeKind) -> None:
         self._kind = kind
@@ -169,7 +169,7 @@ class _Pass:
                 batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind
             )
         except StreamError as why:
-            # What comes before the faulty row is looked at first: the first fault is the one to report.
+            # Rows before the faulty one are checked first: the first fault is the one to report.
             if why.row is not None and why.row > chunk.first_row:
                 self._check_elements(batch.slice(0, why.row - chunk.first_row), chunk)
             raise

@@ -28,7 +28,7 @@ _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ZONED: Final = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _FIRST: Final = 32
 _INTEGER: Final = r"^-?\d+$"
-# 007, +49 and 0x1F are names: as numbers they would be one with 7, 49 and 31.
+# 007, +49 and 0x1F are names: as numbers they would equal 7, 49 and 31.
 _NAME_IN_DIGITS: Final = r"^(-?0\d+|\+\d+|0[xX].*)$"
 # Sixteen digits may be more than a float can tell apart.
 _LONG_INTEGER: Final = r"^-?\d{16,}$"
@@ -102,7 +102,7 @@ def to_text(column: pa.Array) -> pa.Array:
         # Arrow reads whole seconds first: the first, incomplete second of int64 nanoseconds overflows.
         low = max(_YEAR_1 * scale, -(2**63 // scale) * scale)
         _refuse_outside(column.view(pa.int64()), low, _YEAR_10000 * scale, kind)
-        # A text can hold an offset, not a zone, and Arrow's no seconds of it, as zones had before 1972: UTC.
+        # In UTC: a text holds an offset but no zone, and Arrow writes no seconds of an offset (before 1972).
         text = column.cast(pa.timestamp(kind.unit, "UTC") if kind.tz else kind).cast(pa.string())
         return pc.replace_substring(text, " ", "T")
     if pa.types.is_date(kind):
@@ -112,7 +112,7 @@ def to_text(column: pa.Array) -> pa.Array:
 
 
 def _refuse_outside(raw: pa.Array, low: int, high: int, kind: pa.DataType) -> None:
-    """Beyond the four-digit years Arrow would print a remark instead of a value."""
+    """Beyond the four-digit years Arrow cannot print a value."""
     least, greatest = pc.min_max(raw).as_py().values()
     if least is not None and not low <= least <= greatest < high:
         raise pa.ArrowInvalid(f"a {kind} outside the years 1 to 9999 cannot be written as text")
@@ -138,7 +138,7 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _drop_empty(column: pa.Array) -> pa.Array:
-    """Other writers quote everything, and leave ``""`` where there is no number."""
+    """Nulls for empty texts: other writers quote everything, and leave ``""`` where there is no number."""
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
@@ -178,7 +178,7 @@ def has_timestamp(ticks: pa.Array) -> pa.Array:
 
 
 def _refuse(kind: pa.DataType, wanted: TimeKind, column: pa.Array, which: pa.Array) -> None:
-    """Cells of a kind in a column of another; ``which`` are of that kind."""
+    """Refuse cells of a kind in a column of another; ``which`` are of that kind."""
     try:
         merge_kinds(wanted, kind)
     except TimeError as why:
@@ -289,7 +289,7 @@ def wider_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def unify_time_columns(types: Mapping[str, pa.DataType], times: TimeColumns) -> pa.Schema:
-    """Columns whose times are all integers or all timestamps: a text shows that cell by cell."""
+    """Columns whose times are all of one type: a text file shows the type only cell by cell."""
     common = pa.null()
     for name in times.all:
         common = wider_time(common, types.get(name, pa.null()))

@@ -121,8 +121,8 @@ def _target_errors(path: Path) -> Iterator[None]:
 def replacement_of(path: Path) -> Iterator[Path]:
     """A hidden file beside ``path``, which takes its place if all goes well."""
     target = Path(os.path.realpath(path))
-    # Short, since a name may be as long as the file system allows; the extension is what was asked for, also
-    # where a link leads to a file of another.
+    # Short, since a name may be as long as the file system allows. The extension is that of the path given,
+    # even if it is a link to a file with another.
     partial = target.with_name(f".{target.stem[:40]}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
