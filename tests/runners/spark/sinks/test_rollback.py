@@ -14,8 +14,10 @@ from tests.runners.spark.sinks.test_queries import NOW, put, stream
 
 import recension as rc
 from recension.cli import main
+from recension.core.batch import from_elements
 from recension.core.errors import RecensionError
 from recension.runners.spark.sinks.checkpoint import HadoopFiles, LocalFiles
+from recension.testing.generator.settings import SCHEMA
 
 REFUSED = r"micro-batch 2 was made of other input than the checkpoint's.* restore the table and"
 
@@ -70,8 +72,9 @@ def test_a_checkpoint_that_went_back(spark: Any, tmp_path: Path) -> None:
 def test_a_changelog_that_lacks_a_file(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the middle: noticed by the command, and by the query that would go on."""
-    batches = revised(6, 5, size=200)
+    """In the middle, of events that nothing corrects: noticed by the command, and by the query."""
+    events = [rc.Insert({"value": n, "text": "x"}, n, n + 5) for n in range(5)]
+    batches = [from_elements([event], SCHEMA) for event in events]
     put(tmp_path / "in", batches[:4])
     assert run(spark, tmp_path) == ""
     sorted((tmp_path / "log").glob("*.parquet"))[1].unlink()
