@@ -1,9 +1,8 @@
 """What a batch of 1,000 events with random keys costs, by how much state is live: it should cost the same.
 
-Run as ``python -m benchmarks.scale [LIVE ...]``, sizes in live events (100,000 and 1,600,000 unless named). There
-are two live events a key. Every batch comes with a CTI, as many events expire as come, and one in ten
-elements is a retraction. Times are processor time of one core; the last column is the ratio of a median to that
-of the smallest size.
+Run as ``python -m benchmarks.scale [LIVE ...]``, with sizes in live events. There are two live events a key.
+Every batch comes with a CTI, as many events expire as come, and one element in ten is a retraction. Times
+are processor time of one core. The last column is the ratio of a median to that of the first size.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Cost:
 
 
 class Feed:
-    """Events that live for ``live`` ticks, one a tick; every tenth event is cut short when it is half over."""
+    """An event a tick, which lives for ``live`` ticks; every tenth one is cut short when it is half over."""
 
     def __init__(self, live: int) -> None:
         self._live, self._rng, self._now = live, np.random.default_rng(3), 0
@@ -63,7 +62,7 @@ class Feed:
         return pa.concat_tables([fresh, *self._due()]), self._now - size
 
     def _due(self) -> list[pa.Table]:
-        """Retractions to twice the age that the oldest of the remembered events has reached."""
+        """Retractions of remembered events that have reached half of their age: they end now."""
         due = []
         while self._seen and int(self._seen[0]["_vs"][0].as_py()) + self._live // 2 < self._now:
             old = self._seen.pop(0)
