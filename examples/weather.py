@@ -86,7 +86,7 @@ def main() -> None:
     """Both questions."""
     told = arguments(__doc__, days=31)
     arrivals = {"readings": feed(told.days)}
-    print(f"{arrivals['readings'].num_rows:,} elements: readings, and promises of what is final\n")
+    print(f"{arrivals['readings'].num_rows:,} elements: readings and ctis\n")
     for title, query in (("spells of frost", frost), ("mean temperature of a day", daily(told.days))):
         show(title, ask(query, arrivals, told.engine))
 

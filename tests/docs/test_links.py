@@ -83,6 +83,21 @@ def _named(nav: object) -> list[str]:
     return [page for part in parts for page in _named(part)]  # type: ignore[attr-defined]
 
 
+def test_names_of_pages_have_hyphens() -> None:
+    assert [page.name for page in DOCS.rglob("*.md") if "_" in page.name] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> None:
+    """GitHub ends a cell at every bar, also inside of code, unless a backslash stands before it."""
+    width, wrong = 0, []
+    for line in FENCE.sub("", page.read_text()).splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        wrong += [line] if width and cells not in (0, width) else []
+        width = cells and (width or cells)
+    assert wrong == []
+
+
 def test_every_page_has_its_place_in_the_site() -> None:
     """What the navigation does not name nobody finds."""
     named = _named(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])

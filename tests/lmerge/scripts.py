@@ -23,7 +23,7 @@ SHAPES: dict[str, dict[str, bool]] = {
 
 
 def examples(usual: int) -> int:
-    """How many examples to try: in proportion to what the profile asks for, which is usually 60."""
+    """How many examples to try: in proportion to what the profile asks for; ``usual`` is for 60."""
     return max(1, usual * settings().max_examples // 60)
 
 

@@ -200,7 +200,7 @@ class Play:
             # It may have been further before: an event that vanished held nothing.
             assert self.driver.cti == max(bound, self.reached)
             self.reached = self.driver.cti
-        assert modules._events.live() == self.case.live(history, t)
+        assert modules._events._live.count_live() == self.case.live(history, t)
         still_open = len(self.case.meaning(history, self.watermark, t))
         if modules._kept is not None:
             assert len(modules._kept) == still_open

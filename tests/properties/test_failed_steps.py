@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from inspect import isabstract
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,16 +15,19 @@ from tests.properties.test_random_plans import KNOWN, Turns, interleavings
 
 import recension as rc
 from recension.core.events import Element
+from recension.core.validity import Policy
 from recension.lowering import lower
 from recension.operators.base import Operator
+from recension.operators.coverage_join import CoverageJoin
+from recension.operators.pipeline import Pipeline
 from recension.plan.properties import Properties
 from recension.runners.local import Session
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
 
 
-def started(plan: Plan, known: Properties) -> Session:
-    s, t = (rc.source(name, SCHEMA, properties=known) for name in ("s", "t"))
+def started(plan: Plan, known: Properties, policy: Policy = "raise") -> Session:
+    s, t = (rc.source(name, SCHEMA, properties=known, on_violation=policy) for name in ("s", "t"))
     return rc.session(out=plan.build(s, t), t=t, s=s)
 
 
@@ -63,9 +67,9 @@ class Fault:
             delattr(self._operator, name)
 
 
-def check(plan: Plan, known: Properties, turns: Turns, fault_at: FaultAt) -> bool:
+def check(plan: Plan, known: Properties, turns: Turns, fault_at: FaultAt, policy: Policy = "raise") -> bool:
     """Whether the fault was met; a session that never saw it and one that was restored agree to the end."""
-    session, untouched = started(plan, known), started(plan, known)
+    session, untouched = started(plan, known, policy), started(plan, known, policy)
     running, fault, was_met = operators_of(session), None, False
     for number, (source, elements) in enumerate(turns):
         if number == fault_at.turn and running:
@@ -74,7 +78,7 @@ def check(plan: Plan, known: Properties, turns: Turns, fault_at: FaultAt) -> boo
             session.push(source, elements)
         elif (chunks := session.snapshot()) and is_broken(session, source, elements):
             fault.mend()
-            session = started(plan, known) if fault_at.fresh else session
+            session = started(plan, known, policy) if fault_at.fresh else session
             session.restore(chunks)
             session.push(source, elements)
             was_met, fault = True, None
@@ -131,18 +135,76 @@ TURNS: Turns = [
 ]
 
 
+def _merged(case: Any, below: Callable[[Any], Any], **options: Any) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        return rc.merge(below(s), below(s).align(1), case=case, **options)
+
+    return StepKind(f"merge {case} {options}", build, lambda s, t: s, is_immediate=False)
+
+
+# Cases of merges that only some streams fall under, as those of `TURNS` do.
+MERGES = [
+    _merged("R0", lambda s: s.agg(n=rc.count()).cleanse()),
+    _merged("R1", lambda s: s.cleanse()),
+    _merged("R2", lambda s: s.cleanse()),
+    _merged("R3", lambda s: s),
+    _merged("R3-", lambda s: s),
+    _merged("R3", lambda s: s, on_mismatch="fallback"),
+]
+
+
+# Shared extents that are kept eagerly: by other parts than those kept lazily.
+EAGER = [step for step in STEPS if repr(step).startswith("extent set") and repr(step).endswith("eager")]
+# A lenient source that is mended here is checked for all other readers.
+MENDED = Plan(tuple(step for step in STEPS if repr(step) == "finalize"))
+
+
 def _classes(query: rc.Stream) -> tuple[type, ...]:
     return tuple(type(vertex.operator) for vertex in lower({"out": query.plan}).vertices)
 
 
-@pytest.mark.slow
-def test_each_operator_once() -> None:
-    """One step for every set of operators that steps run as; the last of them breaks."""
+def _kinds() -> list[StepKind]:
+    """One step for every set of operators that steps run as."""
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
-    kinds = {_classes(Plan((step,)).build(s, t)): step for step in STEPS}
-    for number, step in enumerate(kinds.values()):
-        fault_at = FaultAt(-1, 2 * (number % 2), after=True, fresh=number % 3 == 0)
+    return [*{_classes(Plan((step,)).build(s, t)): step for step in STEPS}.values(), *EAGER, *MERGES]
+
+
+def _with_parts(holder: object) -> Iterator[type]:
+    """The classes of an operator and of those that it runs: for groups, or for shared extents."""
+    if isinstance(holder, Operator):
+        yield type(holder)
+    if isinstance(holder, Operator | Pipeline):
+        holder = list(vars(holder).values())
+    for part in holder if isinstance(holder, list) else ():
+        yield from _with_parts(part)
+
+
+def _all_operators(base: type[Operator] = Operator) -> set[type]:
+    below = {kind for one in base.__subclasses__() for kind in _all_operators(one)}
+    is_ours = base.__module__.startswith("recension.operators.") and not isabstract(base)
+    return below | ({base} if is_ours else set())
+
+
+def test_no_operator_is_left_out() -> None:
+    seen: set[type] = set()
+    for session in (
+        *(started(Plan((step,)), Properties()) for step in _kinds()),
+        started(MENDED, Properties(), "drop"),
+    ):
+        for source, elements in TURNS[:2]:
+            session.push(source, elements)
+        seen |= {kind for operator in operators_of(session) for kind in _with_parts(operator)}
+    assert _all_operators() - seen == {CoverageJoin}, "semi, anti and left joins are its kinds"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_each_operator_once(after: bool) -> None:
+    """The last operator of each step breaks."""
+    for number, step in enumerate(_kinds()):
+        fault_at = FaultAt(-1, 2 * (number % 2), after, fresh=number % 3 == 0)
         assert check(Plan((step,)), Properties(), TURNS, fault_at), step
+    assert check(MENDED, Properties(), TURNS, FaultAt(-1, 0, after, fresh=True), "drop")
 
 
 @pytest.mark.soak

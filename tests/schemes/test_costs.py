@@ -76,7 +76,7 @@ def test_memory_and_scans_are_exact(like_the_one_before: list[bool], groups: int
 def test_a_window_of_time_holds_its_share_of_what_arrived() -> None:
     assert Load.of_range(arrived=1000, span=60, over=600) == Load(1000, 100)
     assert Load.of_range(arrived=1000, span=60, over=30) == Load(1000, 1000)
-    assert Load.of_range(arrived=1, span=60, over=0).expired == 0
+    assert Load.of_range(arrived=1, span=60, over=0).expired_count == 0
     assert Load.of_rows(arrived=1000, size=100) == Load.of_range(1000, span=1, over=10)
 
 

@@ -11,7 +11,6 @@ Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; ruli
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -57,8 +56,6 @@ class AdvanceTime(Operator):
         super().__init__(schema)
         self._pace, self._late = pace, late
         self._late_elements = LateElements(adjusts=late == "adjust")
-        self._counts: Counter[str] = Counter()
-        self._dropped: list[tuple[str, EventBatch]] = []
         self._latest, self._events = BEGINNING, 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -108,13 +105,6 @@ class AdvanceTime(Operator):
         Port 1 needs no check: only its CTIs are used.
         """
         return BEGINNING if port else self._late_elements.no_effect_before(self.out_cti)
-
-    def counts(self) -> Counter[str]:
-        return self._counts
-
-    def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        dropped, self._dropped = self._dropped, []
-        return dropped
 
     def trace(self) -> tuple[int, ...] | None:
         """The greatest start matters once the pace makes more of it than the CTI."""

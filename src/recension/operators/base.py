@@ -51,6 +51,8 @@ class Operator(ABC):
         self.schema = schema
         self.out_cti = BEGINNING
         self._nothing = empty(schema)
+        self._counts: Counter[str] = Counter()
+        self._dropped: list[tuple[str, EventBatch]] = []
 
     @abstractmethod
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -133,7 +135,7 @@ class Operator(ABC):
 
     def counts(self) -> Counter[str]:
         """How many elements were dropped or adjusted so far, by reason; `restore` writes into it."""
-        return Counter()
+        return self._counts
 
     def describe_choices(self) -> list[str]:
         """What it has chosen while it ran, and why, as lines for `explain`; empty if it has no choice."""
@@ -145,7 +147,8 @@ class Operator(ABC):
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """Elements dropped since the last call, with the reason; each is given once."""
-        return []
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def state_rows(self) -> int:
         """How many rows of state are held."""

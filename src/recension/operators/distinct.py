@@ -22,8 +22,8 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.parts import Revision, Spans, flip
-from recension.operators.state.block_table import BlockTable
-from recension.operators.state.end_points import EndPoints, renumber
+from recension.operators.state.end_points import EndPoints
+from recension.operators.state.leaf_table import LeafTable
 from recension.operators.windowed.steps import NOTHING, axis_steps
 from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
 
@@ -95,7 +95,7 @@ class _Runs:
     """For each group the maximal stretches of time that are covered; they neither overlap nor meet."""
 
     def __init__(self) -> None:
-        self._table = BlockTable({"end": np.int64})
+        self._table = LeafTable({"end": np.int64})
 
     def __len__(self) -> int:
         return len(self._table)
@@ -114,18 +114,18 @@ class _Runs:
         own = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))
         runs, revision = flip(Spans(*own), stretches)
         columns = {"group": runs.owner, "time": runs.start, "end": runs.end}
-        self._table.replace(extract.blocks, columns)
+        self._table.replace(extract, columns)
         return revision
 
     def forget_before(self, groups: Index, t: int) -> None:
         """Drop those groups' runs that ended before ``t``; one that ends at ``t`` can still grow."""
         extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
         keep = ~extract.follower & (extract.columns["end"] >= t)
-        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
 
     def renumber(self, numbers: Index) -> None:
         """Groups got new numbers."""
-        renumber(self._table, numbers)
+        self._table.renumber(numbers)
 
     def snapshot(self) -> pa.Table:
         """All runs."""

@@ -15,7 +15,6 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §4.6, as correct
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -65,8 +64,6 @@ class Finalize(Operator):
         self._chains = RetractionChains(schema)
         self._known = ExternalCtis(since)
         self._latest = self._aged = BEGINNING
-        self._counts: Counter[str] = Counter()
-        self._dropped: list[tuple[str, EventBatch]] = []
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         given, size = [], len(batch)
@@ -191,13 +188,6 @@ class Finalize(Operator):
     def orphans(self, port: int) -> Orphans:
         """They wait for what they retract."""
         return "take"
-
-    def counts(self) -> Counter[str]:
-        return self._counts
-
-    def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        dropped, self._dropped = self._dropped, []
-        return dropped
 
     def trace(self) -> tuple[int, ...] | None:
         """What age closes matters once it is more than the CTI has closed."""

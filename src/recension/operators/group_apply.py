@@ -13,7 +13,6 @@ Source      DESIGN, group_by(...).apply; ruling B15.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -48,8 +47,6 @@ class GroupApply(Operator):
         self._ctis = np.zeros(0, np.int64)
         self._unseen = make()
         self._unseen_chunks: Chunks | None = None
-        self._counts: Counter[str] = Counter()
-        self._dropped: list[tuple[str, EventBatch]] = []
         self._no_effect: dict[int, int] = {}
         self.is_clocked = self._unseen.is_clocked
 
@@ -155,13 +152,6 @@ class GroupApply(Operator):
 
     def trace(self) -> tuple[int, ...] | None:
         return None if self._groups else ()
-
-    def counts(self) -> Counter[str]:
-        return self._counts
-
-    def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        dropped, self._dropped = self._dropped, []
-        return dropped
 
     def state_rows(self) -> int:
         return self._unseen.state_rows() + sum(group.state_rows() for group in self._groups)

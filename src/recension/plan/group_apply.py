@@ -119,7 +119,7 @@ def _with_inputs(readers: list[Node], core: set[Node]) -> set[Node]:
 _numbers = count()
 
 
-class Threading:
+class KeyThreading:
     """Rewrites the nodes above a group so that their first columns are the group's keys, ``hidden``.
 
     ``done`` maps nodes of the query on one group to nodes that have the keys already.
@@ -160,7 +160,9 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
     hidden = tuple(_fresh_name(taken, name) for name, _ in keys)
     computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
-    threading = Threading(hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")})
+    threading = KeyThreading(
+        hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")}
+    )
     _thread(threading, readers, run_by_group(readers, applied), hidden)
     own = [(name, column(key)) for (name, _), key in zip(keys, hidden, strict=True)]
     names = [name for name, _ in keys]
@@ -168,7 +170,9 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     return Project(threading[applied], (*own, *rest), "apply")
 
 
-def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hidden: tuple[str, ...]) -> None:
+def _thread(
+    threading: KeyThreading, readers: list[Node], by_group: list[Node], hidden: tuple[str, ...]
+) -> None:
     """All steps by their keys, but for those that run group by group, which become one."""
     alone = set(by_group)
     last = by_group[-1] if by_group else None
@@ -179,7 +183,7 @@ def _thread(threading: Threading, readers: list[Node], by_group: list[Node], hid
             threading.rewrite([node])
 
 
-def _each_group(threading: Threading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
+def _each_group(threading: KeyThreading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
     """These steps for each group by itself, over whatever they read."""
     inside = set(steps)
     read = dict.fromkeys(child for node in steps for child in node.inputs if child not in inside)
@@ -203,7 +207,7 @@ def apply_by_keys(node: GroupApply) -> Node:
 
     (plan,) = rebuild([node.plan], open_port)
     ports = [step for step in walk(plan) if isinstance(step, Port)]
-    threading = Threading(node.keys, {port: node.streams[port.number] for port in ports})
+    threading = KeyThreading(node.keys, {port: node.streams[port.number] for port in ports})
     for step in walk(plan):
         if any(child in threading for child in step.inputs):
             threading.rewrite([step])

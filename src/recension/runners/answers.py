@@ -18,8 +18,8 @@ from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder
 from recension.operators.base import Chunks
+from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
-from recension.runners.snapshot import chunks_below
 
 HISTORY_LIMIT: Final = 1 << 20
 _COMPACT_AT: Final = 1 << 18
@@ -86,7 +86,7 @@ class Answers:
         """Become the answers whose snapshot this is, with everything read."""
         self._staged = {}
         for name, answer in self._by_query.items():
-            answer.restore(chunks_below(f"{name}/", chunks))
+            answer.restore(take_prefix(f"{name}", chunks))
 
 
 class Answer:

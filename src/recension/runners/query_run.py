@@ -21,6 +21,7 @@ from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of, split_ctis
+from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
 from recension.plan.source import times_in
 from recension.runners.answers import Answers
@@ -29,7 +30,6 @@ from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.session_lock import RefusedError
-from recension.runners.snapshot import chunks_below
 
 TIMES: Final = "times"
 
@@ -196,14 +196,14 @@ class QueryRun:
 
     def require_same(self, chunks: Chunks) -> None:
         """Refuse a snapshot of other steps; nothing changes."""
-        self.engine.require_same(chunks_below("operators/", chunks))
+        self.engine.require_same(take_prefix("operators", chunks))
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
-        self.engine.restore(chunks_below("operators/", chunks))
+        self.engine.restore(take_prefix("operators", chunks))
         for source, intake in self.intakes.items():
-            intake.restore(chunks_below(f"sources/{source}/", chunks))
+            intake.restore(take_prefix(f"sources/{source}", chunks))
         self.keep_dropped()
-        self.answers.restore(chunks_below("answers/", chunks))
+        self.answers.restore(take_prefix("answers", chunks))
         if TIMES in chunks:
             self.times.restore(chunks[TIMES])

@@ -108,11 +108,6 @@ def _require_format(found: int, known: int) -> None:
         )
 
 
-def chunks_below(prefix: str, chunks: Chunks) -> dict[str, pa.Table]:
-    """The tables whose names start with a prefix, without it."""
-    return {name.removeprefix(prefix): table for name, table in chunks.items() if name.startswith(prefix)}
-
-
 def seal_snapshot(chunks: Chunks) -> dict[str, pa.Table]:
     """The tables of a snapshot, ready to be stored, with their seal."""
     stored = _to_portable(chunks)

@@ -45,7 +45,7 @@ class Load:
         return cls(arrived, arrived * min(1.0, span / over) if over > 0 else arrived)
 
     @property
-    def expired(self) -> float:
+    def expired_count(self) -> float:
         """How many have left the window."""
         return max(0.0, self.arrived - self.held)
 
@@ -118,13 +118,13 @@ class CostModel:
             + q.oop * apart * c.split_cost(q.cp, q.oop, self.load.held)
         )
         expiry = q.cp * c.detach + apart * c.delete
-        return self.load.arrived * arrival + self.load.expired * expiry
+        return self.load.arrived * arrival + self.load.expired_count * expiry
 
     def lazy_update(self) -> float:
         """Equation 4; late tuples have to be put in place here too."""
         insert, delete = self.constants.lazy_costs
         arrival = insert + self.usual_oop * self.constants.find
-        return self.load.arrived * arrival + self.load.expired * delete
+        return self.load.arrived * arrival + self.load.expired_count * delete
 
     def eager_scan(self, q: Queries) -> Numbers:
         """Equation 5: as many reads as there are coalesced tuples; the timestamps behind them cost little."""
@@ -147,7 +147,7 @@ class CostModel:
         """U_max: everything is coalesced. Not the greatest there is: eager updates may cost more than 1."""
         one, usual = np.ones(1), np.full(1, self.usual_oop)
         merge_cost = float(self.constants.merge_cost(one, usual)[0])
-        return self.load.arrived * merge_cost + self.load.expired * self.constants.detach
+        return self.load.arrived * merge_cost + self.load.expired_count * self.constants.detach
 
     @property
     def greatest_scan(self) -> float:

@@ -67,7 +67,7 @@ class Probabilities:
         """Tuples have arrived, in this order."""
         if not len(times):
             return
-        known = self._known(groups)
+        known = self._find_known(groups)
         seen = _Tuples(
             np.append(self._groups[known], groups),
             np.append(self._times[known], times),
@@ -83,7 +83,7 @@ class Probabilities:
         """Forget groups without a tuple since ``before``: the window holds nothing of them any more."""
         self._keep_rows(np.flatnonzero(self._times >= before))
 
-    def _known(self, groups: Hashes) -> Index:
+    def _find_known(self, groups: Hashes) -> Index:
         """Where the groups of a batch stand among those seen before."""
         found: Index = np.flatnonzero(np.isin(self._groups, groups))
         return found

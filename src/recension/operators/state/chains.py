@@ -27,8 +27,8 @@ from recension.core.ticks import FOREVER, Ticks, add
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
 from recension.operators.changes import NetChanges, identity
-from recension.operators.state.block_table import Extract
-from recension.operators.state.end_points import EndPoints
+from recension.operators.state.end_points import EndPoints, is_among
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
@@ -102,7 +102,7 @@ class Chains(EndPoints):
         self._write(axis, extract)
         return old, new
 
-    def _axis(self, extract: Extract, added: Columns, removed: Hashes) -> _ChainAxis:
+    def _axis(self, extract: LeafExtract, added: Columns, removed: Hashes) -> _ChainAxis:
         kept = extract.columns
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
         stays, _, found = cancel(held, removed)
@@ -150,11 +150,11 @@ class Chains(EndPoints):
         values = (self._store.take(rows).select(self._on) for rows in (before, after))
         return self._equivalent(*values)
 
-    def _write(self, axis: _ChainAxis, extract: Extract) -> None:
+    def _write(self, axis: _ChainAxis, extract: LeafExtract) -> None:
         own, stays = axis.columns, axis.is_new & ~axis.is_last
         columns = {name: own[name][stays] for name in ("group", "time", *_COLUMNS)}
         born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
-        self.replace(extract.blocks, columns, (own["group"][born], own["time"][born]), own["group"][gone])
+        self.replace(extract, columns, (own["group"][born], own["time"][born]), own["group"][gone])
 
     def forget(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
@@ -163,12 +163,12 @@ class Chains(EndPoints):
         begins a chain: otherwise the event is still needed to know which chain the next one belongs to when
         its end moves. If none follows, the chain has ended.
         """
-        is_due, groups = self._pop_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return
         extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        group, past = own["group"], (own["time"] < t) & is_due[own["group"]]
+        group, past = own["group"], (own["time"] < t) & is_among(own["group"], groups)
         is_settled = (own["end"] < t) | (own["head"] == own["row"])
         is_followed = np.append(past[1:] & (group[1:] == group[:-1]), False)
         goes = past & (own["end"] < t)
@@ -176,8 +176,8 @@ class Chains(EndPoints):
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
-        np.subtract.at(self._points_of, group[goes], 1)
-        self._table.replace(extract.blocks, {name: column[~goes] for name, column in own.items()})
+        self._count(group[:0], group[goes])
+        self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""

@@ -21,18 +21,20 @@ from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
-from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.arena import Arena
 from recension.operators.state.keys import KeyIndex
+from recension.operators.state.leaf_table import LeafExtract, LeafTable, distinct
 from recension.operators.state.time_queue import TimeQueue
 
 _RETIRE_AT = 1024
+_ROW = 64  # groups whose earliest time is kept
 
 
 class EndPoints:
     """Rows (group, time, n, ...), ``n`` counting live events; a key without columns is one group."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema) -> None:
-        self._table = BlockTable(columns)
+        self._table = LeafTable(columns)
         self._schema = key_schema
         self._keys = KeyIndex(key_schema) if len(key_schema) else None
         self.clear()
@@ -41,7 +43,9 @@ class EndPoints:
         """Forget everything."""
         self._table.clear()
         self._expiring = TimeQueue()
-        self._points_of = self._held = np.zeros(0, np.int64)
+        self._points_of = Arena({"points": np.int64})
+        self._held = GroupTimes()
+        self._in_use = 0
         if self._keys is not None:
             self._keys.restore(self._keys.no_rows())
 
@@ -56,10 +60,10 @@ class EndPoints:
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
         numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
-        missing = int(numbers.max(initial=-1)) + 1 - len(self._points_of)
-        if missing > 0:
-            self._points_of = np.append(self._points_of, np.zeros(missing, np.int64))
-            self._held = np.append(self._held, np.full(missing, FOREVER))
+        groups = int(numbers.max(initial=-1)) + 1
+        if groups > len(self._points_of):
+            self._points_of.append({"points": np.zeros(groups - len(self._points_of), np.int64)})
+            self._held.make_room(groups)
         return numbers
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
@@ -72,8 +76,8 @@ class EndPoints:
         """A hash of each group's key, which stays when numbers change."""
         return np.zeros(len(groups), np.uint64) if self._keys is None else self._keys.hashes(groups)
 
-    def extract(self, group: Index, low: Ticks, high: Ticks) -> Extract:
-        """The end points in and next to each segment, as `BlockTable.extract`."""
+    def extract(self, group: Index, low: Ticks, high: Ticks) -> LeafExtract:
+        """The end points in and next to each segment, as `LeafTable.extract`."""
         return self._table.extract(group, low, high)
 
     def is_endless(self) -> bool:
@@ -82,12 +86,11 @@ class EndPoints:
         ends = np.full(len(groups), FOREVER)
         return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
 
-    def replace(self, blocks: Index, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
+    def replace(self, extract: LeafExtract, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
         """Write an extract back; ``born``: (group, time) of new end points, ``gone``: groups of lost ones."""
-        self._table.replace(blocks, columns)
+        self._table.replace(extract, columns)
         group, time = born
-        np.add.at(self._points_of, group, 1)
-        np.subtract.at(self._points_of, gone, 1)
+        self._count(group, gone)
         self._expiring.push(time[time < FOREVER], group[time < FOREVER])
 
     def forget_before(self, t: int) -> Index:
@@ -96,7 +99,7 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        _, groups = self._pop_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return groups
         extract = self._extract_past(groups, t)
@@ -105,48 +108,71 @@ class EndPoints:
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
         lasts = is_past & ~next_is_past & (n > 0)
         gone = is_past & ~lasts
-        self._held[group[is_past]] = FOREVER
-        self._held[group[lasts]] = time[lasts]
-        np.subtract.at(self._points_of, group[gone], 1)
+        self._hold(group[is_past], group[lasts], time[lasts])
+        self._count(group[:0], group[gone])
         keep = ~gone & ~extract.follower
-        self._table.replace(extract.blocks, {name: column[keep] for name, column in extract.columns.items()})
+        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
         return groups
 
-    def _pop_due(self, t: int) -> tuple[Mask, Index]:
-        """Whether each group has anything before ``t``; and the groups that have."""
-        is_due = np.zeros(len(self._points_of), np.bool_)
-        is_due[self._expiring.pop_before(t)[1]] = True
-        return is_due, np.flatnonzero(is_due)
+    def _pop_due(self, t: int) -> Index:
+        """The groups that have had end points before ``t`` since they were last asked for."""
+        return distinct(self._expiring.pop_before(t)[1])
 
-    def _extract_past(self, groups: Index, t: int) -> Extract:
+    def _count(self, born: Index, gone: Index) -> None:
+        """Groups have got end points and lost some."""
+        points = self._points_of["points"]
+        if len(born) + len(gone) > len(points):
+            points += np.bincount(born, minlength=len(points)) - np.bincount(gone, minlength=len(points))
+            self._in_use = int(np.count_nonzero(points))
+            return
+        touched = distinct(np.append(born, gone))
+        before = int(np.count_nonzero(points[touched]))
+        np.add.at(points, born, 1)
+        np.subtract.at(points, gone, 1)
+        self._in_use += int(np.count_nonzero(points[touched])) - before
+
+    def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
+        """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
+        self._held.set(groups, np.full(len(groups), FOREVER))
+        self._held.set(held, time)
+
+    def _set_groups(self, points: Index, held: Ticks) -> None:
+        self._points_of, self._held = Arena({"points": np.int64}), GroupTimes()
+        self._points_of.append({"points": points})
+        self._held.make_room(len(held))
+        self._held.set(np.arange(len(held)), held)
+        self._in_use = int(np.count_nonzero(points))
+
+    def _extract_past(self, groups: Index, t: int) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
         return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
-        return np.flatnonzero(self._points_of > 0)
+        return np.flatnonzero(self._points_of["points"])
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
-        return int(self._held.min(initial=FOREVER))
+        return self._held.earliest()
 
     def retire(self) -> Index | None:
         """Give up the numbers of groups without end points if they are the majority.
 
         The new number of each group, -1 for those given up; None when nothing changed.
         """
-        in_use = self._points_of > 0
-        if self._keys is None or len(in_use) < _RETIRE_AT or 2 * int(in_use.sum()) > len(in_use):
+        known = len(self._points_of)
+        if self._keys is None or known < _RETIRE_AT or 2 * self._in_use > known:
             return None
+        in_use, held = self._points_of["points"] > 0, self._held.times()
         numbers = self._keys.retire(in_use)
-        renumber(self._table, numbers)
+        self._table.renumber(numbers)
         self._expiring.renumber(numbers)
-        self._points_of, self._held = self._points_of[in_use], self._held[in_use]
+        self._set_groups(self._points_of["points"][in_use], held[in_use])
         return numbers
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables."""
-        groups = {"points": self._points_of.copy(), "held": self._held.copy()}
+        groups = {"points": self._points_of["points"].copy(), "held": self._held.times().copy()}
         chunks = {
             "points": self._table.snapshot(),
             "expiring": self._expiring.snapshot(),
@@ -158,16 +184,10 @@ class EndPoints:
         """Become the end points that `snapshot` gave."""
         self._table.restore(chunks["points"])
         self._expiring.restore(chunks["expiring"])
-        self._points_of, self._held = (chunks["groups"][n].to_numpy().copy() for n in ("points", "held"))
+        self._set_groups(*(chunks["groups"][name].to_numpy() for name in ("points", "held")))
         if self._keys is not None:
             rows = chunks["keys"].combine_chunks().to_batches()
             self._keys.restore(rows[0] if rows else self._keys.no_rows())
-
-
-def renumber(table: BlockTable, numbers: Index) -> None:
-    """Give the rows of a table the new numbers of their groups, which keep the order of the old."""
-    rows = table.snapshot()
-    table.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
 
 
 class KeptMoments(EndPoints):
@@ -177,24 +197,62 @@ class KeptMoments(EndPoints):
         # What refers to a moment is what counts at it: there is nothing else to remember it for.
         super().__init__({name: kind for name, kind in columns.items() if name != "refs"}, key_schema)
 
-    def around(self, group: Index, time: Ticks, rows: int) -> Extract:
+    def around(self, group: Index, time: Ticks, rows: int) -> LeafExtract:
         """The moments about each (group, time), at least ``rows`` before and after it."""
         return self._table.extract_around(group, time, rows)
 
     def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
         """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
-        is_due, groups = self._pop_due(t)
+        groups = self._pop_due(t)
         if not len(groups):
             return groups, groups
         extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        past = np.flatnonzero((own["time"] < t) & is_due[own["group"]])
+        past = np.flatnonzero((own["time"] < t) & is_among(own["group"], groups))
         group, time = own["group"][past], own["time"][past]
         from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
         goes, stays = from_end > keep, from_end <= keep
-        self._held[groups] = FOREVER
-        np.minimum.at(self._held, group[stays], time[stays])
-        np.subtract.at(self._points_of, group[goes], 1)
+        first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
+        self._hold(groups, group[first], time[first])
+        self._count(group[:0], group[goes])
         rest = np.delete(np.arange(len(own["time"])), past[goes])
-        self._table.replace(extract.blocks, {name: column[rest] for name, column in own.items()})
+        self._table.replace(extract, {name: column[rest] for name, column in own.items()})
         return group[goes], time[goes]
+
+
+class GroupTimes:
+    """A time for each group, FOREVER unless it is set; finds the earliest without looking at all of them."""
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._times = np.full((0, _ROW), FOREVER)
+        self._earliest = np.full(0, FOREVER)
+
+    def make_room(self, groups: int) -> None:
+        """For so many groups; room doubles, so that this costs O(1) a group over time."""
+        self._groups = groups
+        if groups > self._times.size:
+            more = -(-groups // _ROW) + len(self._times)
+            self._times = np.concatenate([self._times, np.full((more, _ROW), FOREVER)])
+            self._earliest = np.append(self._earliest, np.full(more, FOREVER))
+
+    def set(self, groups: Index, times: Ticks) -> None:
+        """Set the times of some groups."""
+        self._times.reshape(-1)[groups] = times
+        rows = distinct(groups // _ROW)
+        self._earliest[rows] = self._times[rows].min(axis=1)
+
+    def earliest(self) -> int:
+        """The earliest of all."""
+        return int(self._earliest.min(initial=FOREVER))
+
+    def times(self) -> Ticks:
+        """All of them, by group."""
+        return self._times.reshape(-1)[: self._groups]
+
+
+def is_among(groups: Index, some: Index) -> Mask:
+    """Which of the groups are among ``some``, which are sorted."""
+    place = np.minimum(np.searchsorted(some, groups), len(some) - 1)
+    found: Mask = some[place] == groups
+    return found

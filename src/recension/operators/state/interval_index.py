@@ -302,11 +302,11 @@ class StartIndex(IntervalIndex):
             hit &= self._arena["ve"][at] > self._frontier
             np.minimum.at(nearest, asked[hit], vs[hit])
             # Instants that share a key are in no order: what was found stands when the key has changed.
-            go_on = self._undecided(owner[hit], at[hit], stop, last)
+            go_on = self._find_undecided(owner[hit], at[hit], stop, last)
             todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
         return nearest
 
-    def _undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
+    def _find_undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
         """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
         keys = self._arena["key"]
         found = np.full(len(stop), -1)

@@ -17,8 +17,9 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.base import Chunks
 from recension.operators.changes import net_changes
-from recension.operators.state.block_table import Extract, sort_keys
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import KeptMoments
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
@@ -80,11 +81,11 @@ class Readings(KeptMoments):
         self._write(axis, extract)
         return axis
 
-    def _write(self, axis: ReadingAxis, extract: Extract) -> None:
+    def _write(self, axis: ReadingAxis, extract: LeafExtract) -> None:
         stays = (axis.new_row >= 0) & ~axis.is_context
         columns = {"group": axis.group[stays], "time": axis.time[stays], "row": axis.new_row[stays]}
         born, gone = (axis.old_row < 0) & (axis.new_row >= 0), (axis.old_row >= 0) & (axis.new_row < 0)
-        self.replace(extract.blocks, columns, (axis.group[born], axis.time[born]), axis.group[gone])
+        self.replace(extract, columns, (axis.group[born], axis.time[born]), axis.group[gone])
 
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no reading."""
@@ -109,7 +110,7 @@ def find_come_and_gone(batch: EventBatch) -> tuple[Index, Index]:
 
 
 def _merge_changes(
-    extract: Extract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str
+    extract: LeafExtract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str
 ) -> ReadingAxis:
     """Lay sorted changes over the readings kept so far."""
     kept = extract.columns

@@ -10,6 +10,7 @@ import pyarrow as pa
 from recension.core.batch import Index, null_payload, take_rows
 from recension.operators.state.block_table import BlockTable
 from recension.operators.state.chunks import cut_table, unite_table
+from recension.operators.state.leaf_table import LeafTable
 
 _RATIO = 4
 _SMALL = 1024
@@ -129,7 +130,7 @@ class RowStore:
         self._serial = head["serial"]
 
 
-def drop_unused_rows(store: RowStore, table: BlockTable, *columns: str) -> int:
+def drop_unused_rows(store: RowStore, table: BlockTable | LeafTable, *columns: str) -> int:
     """Keep the rows that columns of a table name, and number them anew there; how many there are."""
     rows = table.snapshot()
     named = [rows[column].to_numpy() for column in columns]

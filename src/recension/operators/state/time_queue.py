@@ -31,11 +31,11 @@ class TimeQueue(SortedRuns):
     def renumber(self, new_groups: Index) -> None:
         """Groups got new numbers; -1 means the group is gone."""
 
-        def renumbered(rows: Columns) -> Columns:
+        def renumber_rows(rows: Columns) -> Columns:
             groups = new_groups[rows["group"]]
             return {"time": rows["time"][groups >= 0], "group": groups[groups >= 0]}
 
-        self.rewrite(renumbered)
+        self.rewrite(renumber_rows)
 
 
 class TimeBag(SortedRuns):

@@ -28,8 +28,9 @@ from recension.core.batch import EventBatch, Index, Mask, new_end, old_end
 from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
-from recension.operators.state.block_table import Extract, sort_keys
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import KeptMoments
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, WindowIndex, in_view
@@ -70,7 +71,7 @@ class CountIndex(WindowIndex):
         axis = merge(extract, changes)
 
         def write_back() -> None:
-            born = axis.write_back(self._kept, extract.blocks)
+            born = axis.write_back(self._kept, extract)
             if self._view != "all":
                 # A window comes into view one tick after its last moment, or at its first.
                 time = axis.time[born] + (self._view == "ended")
@@ -225,17 +226,17 @@ class MergedMoments:
     old: Sums
     new: Sums
 
-    def write_back(self, kept: KeptMoments, blocks: Index) -> Mask:
+    def write_back(self, kept: KeptMoments, extract: LeafExtract) -> Mask:
         """Keep the moments that have events now; gives back which of them had none."""
         born, gone = ~self.is_known & (self.new.n > 0), self.is_known & (self.new.n == 0)
         rows = np.flatnonzero(self.new.n)
         columns: Columns = {"group": self.group[rows], "time": self.time[rows]}
         columns |= self.new.take(rows).columns()
-        kept.replace(blocks, columns, (self.group[born], self.time[born]), self.group[gone])
+        kept.replace(extract, columns, (self.group[born], self.time[born]), self.group[gone])
         return born
 
 
-def merge(extract: Extract, changes: MomentChanges) -> MergedMoments:
+def merge(extract: LeafExtract, changes: MomentChanges) -> MergedMoments:
     """Lay the changes of a batch over the moments kept so far."""
     own = ~extract.follower
     known = {name: column[own] for name, column in extract.columns.items()}

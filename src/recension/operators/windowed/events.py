@@ -38,10 +38,6 @@ class CoveringEvents:
     ve: Ticks
     payload: pa.RecordBatch
 
-    def argument(self, compute: Callable[[pa.RecordBatch], pa.Array]) -> pa.Array:
-        """A column computed from the payloads."""
-        return compute(self.payload)
-
     @cached_property
     def order(self) -> Index:
         """The events by (vs, ve, payload), the order that breaks ties."""
@@ -166,10 +162,6 @@ class EventsOfGroups:
     def expire(self, t: int) -> None:
         """Forget the events that end, on their axis, at ``t`` or before."""
         self._live.expire(t)
-
-    def live(self) -> int:
-        """How many events there are; looks at all of them."""
-        return self._live.count_live()
 
     def nbytes(self) -> int:
         """Memory taken by the events."""

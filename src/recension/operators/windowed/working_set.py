@@ -19,8 +19,9 @@ from recension.core.batch import Index, Mask
 from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
-from recension.operators.state.block_table import Extract, sort_keys
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.steps import AxisSteps, Pair
 
@@ -64,7 +65,7 @@ class Side:
 class WorkingSet:
     """The merged axis; ``blocks`` are those of the table that it was read from."""
 
-    blocks: Index
+    extract: LeafExtract
     group: Index
     time: Ticks
     refs: Index
@@ -85,7 +86,7 @@ class WorkingSet:
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums.take(keep).columns()
-        points.replace(self.blocks, columns, (self.group[born], self.time[born]), self.group[gone])
+        points.replace(self.extract, columns, (self.group[born], self.time[born]), self.group[gone])
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
@@ -102,7 +103,7 @@ def lay_over(points: EndPoints, steps: AxisSteps) -> WorkingSet:
     return _merge(points.extract(*steps.segments()), steps)
 
 
-def _merge(extract: Extract, steps: AxisSteps) -> WorkingSet:
+def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     known = extract.columns
     at_known, at_steps, is_new = _interleave(known, steps)
     size = len(is_new)
@@ -122,7 +123,7 @@ def _merge(extract: Extract, steps: AxisSteps) -> WorkingSet:
     old = _old_sums(known, inherit, len(steps.ints), len(steps.pairs))
     new = _new_sums(old, steps, last_step, is_changed)
     return WorkingSet(
-        extract.blocks, group, time, refs, is_new, is_context, is_changed,
+        extract, group, time, refs, is_new, is_context, is_changed,
         Side(~is_new, next_point(group, time, ~is_new), old),
         Side(refs > 0, next_point(group, time, refs > 0), new),
     )  # fmt: skip

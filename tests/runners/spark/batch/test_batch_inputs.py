@@ -195,6 +195,18 @@ def test_windows_that_one_event_fills_by_the_million_are_refused(quick: Any, ans
         batch(quick, refused, {"s": shorter}).collect()
 
 
+@pytest.mark.parametrize("answer", [rc.count(), rc.max("x"), rc.first("x")], ids=["summed", "rows", "local"])
+def test_windows_that_are_refused_show_times_as_the_user_has_them(quick: Any, answer: Any) -> None:
+    given = quick.sql(
+        "SELECT TIMESTAMP_NTZ'2024-01-01 00:00:00' _vs, TIMESTAMP_NTZ'2025-01-01 00:00:00' _ve, 4L x"
+    )
+    query = rc.source("s", {"x": "int64"}).hopping("1h", "10ms").agg(a=answer)
+    with pytest.raises(
+        Exception, match=r"windows every 10ms of 1h: an event in the windows from 2023-12-31 23:"
+    ):
+        rc.spark.batch(quick, query, {"s": given}).collect()
+
+
 def _told(seed: int) -> tuple[list[Event], list[Any]]:
     rnd = random.Random(seed)
     events = []

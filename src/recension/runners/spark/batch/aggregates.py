@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from recension.core.window_limit import WindowLimit
+from recension.lowering.windowed import limit_of
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from recension.plan.nodes import ModuleWindow, SnapshotAggregate, WindowAggregate
@@ -48,7 +48,7 @@ def snapshot_aggregate(node: SnapshotAggregate, frame: Frame) -> Frame:
 
 def window_aggregate(node: WindowAggregate, frame: Frame) -> Frame:
     """One answer for every window of every group that holds an event."""
-    grid, limit = node.windows, WindowLimit(node.label, node.windows.max_windows)
+    grid, limit = node.windows, limit_of(node.windows, node)
     if _is_sums(node):
         read = _AggregateInput.of(node, frame)
         stretches = sweep(number_windows(read.rows, grid), read.keys, read.parts)

@@ -86,11 +86,15 @@ def describe_event(names: Sequence[str], columns: Sequence[str], time_type: type
 def describe_lifetime(time_type: types.DataType) -> Column:
     """`_vs` and `_ve` as text, written as the user wrote times."""
     return f.concat(
-        f.lit("["), _describe_time(VS, time_type), f.lit(", "), _describe_time(VE, time_type), f.lit(")")
+        f.lit("["),
+        describe_time(f.col(VS), time_type),
+        f.lit(", "),
+        describe_time(f.col(VE), time_type),
+        f.lit(")"),
     )
 
 
-def _describe_time(name: str, time_type: types.DataType) -> Column:
-    """A time without end has no timestamp."""
-    time = f.when(f.col(name) != tick(FOREVER), to_times(f.col(name), time_type)).cast("string")
-    return f.coalesce(time, f.when(f.col(name).isNotNull(), f.lit("∞")), f.lit("null"))
+def describe_time(ticks: Column, time_type: types.DataType) -> Column:
+    """A time as text; without end it has no timestamp."""
+    time = f.when(ticks != tick(FOREVER), to_times(ticks, time_type)).cast("string")
+    return f.coalesce(time, f.when(ticks.isNotNull(), f.lit("∞")), f.lit("null"))

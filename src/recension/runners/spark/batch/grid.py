@@ -8,12 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.time_kind import kind_in_messages
 from recension.core.window_limit import FROM, WindowLimit
 from recension.operators.windowed.grid import GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.windows import Windows
-from recension.runners.spark.batch.frame import VE, VS
-from recension.runners.spark.batch.times import add, floor_divide, tick
+from recension.runners.spark.batch.frame import VE, VS, describe_time
+from recension.runners.spark.batch.times import add, floor_divide, tick, type_of_kind
 
 UNBEGUN = "an event that starts at the beginning of time is in windows without number"
 WITHOUT_NUMBER = f"an event within a window of {GAP} is in windows without number"
@@ -59,9 +60,10 @@ def explode_windows(rows: DataFrame, limit: WindowLimit, grid: Windows) -> DataF
     others = [name for name in rows.columns if name not in (VS, VE)]
     # As decimals, since the difference may not fit.
     count = f.col(VE).cast("decimal(20,0)") - f.col(VS).cast("decimal(20,0)")
-    escaped = replace(limit, step=limit.step.replace("%", "%%"))
-    words = escaped.message(f"an event {FROM} %s", "%s")
-    refused = f.raise_error(f.format_string(words, window_lifetime(grid)[0], f.format_number(count, 0)))
+    names = {name: getattr(limit, name).replace("%", "%%") for name in ("step", "with_units")}
+    words = replace(limit, **names).message(f"an event {FROM} %s", "%s")
+    start = describe_time(window_lifetime(grid)[0], type_of_kind(kind_in_messages()))
+    refused = f.raise_error(f.format_string(words, start, f.format_number(count, 0)))
     numbers = f.sequence(f.col(VS), f.col(VE) - 1)
     numbers = f.when(count > limit.most, refused.cast("array<bigint>")).otherwise(numbers)
     return rows.select(f.explode(numbers).alias(VS), *others)

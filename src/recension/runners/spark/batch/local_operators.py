@@ -21,6 +21,7 @@ from recension.core.batch import EventBatch, Mask, inserts, take_rows
 from recension.core.errors import RecensionError, describe_error
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.ticks import FOREVER, Ticks
+from recension.core.time_kind import TimeKind, kind_in_messages, times_in_messages
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.nodes import Node, Source
@@ -43,8 +44,8 @@ def stand_in_source(frame: Frame, port: int = 0) -> Source:
 
 def map_batches(node: Node, frame: Frame) -> Frame:
     """A node without state, applied to every batch of rows by itself."""
-    alone = node.with_inputs([stand_in_source(frame)])
-    return Frame(frame.df.mapInArrow(StatelessStep(alone), _output_schema(node.schema)), node.schema)
+    step = StatelessStep(node.with_inputs([stand_in_source(frame)]), kind_in_messages())
+    return Frame(frame.df.mapInArrow(step, _output_schema(node.schema)), node.schema)
 
 
 def map_partitions(node: Node, rows: DataFrame) -> Frame:
@@ -53,7 +54,8 @@ def map_partitions(node: Node, rows: DataFrame) -> Frame:
     ``node`` reads stand-ins. What may meet must lie in one partition.
     """
     in_order = rows.sortWithinPartitions(VS)
-    return Frame(in_order.mapInArrow(StatefulStep(node), _output_schema(node.schema)), node.schema)
+    step = StatefulStep(node, kind_in_messages())
+    return Frame(in_order.mapInArrow(step, _output_schema(node.schema)), node.schema)
 
 
 def union_ports(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataFrame:
@@ -77,13 +79,14 @@ def _output_schema(schema: pa.Schema) -> spark.StructType:
 
 @dataclass(frozen=True)
 class StatelessStep:
-    """A span or lifetime step on whatever rows come."""
+    """A span or lifetime step on whatever rows come; ``kind`` is that of the times in its errors."""
 
     node: Node
+    kind: TimeKind
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the step makes of the rows."""
-        step = name_errors(self.node, operator_of(self.node).on_batch)
+        step = name_errors(self, operator_of(self.node).on_batch)
         for rows in batches:
             yield to_rows(step(0, read_events(rows, self.node, 0)))
 
@@ -93,6 +96,7 @@ class StatefulStep:
     """An operator that is fed one partition in order of starts."""
 
     node: Node
+    kind: TimeKind
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator makes of the partition."""
@@ -109,7 +113,7 @@ class StatefulStep:
 
     def _drive(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EventBatch]:
         operator: Operator = operator_of(self.node)
-        on_batch, on_cti = name_errors(self.node, operator.on_batch), name_errors(self.node, operator.on_cti)
+        on_batch, on_cti = name_errors(self, operator.on_batch), name_errors(self, operator.on_cti)
         ports = range(len(self.node.inputs))
         for rows in batches:
             if not rows.num_rows:
@@ -162,15 +166,16 @@ def to_rows(batch: EventBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(batch.vs), pa.array(batch.ve), *columns], names)
 
 
-def name_errors(node: Node, step: Callable[P, R]) -> Callable[P, R]:
-    """Errors in data or in a user's function are raised with the step's name."""
+def name_errors(step: StatelessStep | StatefulStep, method: Callable[P, R]) -> Callable[P, R]:
+    """Errors in data or in a user's function have the step's name, and times as users write them."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return step(*args, **kwargs)
+            with times_in_messages(step.kind):
+                return method(*args, **kwargs)
         except RecensionError:
             raise
         except Exception as why:
-            raise RecensionError(f"{node.label}: {describe_error(why)}") from why
+            raise RecensionError(f"{step.node.label}: {describe_error(why)}") from why
 
     return call

@@ -9,9 +9,9 @@ from operator import or_
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from recension.core.errors import RecensionError
+from recension.core.time_kind import kind_in_messages
 from recension.plan.nodes import Merge, Union
 from recension.runners.spark.batch.frame import (
     VE,
@@ -22,6 +22,7 @@ from recension.runners.spark.batch.frame import (
     raise_if,
     repeat_rows,
 )
+from recension.runners.spark.batch.times import type_of_kind
 
 _PORT = "port"
 
@@ -59,7 +60,7 @@ def _align(frames: Sequence[Frame], schema: pa.Schema) -> list[Frame]:
 def _describe_difference(node: Merge, payload: Sequence[str], counts: Sequence[str]) -> Column:
     begin = f.lit(f"{node.label}: the inputs stand for different histories: ")
     times = f.concat_ws(", ", *(f.col(name) for name in counts))
-    event = describe_event(node.schema.names, payload, LongType())
+    event = describe_event(node.schema.names, payload, type_of_kind(kind_in_messages()))
     return f.concat(begin, event, f.lit(" is in them so many times: "), times)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import types as spark
 from recension.core.errors import RecensionError
 from recension.core.history import History
 from recension.core.ticks import FOREVER
+from recension.core.time_kind import times_in_messages
 from recension.plan.node import Node
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
@@ -34,7 +35,8 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
         name: Table.of(inputs[name], name, source.start, source.end) for name, source in sources.items()
     }
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
-    found = lower(query, lambda source: source_frame(source, tables[source.name]))
+    with times_in_messages(kind):
+        found = lower(query, lambda source: source_frame(source, tables[source.name]))
     return to_user_columns(found, type_of_kind(kind))
 
 
