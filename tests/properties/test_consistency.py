@@ -14,7 +14,7 @@ from tests.properties.plans import Plan, plans
 
 import recension as rc
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.runners.finite import steps
+from recension.runners.finite import push_inputs
 from recension.testing.assertions import assert_equivalent, assert_valid
 from recension.testing.model import reconstitute
 from recension.testing.strategies import SCHEMA, histories, physical_streams
@@ -55,7 +55,7 @@ def test_strong_output_is_ordered(data: st.DataObject, plan: Plan, size: int) ->
     query = plan.build(s, t).consistency(rc.STRONG)
     inputs = {name: data.draw(physical_streams(data.draw(histories(max_size=5)))) for name in ("s", "t")}
     session = rc.session(out=query, s=s, t=t, batch_size=size)
-    for _ in steps(session, inputs, batch_size=size, close=True):
+    for _ in push_inputs(session, inputs, batch_size=size, close=True):
         pass
     out = session.read("out").elements()
     assert query.properties.is_ordered

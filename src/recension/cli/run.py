@@ -34,7 +34,7 @@ from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node
-from recension.runners.finite import steps
+from recension.runners.finite import push_inputs
 from recension.runners.local import BATCH_SIZE, Session
 
 
@@ -153,7 +153,7 @@ def _run_session(
     """The output as it comes; on a terminal, with a sign of life."""
     taken = given = 0
     with show_progress("running") as meter:
-        for taken, _ in enumerate(steps(session, readers, batch_size=size, close=close), start=1):
+        for taken, _ in enumerate(push_inputs(session, readers, batch_size=size, close=close), start=1):
             for batch in session.read().batches:
                 given += len(batch)
                 yield batch

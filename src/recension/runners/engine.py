@@ -67,9 +67,9 @@ class Engine:
             if operator is None or (at is None and flows.keys().isdisjoint(vertex.inputs)):
                 continue
             started = time.perf_counter()
-            arriving = self._arriving(number, vertex, flows)
+            arrivals = self._arrivals(number, vertex, flows)
             try:
-                out = drive(operator, arriving, at)
+                out = drive(operator, arrivals, at)
             except RecensionError:
                 raise
             except Exception as why:
@@ -80,7 +80,7 @@ class Engine:
         self._feedback.send()
         return flows
 
-    def _arriving(self, number: int, vertex: Vertex, flows: Mapping[int, Flow]) -> list[tuple[int, Flow]]:
+    def _arrivals(self, number: int, vertex: Vertex, flows: Mapping[int, Flow]) -> list[tuple[int, Flow]]:
         """What comes in at each port, less what feedback says nobody wants."""
         arriving, metrics = list[tuple[int, Flow]](), self._metrics[number]
         for port, i in enumerate(vertex.inputs):

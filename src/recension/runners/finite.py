@@ -24,7 +24,7 @@ def run(
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
     session = Session({"query": query}, batch_size, clock, history_limit=0)
-    for _ in steps(session, inputs, batch_size=batch_size, close=close):
+    for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
         pass
     result = session.read()
     # Asked for now: a result that still has to ask would keep the session, with all its state.
@@ -32,7 +32,7 @@ def run(
     return result
 
 
-def steps(
+def push_inputs(
     session: Session, inputs: Mapping[str, Data], *, batch_size: int = BATCH_SIZE, close: bool = False
 ) -> Iterator[str]:
     """Push finite inputs in turn, a batch from each; gives the name of the source after each push.

@@ -35,7 +35,7 @@ from recension.core.formats.manifest import (
     is_table,
 )
 from recension.core.formats.parquet import ParquetRows, ParquetSink
-from recension.core.formats.stream_files import Rows
+from recension.core.formats.stream_files import FileRows
 from recension.core.formats.text import is_scalar
 
 SPARK_LOG: Final = "_spark_metadata"
@@ -51,7 +51,7 @@ class StoredFile:
     rows: int | None = None
 
 
-class Sink(Protocol):
+class FileSink(Protocol):
     """A file of any format being written."""
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -72,8 +72,8 @@ class FileFormat:
 
     name: str
     endings: tuple[str, ...]
-    open_rows: Callable[[StoredFile, TimeColumns, pa.Schema | None], Rows]
-    open_sink: Callable[[Path, pa.Schema, BufferedIOBase | None, bool], Sink]
+    open_rows: Callable[[StoredFile, TimeColumns, pa.Schema | None], FileRows]
+    open_sink: Callable[[Path, pa.Schema, BufferedIOBase | None, bool], FileSink]
     is_text: bool = False
     has_form: Callable[[pa.DataType], bool] = lambda kind: True
 

@@ -34,7 +34,7 @@ from recension.core.time_kind import OneKind
 _NUMBERS: Final = pa.schema([(BATCH, pa.int64()), (SEQ, pa.int64())])
 
 
-class Rows(Protocol):
+class FileRows(Protocol):
     """A file of any format."""
 
     schema: pa.Schema
@@ -50,7 +50,7 @@ class StreamFile:
     """A file of a stream, its rows and what its columns mean."""
 
     name: str
-    rows: Rows
+    rows: FileRows
     layout: Layout
 
     def columns_to_read(self, payload: pa.Schema) -> pa.Schema:

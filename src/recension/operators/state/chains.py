@@ -154,7 +154,8 @@ class Chains(EndPoints):
         own, stays = axis.columns, axis.is_new & ~axis.is_last
         columns = {name: own[name][stays] for name in ("group", "time", *_COLUMNS)}
         born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
-        self.replace(extract, columns, (own["group"][born], own["time"][born]), own["group"][gone])
+        come, went = ((own["group"][rows], own["time"][rows]) for rows in (born, gone))
+        self.replace(extract, columns, come, went)
 
     def forget(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.

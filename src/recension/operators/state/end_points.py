@@ -11,6 +11,7 @@ number once such groups are the majority.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,9 @@ from recension.operators.state.arena import Arena
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.leaf_table import LeafExtract, LeafTable, distinct
 from recension.operators.state.time_queue import TimeQueue
+
+Points: TypeAlias = tuple[Index, Ticks]
+"""The group and the time of each."""
 
 _RETIRE_AT = 1024
 _ROW = 64  # groups whose earliest time is kept
@@ -43,9 +47,9 @@ class EndPoints:
         """Forget everything."""
         self._table.clear()
         self._expiring = TimeQueue()
-        self._points_of = Arena({"points": np.int64})
+        self._groups = Arena({"points": np.int64, "is_endless": np.bool_})
         self._held = GroupTimes()
-        self._in_use = 0
+        self._in_use = self._endless = 0
         if self._keys is not None:
             self._keys.restore(self._keys.no_rows())
 
@@ -55,14 +59,15 @@ class EndPoints:
     def nbytes(self) -> int:
         """Memory taken by end points and keys."""
         keys = 0 if self._keys is None else self._keys.nbytes()
-        return self._table.nbytes() + 16 * (len(self._expiring) + len(self._points_of)) + keys
+        return self._table.nbytes() + 16 * (len(self._expiring) + len(self._groups)) + keys
 
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
         numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
         groups = int(numbers.max(initial=-1)) + 1
-        if groups > len(self._points_of):
-            self._points_of.append({"points": np.zeros(groups - len(self._points_of), np.int64)})
+        if groups > len(self._groups):
+            none = np.zeros(groups - len(self._groups), np.int64)
+            self._groups.append({"points": none, "is_endless": none})
             self._held.make_room(groups)
         return numbers
 
@@ -82,15 +87,21 @@ class EndPoints:
 
     def is_endless(self) -> bool:
         """Does an event of any group never end?"""
-        groups = self.groups_in_use()
-        ends = np.full(len(groups), FOREVER)
-        return bool((self._table.extract(groups, ends, ends).columns["time"] == FOREVER).any())
+        return self._endless > 0
 
-    def replace(self, extract: LeafExtract, columns: Columns, born: tuple[Index, Ticks], gone: Index) -> None:
-        """Write an extract back; ``born``: (group, time) of new end points, ``gone``: groups of lost ones."""
+    def endless_groups(self) -> Index:
+        """The groups with an event that never ends."""
+        return np.flatnonzero(self._groups["is_endless"]) if self._endless else np.zeros(0, np.int64)
+
+    def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
+        """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
+        self._count(born[0], gone[0])
+        for (group, time), is_endless in ((gone, False), (born, True)):
+            endless = group[time == FOREVER]
+            self._groups["is_endless"][endless] = is_endless
+            self._endless += len(endless) if is_endless else -len(endless)
         group, time = born
-        self._count(group, gone)
         self._expiring.push(time[time < FOREVER], group[time < FOREVER])
 
     def forget_before(self, t: int) -> Index:
@@ -120,7 +131,7 @@ class EndPoints:
 
     def _count(self, born: Index, gone: Index) -> None:
         """Groups have got end points and lost some."""
-        points = self._points_of["points"]
+        points = self._groups["points"]
         if len(born) + len(gone) > len(points):
             points += np.bincount(born, minlength=len(points)) - np.bincount(gone, minlength=len(points))
             self._in_use = int(np.count_nonzero(points))
@@ -136,9 +147,10 @@ class EndPoints:
         self._held.set(groups, np.full(len(groups), FOREVER))
         self._held.set(held, time)
 
-    def _set_groups(self, points: Index, held: Ticks) -> None:
-        self._points_of, self._held = Arena({"points": np.int64}), GroupTimes()
-        self._points_of.append({"points": points})
+    def _set_groups(self, points: Index, held: Ticks, endless: Index) -> None:
+        self._groups, self._held = Arena({"points": np.int64, "is_endless": np.bool_}), GroupTimes()
+        self._groups.append({"points": points, "is_endless": np.zeros(len(points), np.bool_)})
+        self._groups["is_endless"][endless] = True
         self._held.make_room(len(held))
         self._held.set(np.arange(len(held)), held)
         self._in_use = int(np.count_nonzero(points))
@@ -149,7 +161,7 @@ class EndPoints:
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
-        return np.flatnonzero(self._points_of["points"])
+        return np.flatnonzero(self._groups["points"])
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
@@ -160,19 +172,20 @@ class EndPoints:
 
         The new number of each group, -1 for those given up; None when nothing changed.
         """
-        known = len(self._points_of)
+        known = len(self._groups)
         if self._keys is None or known < _RETIRE_AT or 2 * self._in_use > known:
             return None
-        in_use, held = self._points_of["points"] > 0, self._held.times()
+        points, held = self._groups["points"], self._held.times()
+        in_use = points > 0
         numbers = self._keys.retire(in_use)
         self._table.renumber(numbers)
         self._expiring.renumber(numbers)
-        self._set_groups(self._points_of["points"][in_use], held[in_use])
+        self._set_groups(points[in_use], held[in_use], numbers[self.endless_groups()])
         return numbers
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables."""
-        groups = {"points": self._points_of["points"].copy(), "held": self._held.times().copy()}
+        groups = {"points": self._groups["points"].copy(), "held": self._held.times().copy()}
         chunks = {
             "points": self._table.snapshot(),
             "expiring": self._expiring.snapshot(),
@@ -184,7 +197,9 @@ class EndPoints:
         """Become the end points that `snapshot` gave."""
         self._table.restore(chunks["points"])
         self._expiring.restore(chunks["expiring"])
-        self._set_groups(*(chunks["groups"][name].to_numpy() for name in ("points", "held")))
+        group, time = (chunks["points"][name].to_numpy() for name in ("group", "time"))
+        points, held = (chunks["groups"][name].to_numpy() for name in ("points", "held"))
+        self._set_groups(points, held, group[time == FOREVER])
         if self._keys is not None:
             rows = chunks["keys"].combine_chunks().to_batches()
             self._keys.restore(rows[0] if rows else self._keys.no_rows())

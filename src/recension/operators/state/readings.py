@@ -85,7 +85,9 @@ class Readings(KeptMoments):
         stays = (axis.new_row >= 0) & ~axis.is_context
         columns = {"group": axis.group[stays], "time": axis.time[stays], "row": axis.new_row[stays]}
         born, gone = (axis.old_row < 0) & (axis.new_row >= 0), (axis.old_row >= 0) & (axis.new_row < 0)
-        self.replace(extract, columns, (axis.group[born], axis.time[born]), axis.group[gone])
+        self.replace(
+            extract, columns, (axis.group[born], axis.time[born]), (axis.group[gone], axis.time[gone])
+        )
 
     def tidy(self) -> None:
         """Drop payloads when most of them belong to no reading."""

@@ -232,7 +232,8 @@ class MergedMoments:
         rows = np.flatnonzero(self.new.n)
         columns: Columns = {"group": self.group[rows], "time": self.time[rows]}
         columns |= self.new.take(rows).columns()
-        kept.replace(extract, columns, (self.group[born], self.time[born]), self.group[gone])
+        come, went = ((self.group[which], self.time[which]) for which in (born, gone))
+        kept.replace(extract, columns, come, went)
         return born
 
 

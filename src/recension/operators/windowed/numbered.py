@@ -147,9 +147,13 @@ class NumberedIndex(WindowIndex):
         return self._numbering.first_starting_after(watermark)
 
     def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
-        """For every group the stretch of windows that come into view as the watermark moves."""
+        """The stretch of windows that come into view as the watermark moves, for every group they matter to.
+
+        Where all windows are shown, only those over endless events still come.
+        """
         low, high = self._edge(self.watermark), self._edge(watermark)
-        groups = self._points.groups_in_use() if high > low else np.zeros(0, np.int64)
+        find = self._points.endless_groups if self._view == "all" else self._points.groups_in_use
+        groups = find() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
     def _limit(self, side: Side, watermark: int) -> Index:

@@ -86,7 +86,9 @@ class WorkingSet:
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums.take(keep).columns()
-        points.replace(self.extract, columns, (self.group[born], self.time[born]), self.group[gone])
+        points.replace(
+            self.extract, columns, (self.group[born], self.time[born]), (self.group[gone], self.time[gone])
+        )
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:

@@ -35,7 +35,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _TICKS_A_SECOND: Final = 1_000_000
 
 
-class Sink(Protocol):
+class TableSink(Protocol):
     """Where the micro-batches of a query go."""
 
     def check_owner(self, query: str | None, is_begun: bool, schema: pa.Schema) -> None:
@@ -94,7 +94,7 @@ def write(
 
 def _sinks(
     changelog: AnyPath | None, history: AnyPath | None, checkpoint: AnyPath, keep: DurationLike
-) -> list[Sink]:
+) -> list[TableSink]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
     if changelog is not None and history is not None and local_path(changelog) == local_path(history):
@@ -102,7 +102,7 @@ def _sinks(
     for place in (changelog, history):
         if place is not None and is_local(checkpoint) and local_path(place) == local_path(checkpoint):
             raise RecensionError(f"{place}: the checkpoint needs a directory of its own")
-    sinks: list[Sink] = []
+    sinks: list[TableSink] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
         sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND))
@@ -111,7 +111,7 @@ def _sinks(
     return sinks
 
 
-def _check_owner(sinks: list[Sink], sdf: DataFrame, files: CheckpointFiles) -> None:
+def _check_owner(sinks: list[TableSink], sdf: DataFrame, files: CheckpointFiles) -> None:
     """Refuse, before anything runs, tables that are there and are not this query's."""
     query, begun, schema = query_of(files), is_begun(files), arrow_schema(sdf.schema)
     for sink in sinks:

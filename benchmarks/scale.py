@@ -1,0 +1,118 @@
+"""What a batch of 1,000 events with random keys costs, by how much state is live: it should cost the same.
+
+Run as ``python -m benchmarks.scale [LIVE ...]``, with sizes in live events. There are two live events a key.
+Every batch comes with a CTI, as many events expire as come, and one element in ten is a retraction. Times
+are processor time of one core. The last column is the ratio of a median to that of the first size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+import recension as rc
+
+BATCH, BATCHES, LOAD = 1_000, 200, 50_000
+SOURCE: Final = rc.source("s", {"k": "int64", "x": "float64"})
+QUERIES: Final[dict[str, Callable[[int], rc.Stream]]] = {
+    "count and sum by key": lambda _: SOURCE.group_by("k").agg(n=rc.count(), total=rc.sum("x")),
+    "the same, eager": lambda _: SOURCE.group_by("k").agg(n=rc.count(), t=rc.sum("x"), speculate="eager"),
+    "max by key": lambda _: SOURCE.group_by("k").agg(top=rc.max("x")),
+    "tumbling, eager": lambda live: (
+        SOURCE.group_by("k").tumbling(live // 4).agg(n=rc.count(), t=rc.sum("x"), speculate="eager")
+    ),
+    "distinct": lambda _: SOURCE.select("k").distinct(),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Events a second while state is built up, and milliseconds a batch in the steady state."""
+
+    intake: float
+    batches: list[float]
+
+    def percentile(self, share: float) -> float:
+        """The time that so many in a hundred batches take at most."""
+        return float(np.percentile(self.batches, share))
+
+
+class Feed:
+    """An event a tick, which lives for ``live`` ticks; every tenth one is cut short when it is half over."""
+
+    def __init__(self, live: int) -> None:
+        self._live, self._rng, self._now = live, np.random.default_rng(3), 0
+        self._seen: list[pa.Table] = []
+
+    def take(self, size: int) -> tuple[pa.Table, int]:
+        """The next events, with retractions of earlier ones; and the CTI that follows."""
+        vs = np.arange(self._now, self._now + size)
+        key, x = self._rng.integers(0, max(1, self._live // 2), size), self._rng.random(size)
+        fresh = _rows("insert", vs, vs + self._live, None, key, x)
+        self._seen.append(fresh.slice(0, size // 10))
+        self._now += size
+        return pa.concat_tables([fresh, *self._due()]), self._now - size
+
+    def _due(self) -> list[pa.Table]:
+        """Retractions of remembered events that have reached half of their age: they end now."""
+        due = []
+        while self._seen and int(self._seen[0]["_vs"][0].as_py()) + self._live // 2 < self._now:
+            old = self._seen.pop(0)
+            vs, ve = (old[name].to_numpy() for name in ("_vs", "_ve"))
+            due.append(_rows("retract", vs, ve, np.full(len(vs), self._now), old["k"], old["x"]))
+        return due
+
+
+def _rows(kind: str, vs: object, ve: object, new_ve: object, key: object, x: object) -> pa.Table:
+    size = len(pa.array(vs))
+    ends = pa.nulls(size, pa.int64()) if new_ve is None else pa.array(new_ve)
+    columns = {"_kind": pa.array([kind] * size), "_vs": vs, "_ve": ve, "_new_ve": ends, "k": key, "x": x}
+    return pa.table(columns)
+
+
+def measure(query: rc.Stream, live: int, batches: int = BATCHES) -> Cost:
+    """Build the state up, let it turn over for a while, and time batches."""
+    session, feed = rc.session(query, history_limit=0), Feed(live)
+
+    def step(size: int) -> float:
+        rows, cti = feed.take(size)
+        began = time.process_time()
+        session.push("s", rows)
+        session.advance("s", cti)
+        session.read()
+        return time.process_time() - began
+
+    load = min(LOAD, max(BATCH, live // 4))
+    spent = sum(step(load) for _ in range(-(-live // load)))
+    for _ in range(batches // 4):
+        step(BATCH)
+    return Cost(-(-live // load) * load / spent, [1e3 * step(BATCH) for _ in range(batches)])
+
+
+def main() -> None:
+    """Print a row for every query and size."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("live", nargs="*", type=int, default=[100_000, 1_600_000], metavar="LIVE")
+    out = Console(width=130)
+    table = Table("query", "live events", "taken in, M/s", "median, ms", "99 %, ms", "most, ms", "ratio")
+    for name, make in QUERIES.items():
+        first: float | None = None
+        for live in parser.parse_args().live:
+            cost = measure(make(live), live)
+            median = cost.percentile(50)
+            first = first or median
+            figures = map("{:.1f}".format, (median, cost.percentile(99), max(cost.batches), median / first))
+            table.add_row(name, f"{live:,}", f"{cost.intake / 1e6:.2f}", *figures)
+    out.print(table)
+
+
+if __name__ == "__main__":
+    main()
