@@ -64,6 +64,6 @@ def test_lagging_inputs_are_merged_as_for_figure_5() -> None:
 
 @pytest.mark.parametrize("query", scale.QUERIES)
 def test_cost_by_size_of_state_is_measured(query: str) -> None:
-    cost = scale.measure(scale.QUERIES[query](SMALL), SMALL, batches=4)
+    cost = scale.measure(scale.QUERIES[query](20_000), live=20_000, batches=4)
     assert cost.intake > 0
     assert len(cost.batches) == 4
