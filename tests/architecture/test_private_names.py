@@ -49,3 +49,11 @@ def test_completion_shows_what_is_meant_for_users() -> None:
 def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"recension has no 'sesion'; did you mean 'session'\?"):
         getattr(rc, "sesion")  # noqa: B009
+
+
+def test_what_runs_on_spark_is_typed() -> None:
+    """With PySpark's own types, in words: nothing of it is imported before it is used."""
+    for function in (rc.spark.batch, rc.spark.stream):
+        types = function.__annotations__
+        assert (types["spark"], types["return"]) == ("SparkSession", "DataFrame")
+        assert "DataFrame" in types["inputs"]

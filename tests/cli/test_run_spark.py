@@ -118,7 +118,7 @@ def _nothing_new_and_closed(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "asks"), [("spark", "session"), ("batch", "batch.files")], ids=["spark", "batch"]
+    ("engine", "asks"), [("spark", "session"), ("batch", "batch.run")], ids=["spark", "batch"]
 )
 def test_an_interrupt_waits_until_spark_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, asks: str
