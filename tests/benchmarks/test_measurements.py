@@ -9,7 +9,7 @@ import pytest
 from benchmarks.__main__ import SUITES
 from benchmarks.harness import Suite
 
-from benchmarks import lmerge_figures
+from benchmarks import lmerge_figures, scale
 
 SMALL = 2_000
 # Some need more than a few elements: a micro-batch of the sink has 50,000.
@@ -60,3 +60,10 @@ def test_memory_by_stables_is_as_in_figure_6() -> None:
 def test_lagging_inputs_are_merged_as_for_figure_5() -> None:
     (figure,) = lmerge_figures.lag_figure()
     assert all(len(rates) == len(figure.xs) and min(rates) > 0 for rates in figure.ys.values())
+
+
+@pytest.mark.parametrize("query", scale.QUERIES)
+def test_cost_by_size_of_state_is_measured(query: str) -> None:
+    cost = scale.measure(scale.QUERIES[query](20_000), live=20_000, batches=4)
+    assert cost.intake > 0
+    assert len(cost.batches) == 4

@@ -24,7 +24,7 @@ LATE: dict[str, Build] = {
     "WEAK sum": lambda g: g.agg(v=rc.sum("v")).consistency(rc.WEAK),
     "block 2, remember 3": lambda g: g.distinct().consistency(block=2, remember=3),
     "advance_time 1, drop": lambda g: g.advance_time(1),
-    "advance_time after every other": lambda g: g.advance_time(0, events=2, late="aside"),
+    "advance_time after every other": lambda g: g.advance_time(0, events=2),
     "advance_time each 3, adjust": lambda g: g.advance_time(0, every=3, late="adjust"),
     "sum of advanced": lambda g: g.advance_time(1).agg(v=rc.sum("v")),
     "windows of advanced, cleansed": lambda g: (

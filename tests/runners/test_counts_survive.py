@@ -29,7 +29,6 @@ def resumed(session: rc.Session, query: rc.Stream) -> rc.Session:
     [
         (s.finalize(2), {LATE: 2}),
         (s.advance_time(2), {LATE: 2}),
-        (s.advance_time(2, late="aside"), {LATE: 2}),
         (s.advance_time(2, late="adjust"), {LATE: 1, ADJUSTED: 1}),
     ],
 )

@@ -177,7 +177,7 @@ def test_what_is_left_out_is_kept_until_it_is_read(late: str) -> None:
     s = rc.source("s", {"x": "int64"}, on_violation="drop")
     left = {
         "finalize": s.finalize(0),
-        "advance_time": s.advance_time(0, late="aside"),
+        "advance_time": s.advance_time(0),
         "source": s.where(rc.col("x") > 0),
     }[late]
     session = rc.session(a=left, b=left.distinct())

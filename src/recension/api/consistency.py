@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.errors import RecensionError, TimeError
@@ -141,7 +141,7 @@ class ConsistencyMethods(StreamBase):
         events: int | None = None,
         every: DurationLike | None = None,
         by: StreamBase | None = None,
-        late: Late = "drop",
+        late: Late | Literal["aside"] = "drop",
     ) -> Self:
         """CTIs for a stream that sends none or too few.
 
@@ -155,10 +155,10 @@ class ConsistencyMethods(StreamBase):
             Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
             stream does not hold up a join.
         late
-            Elements before the last CTI are dropped and counted (``drop``), or also kept in the result's
-            ``dropped`` (``aside``); so are corrections of events that were dropped. ``adjust`` cuts them off
-            at the CTI, and corrections of such events too; only what ended before the CTI is then dropped and
-            kept.
+            Elements before the last CTI are dropped (``drop``), and so are corrections of events that were
+            dropped. They are counted, and are in the result's ``dropped``. ``adjust`` cuts them off at the
+            CTI, and corrections of such events too; only what ended before the CTI is then dropped.
+            ``aside`` is an old name of ``drop``.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -169,6 +169,7 @@ class ConsistencyMethods(StreamBase):
         >>> out.metrics[-1].dropped
         1
         """
+        late = "drop" if late == "aside" else late
         if by is not None and (delay, events, every) == (None, None, None):
             return self._then(ImportTime(self.plan, plan_of(by, "advance_time"), late))
         if by is not None or delay is None:

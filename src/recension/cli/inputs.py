@@ -13,13 +13,13 @@ from typing import Annotated, TypeAlias
 import pyarrow as pa
 import typer
 
-from recension.core.errors import RecensionError, suggest_name
+from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, open_stream
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
 from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, walk
-from recension.plan.source import require_one_kind
+from recension.plan.source import describe_unknown_source, require_one_kind
 
 
 class OnViolation(StrEnum):
@@ -73,10 +73,7 @@ def open_inputs(
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
     for name, path in paths.items():
         if name not in known:
-            hint = suggest_name(name, list(known))
-            raise RecensionError(
-                f"--input {name}={path}: no source {name!r}{hint}; the query reads {', '.join(known)}"
-            )
+            raise RecensionError(f"--input {name}={path}: {describe_unknown_source(name, known)}")
     if missing := [name for name in known if name not in paths]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {

@@ -21,7 +21,7 @@ import typer.main
 
 from recension.cli.outputs import StandardOutput
 from recension.core.errors import RecensionError
-from recension.core.formats.files import describe_error
+from recension.core.formats.files import describe_file_error
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
@@ -114,7 +114,7 @@ def _report_os_error(why: OSError) -> int:
         sys.stdout.flush()
     except OSError:
         _discard_output()
-    reason = describe_error(why)
+    reason = describe_file_error(why)
     return _refuse(f"{why.filename}: {reason}" if why.filename else reason)
 
 

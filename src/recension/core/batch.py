@@ -32,6 +32,11 @@ EXTERNAL_CTI: Final = 3
 KIND_NAMES: Final = ("insert", "retract", "cti", "external_cti")
 
 
+def sync_times(kind: Kinds, vs: Ticks, ve: Ticks, new_ve: Ticks) -> Ticks:
+    """The earliest time each element changes: ``vs``, or ``min(ve, new_ve)`` of a retraction."""
+    return np.where(kind == RETRACT, np.minimum(ve, new_ve), vs)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EventBatch:
     """Stream elements in arrival order."""
@@ -52,8 +57,8 @@ class EventBatch:
         return self.payload.schema
 
     def sync(self) -> Ticks:
-        """The earliest time each element changes: ``vs``, or ``min(ve, new_ve)`` of a retraction."""
-        return np.where(self.kind == RETRACT, np.minimum(self.ve, self.new_ve), self.vs)
+        """The earliest time each element changes."""
+        return sync_times(self.kind, self.vs, self.ve, self.new_ve)
 
     def is_data(self) -> Mask:
         """Which rows change the history: inserts and retractions."""

@@ -37,7 +37,7 @@ class FormatError(StreamError):
 
 def suggest_name(name: str, there: Sequence[str]) -> str:
     """In brackets, the name that was meant, if one is near."""
-    near = get_close_matches(name, there, n=1)
+    near = [other for other in there if other.lower() == name.lower()] or get_close_matches(name, there, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

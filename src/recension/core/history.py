@@ -24,7 +24,7 @@ from recension.core.time_kind import TICKS, TimeKind, describe_time, kind_of_col
 from recension.core.values import rows_of, values_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class History:
     """Events with their final lifetimes, in no particular order.
 
@@ -32,6 +32,8 @@ class History:
 
     >>> import pyarrow as pa
     >>> table = pa.table({"_vs": [1, 2], "_ve": [5, None], "user": ["ann", "bob"]})
+    >>> History.from_arrow(table)
+    <History of 2 events: user>
     >>> History.from_pandas(History.from_arrow(table).to_pandas()).to_arrow().equals(table)
     True
     """
@@ -43,6 +45,9 @@ class History:
 
     def __len__(self) -> int:
         return len(self.vs)
+
+    def __repr__(self) -> str:
+        return f"<History of {len(self):,} events: {', '.join(self.schema.names)}>"
 
     @property
     def schema(self) -> pa.Schema:

@@ -29,7 +29,7 @@ from recension.core.rowhash import Hashes, row_hash
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind, describe_time
-from recension.core.validity import LATE, Policy, frontier_before
+from recension.core.validity import LATE, DroppedElements, Policy, frontier_before
 from recension.core.values import rows_of
 
 OPEN: Final = 4
@@ -40,7 +40,7 @@ GONE: Final = "closes an event that is not open, or that ended too long ago for 
 BEFORE_START: Final = "closes an event before its start"
 
 
-class OpenClose:
+class OpenClose(DroppedElements):
     """Translates a stream batch by batch.
 
     With another policy than ``raise``, faulty rows are dropped, counted by reason and kept in
@@ -50,8 +50,7 @@ class OpenClose:
     """
 
     def __init__(self, policy: Policy = "raise") -> None:
-        self.counts: Counter[str] = Counter()
-        self.dropped: list[tuple[str, EventBatch]] = []
+        super().__init__()
         self._policy = policy
         self._open = _OpenEvents()
         self._frontier = self._no_effect_before = BEGINNING
@@ -147,11 +146,6 @@ class OpenClose:
         is_final = toggles.is_final(is_early | is_late)
         reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
         return faults.drop_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
-
-    def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements dropped since the last call; forgets them."""
-        dropped, self.dropped = self.dropped, []
-        return dropped
 
     def _report(
         self, faults: _FaultyRows, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind

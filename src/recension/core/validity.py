@@ -41,14 +41,26 @@ STALE_CTI = "a cti that does not advance"
 ADJUSTED = "moved to the last cti"
 
 
-class Checker:
+class DroppedElements:
+    """What was dropped so far: counted by reason, and kept until it is taken."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.dropped: list[tuple[str, EventBatch]] = []
+
+    def take_dropped(self) -> list[tuple[str, EventBatch]]:
+        """The elements dropped since the last call; forgets them."""
+        dropped, self.dropped = self.dropped, []
+        return dropped
+
+
+class Checker(DroppedElements):
     """Checks a stream batch by batch."""
 
     def __init__(self, policy: Policy = "raise", *, orphans: bool = True) -> None:
         if policy not in ("raise", "drop", "adjust"):
             raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")
-        self.counts: Counter[str] = Counter()
-        self.dropped: list[tuple[str, EventBatch]] = []
+        super().__init__()
         self._policy = policy
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
@@ -103,11 +115,6 @@ class Checker:
         if t > self._no_effect_before:
             self._no_effect_before = t
             self._forget()
-
-    def take_dropped(self) -> list[tuple[str, EventBatch]]:
-        """The elements dropped since the last call; forgets them."""
-        dropped, self.dropped = self.dropped, []
-        return dropped
 
     def state_rows(self) -> int:
         """How many events are remembered."""

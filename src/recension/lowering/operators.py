@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -182,6 +183,8 @@ def _join(node: nodes.Join) -> Operator:
             return SemiJoin(*sides, columns, where)
         case "anti":
             return AntiJoin(*sides, columns, where)
+        case unknown:
+            assert_never(unknown)
 
 
 @operator_of.register

@@ -19,6 +19,7 @@ from recension.operators.orphan_check import OrphanCheck
 from recension.plan import nodes
 from recension.plan.node import Node, walk
 from recension.plan.rewrites import optimize
+from recension.plan.source import add_source
 from recension.plan.structure import to_json
 
 
@@ -177,7 +178,7 @@ def _add(plan: PhysicalPlan, root: Node) -> int:
             plan.numbers[node] = len(plan.vertices)
             plan.vertices.append(_vertex(node, tuple(plan.numbers[i] for i in node.inputs)))
             if isinstance(node, nodes.Source):
-                _add_source(plan.sources, node)
+                add_source(plan.sources, node)
                 plan.source_vertices[node.name] = plan.numbers[node]
     return plan.numbers[root]
 
@@ -196,8 +197,3 @@ def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
     return Vertex(
         node.label, node.schema, operator_of(node), inputs, is_shrink_only, sends_feedback, structure
     )
-
-
-def _add_source(sources: dict[str, nodes.Source], node: nodes.Source) -> None:
-    if sources.setdefault(node.name, node) is not node:
-        raise RecensionError(f"two different sources are named {node.name!r}")

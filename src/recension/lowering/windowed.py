@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -36,9 +37,8 @@ from recension.plan.aggregates import Aggregate
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_window import ModuleCall, ModuleWindow
-from recension.plan.node import Node
 from recension.plan.span import projected_schema
-from recension.plan.windows import CountWindows, Windows
+from recension.plan.windows import CountWindows, WindowAggregate, Windows
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
@@ -89,6 +89,8 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             return CountIndex(spec, n, by)
         case None:
             return SnapshotIndex(spec)
+        case unknown:
+            assert_never(unknown)
 
 
 def grid_of(windows: Windows) -> Grid:
@@ -96,10 +98,9 @@ def grid_of(windows: Windows) -> Grid:
     return Grid(windows.size, windows.hop, windows.offset, windows.until)
 
 
-def limit_of(windows: Windows, node: Node) -> WindowLimit:
+def limit_of(windows: Windows, node: WindowAggregate | ModuleWindow) -> WindowLimit:
     """How many windows of a step an event may fill."""
-    with_units = node.label.replace(str(windows), windows.with_units)
-    return WindowLimit(node.label, windows.max_windows, with_units)
+    return WindowLimit(node.label, windows.max_windows, node.label_with_units)
 
 
 @dataclass

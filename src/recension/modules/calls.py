@@ -29,11 +29,6 @@ def module_error(module: str, reason: str, window: Window, given: Sequence[Any])
     )
 
 
-def describe_error(why: Exception) -> str:
-    """An exception as one line."""
-    return f"{type(why).__name__}: {(str(why).splitlines() or [''])[0]}"
-
-
 def describe_interval(window: tuple[int, int]) -> str:
     """A lifetime as people write it."""
     start, end = window

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.errors import ModuleError
+from recension.core.errors import ModuleError, describe_error
 from recension.core.values import MISFITS, describe_misfit, exact_array
-from recension.modules.calls import ROWS_SHOWN, NotDeterministicError, describe_error
+from recension.modules.calls import ROWS_SHOWN, NotDeterministicError
 
 Over: TypeAlias = Literal["rows", "numpy", "arrow"]
 OVER: Final = ("rows", "numpy", "arrow")

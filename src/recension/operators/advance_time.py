@@ -24,7 +24,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import ADJUSTED, LATE, frontier_before
 from recension.operators.base import Chunks, Operator, Output
 
-Late: TypeAlias = Literal["drop", "adjust", "aside"]
+Late: TypeAlias = Literal["drop", "adjust"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AdvanceTime(Operator):
 
     def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:
         super().__init__(schema)
-        self._pace, self._late = pace, late
+        self._pace = pace
         self._late_elements = LateElements(adjusts=late == "adjust")
         self._latest, self._events = BEGINNING, 0
 
@@ -69,11 +69,11 @@ class AdvanceTime(Operator):
         return adjusted.batch.filter(~adjusted.is_dropped)
 
     def _count_late(self, batch: EventBatch, adjusted: AdjustedBatch) -> None:
-        """Count what is dropped or adjusted; keep what is dropped, unless the policy is `drop`."""
+        """Count what is dropped or adjusted; keep what is dropped for the reader."""
         for reason, rows in ((LATE, adjusted.is_dropped), (ADJUSTED, adjusted.is_moved)):
             if bool(rows.any()):
                 self._counts[reason] += int(rows.sum())
-        if self._late != "drop" and bool(adjusted.is_dropped.any()):
+        if bool(adjusted.is_dropped.any()):
             self._dropped.append((LATE, batch.filter(adjusted.is_dropped)))
 
     def _advance(self, t: int) -> None:

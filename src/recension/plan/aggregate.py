@@ -16,8 +16,35 @@ from recension.plan.schemas import require_names
 from recension.plan.span import describe_outputs, projected_schema
 
 
+class GroupedNode(TimedNode):
+    """Answers for every group by itself: the keys' columns first."""
+
+    input: Node
+    keys: Outputs
+
+    ignores_ctis = False
+
+    def needs(self) -> Needs | None:
+        return (self.keys,)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: key.column for name, key in self.keys if key.column}
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))  # type: ignore[type-var]
+
+
+def require_speculate(speculate: str) -> None:
+    """Raise unless it is a variant of a step."""
+    if speculate not in get_args(Speculate):
+        raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {speculate!r}")
+
+
 @dataclass(frozen=True, eq=False)
-class AggregateNode(TimedNode):
+class AggregateNode(GroupedNode):
     """Aggregates for every group by itself: the keys' columns first, then the answers.
 
     An aggregate that yields rows stands alone; its rows' columns take the place of its name. Subclasses say
@@ -28,8 +55,6 @@ class AggregateNode(TimedNode):
     keys: Outputs
     aggregates: tuple[tuple[str, Aggregate], ...]
     speculate: Speculate
-
-    ignores_ctis = False
 
     @property
     def label(self) -> str:
@@ -61,8 +86,7 @@ class AggregateNode(TimedNode):
         return is_sensitive and not self.input.properties.is_insert_only
 
     def derive_schema(self) -> pa.Schema:
-        if self.speculate not in get_args(Speculate):
-            raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
+        require_speculate(self.speculate)
         if not self.aggregates:
             raise SchemaError("agg: give at least one aggregate, such as n=rc.count()")
         keys = projected_schema(self.keys, self.input.schema, "group_by")
@@ -77,12 +101,6 @@ class AggregateNode(TimedNode):
         if len(self.aggregates) > 1:
             raise SchemaError(f"agg: {rows[0]} yields rows, so it cannot stand beside other aggregates")
         return [field for field in rows[0].row_schema(self.input.schema) if field.name not in keys]
-
-    def needs(self) -> Needs | None:
-        return (self.keys,)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        return {name: key.column for name, key in self.keys if key.column}
 
     def columns_read(self, needed: Names) -> list[Names]:
         kept = [aggregate for _, aggregate in self._kept_aggregates(needed)]
@@ -105,12 +123,6 @@ class AggregateNode(TimedNode):
 
     def with_speculate(self, speculate: Speculate) -> Node:
         return replace(self, speculate=speculate)
-
-    def is_keyed(self, grouped: Set[Node]) -> bool:
-        return True
-
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))
 
 
 @dataclass(frozen=True, eq=False)

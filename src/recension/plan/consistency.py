@@ -15,7 +15,7 @@ from recension.core.wall_clock import Length, WallClock
 from recension.plan.node import FilterRule, LevelPart, Names, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 
-Late: TypeAlias = Literal["drop", "adjust", "aside"]
+Late: TypeAlias = Literal["drop", "adjust"]
 
 
 class Consistency(Node):
@@ -289,8 +289,8 @@ def _with_late(of: Properties, late: Late) -> Properties:
 
 def require_late(late: str) -> None:
     """Raise unless it is a way to treat late elements."""
-    if late not in ("drop", "adjust", "aside"):
-        raise RecensionError(f"advance_time: late is 'drop', 'adjust' or 'aside', not {late!r}")
+    if late not in ("drop", "adjust"):
+        raise RecensionError(f"advance_time: late is 'drop' or 'adjust', not {late!r}")
 
 
 def in_ticks(length: Length) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, column, require_boolean, require_columns
-from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named
+from recension.plan.node import FilterRule, Names, Node, PairNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
 from recension.plan.span import Project, indistinct_columns
@@ -19,7 +19,7 @@ How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 
 
 @dataclass(frozen=True, eq=False)
-class Join(TimedNode):
+class Join(PairNode):
     """Pairs of events with equal keys that satisfy ``where``, alive while both are.
 
     ``inner`` gives the pairs; ``semi`` and ``anti`` the left events on the parts of their lifetimes that
@@ -38,10 +38,6 @@ class Join(TimedNode):
     """The method that was called; errors name it."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
-
-    narrows_inputs = True
-    ignores_ctis = True
-    named_times = ()
 
     @property
     def label(self) -> str:
@@ -79,14 +75,6 @@ class Join(TimedNode):
 
     def derive_properties(self) -> Properties:
         return _RULES[self.how](self.left.properties, self.right.properties)
-
-    def needs(self) -> Needs:
-        keys = columns_named(self.on)
-        return (keys, keys)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        """Only the keys are in both inputs."""
-        return {name: name for name in self.on}
 
     def columns_read(self, needed: Names) -> list[Names]:
         """Where names clash, the left column is kept too: without it the right one would have no suffix."""

@@ -11,7 +11,9 @@ output is too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length
@@ -42,9 +44,12 @@ WEAK = Level(0, 0)
 
 def at_level(root: Node, level: Level) -> Node:
     """The query at a level of consistency. Inputs that have a part of a level already keep it."""
-    return _align_answers(
-        _LevelPlacer().apply(root, _Missing(level.block, level.remember, level.speculate)), level
-    )
+
+    @cache
+    def rewrite(node: Node, missing: _Missing) -> Node:
+        return _rewrite_node(node, missing, rewrite)
+
+    return _align_answers(rewrite(root, _Missing(level.block, level.remember, level.speculate)), level)
 
 
 @dataclass(frozen=True)
@@ -56,29 +61,19 @@ class _Missing:
     speculate: Speculate | None
 
 
-class _LevelPlacer:
+def _rewrite_node(node: Node, missing: _Missing, rewrite: Callable[[Node, _Missing], Node]) -> Node:
     """Goes down from a query to its inputs, and to each of them once."""
-
-    def __init__(self) -> None:
-        self._placed: dict[tuple[Node, _Missing], Node] = {}
-
-    def apply(self, node: Node, missing: _Missing) -> Node:
-        if (node, missing) not in self._placed:
-            self._placed[node, missing] = self._new(node, missing)
-        return self._placed[node, missing]
-
-    def _new(self, node: Node, missing: _Missing) -> Node:
-        if steps := _steps_of_input(node):
-            missing = _still_missing(steps, missing)
-            return _align(_finalize(node, missing), missing)
-        below = _still_missing([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
-        if "remember" in node.level_parts:
-            return _align(node, below)
-        if "block" in node.level_parts:
-            below = replace(below, speculate=None)
-        read = [self.apply(child, below) for child in node.event_inputs]
-        placed = node.with_inputs([*read, *node.inputs[len(read) :]])
-        return placed if missing.speculate is None else placed.with_speculate(missing.speculate)
+    if steps := _steps_of_input(node):
+        missing = _still_missing(steps, missing)
+        return _align(_finalize(node, missing), missing)
+    below = _still_missing([node, *(step for plan in node.own_plans for step in walk(plan))], missing)
+    if "remember" in node.level_parts:
+        return _align(node, below)
+    if "block" in node.level_parts:
+        below = replace(below, speculate=None)
+    read = [rewrite(child, below) for child in node.event_inputs]
+    placed = node.with_inputs([*read, *node.inputs[len(read) :]])
+    return placed if missing.speculate is None else placed.with_speculate(missing.speculate)
 
 
 def _steps_of_input(node: Node) -> list[Node]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.plan.expressions import require_columns
 from recension.plan.lifetimes import Lifetime
-from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, all_of, columns_named, same_names
+from recension.plan.node import FilterRule, Names, Node, PairNode, TimedNode, all_of, same_names
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_type
 
@@ -52,7 +52,7 @@ class AlterLifetime(TimedNode):
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(TimedNode):
+class Clip(PairNode):
     """Each event until the first matching event of ``by`` starts after it, if that is before its end."""
 
     input: Node
@@ -62,10 +62,6 @@ class Clip(TimedNode):
     """The keys for which null equals null: those of a group."""
 
     ports: ClassVar[tuple[str, ...]] = ("input", "by")
-
-    narrows_inputs = True
-    ignores_ctis = True
-    named_times = ()
 
     @property
     def label(self) -> str:
@@ -87,14 +83,6 @@ class Clip(TimedNode):
         return Properties(
             has_key=clipped.has_key, is_shrink_only=clipped.is_shrink_only and by.is_insert_only
         )
-
-    def needs(self) -> Needs:
-        keys = columns_named(self.on)
-        return (keys, keys)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        """Only the keys are in both inputs."""
-        return {name: name for name in self.on}
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed | set(self.on), frozenset(self.on)]

@@ -17,6 +17,7 @@ from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, colum
 from recension.plan.properties import Properties, meet
 from recension.plan.schemas import require_same_columns
 from recension.plan.source import Source
+from recension.plan.structure import memory_structure
 
 Case: TypeAlias = Literal["R0", "R1", "R2", "R3", "R3-", "R4"]
 
@@ -185,10 +186,20 @@ class Merge(TimedNode):
 
 
 def _form(node: Node) -> tuple[object, ...]:
-    """What decides the order of ties: the same for copies of one plan and for sources alike."""
+    """What decides the order of ties: the same for copies of one plan and for sources alike.
+
+    Users' functions are compared as themselves: two that print alike may map payloads differently.
+    """
     if isinstance(node, Source):
         return (tuple(node.schema.names), node.start, node.end)
-    return (node.label, *map(_form, node.inputs))
+    kind, *values = node.identity()
+    own = (memory_structure(value) for value in values if not _is_input(value, node))
+    return (kind, *own, *map(_form, node.inputs))
+
+
+def _is_input(value: object, node: Node) -> bool:
+    """Is the value of a field an input of the node, or all of them?"""
+    return value is node.inputs or any(value is child for child in node.inputs)
 
 
 def _in_order(case: str, known: Properties) -> Properties:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.modules.module import Clipping, Module, Stamping
+from recension.plan.aggregate import GroupedNode, require_speculate
 from recension.plan.aggregates import Aggregate
 from recension.plan.expressions import Expression, column, expression, result_type
-from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
+from recension.plan.node import FilterRule, Names, Node, Outputs, Speculate
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, schema_of, type_name, type_of
 from recension.plan.span import describe_outputs, projected_schema
@@ -131,12 +132,11 @@ class Policies:
             raise SchemaError(
                 f"agg: recompute is True or False, not {self.recompute}; name the answer otherwise"
             )
-        if self.speculate not in get_args(Speculate):
-            raise SchemaError(f"agg: speculate is 'perfect', 'ordered' or 'eager', not {self.speculate!r}")
+        require_speculate(self.speculate)
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleWindow(TimedNode):
+class ModuleWindow(GroupedNode):
     """Answers per window, for every group by itself: the keys' columns first.
 
     Either named values, one row a window; or one operator, whose rows' columns take the place of its name.
@@ -148,17 +148,22 @@ class ModuleWindow(TimedNode):
     windows: WindowKind
     policies: Policies = Policies()
 
-    ignores_ctis = False
-
     @property
     def named_times(self) -> tuple[tuple[str, int], ...]:
         return self.windows.named_times if isinstance(self.windows, Windows) else ()
 
     @property
     def label(self) -> str:
+        return self._describe("snapshots" if self.windows is None else str(self.windows))
+
+    @property
+    def label_with_units(self) -> str:
+        """The label for messages that have timestamps."""
+        return self._describe(self.windows.with_units) if isinstance(self.windows, Windows) else self.label
+
+    def _describe(self, shape: str) -> str:
         by = f" by {describe_outputs(self.keys)}" if self.keys else ""
         parts = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
-        shape = "snapshots" if self.windows is None else str(self.windows)
         clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
         verb = f"apply{by} {parts[0]}" if self.operator else f"aggregate {', '.join(parts)}{by}"
         stamp = "" if self.policies.stamp == "align" else f", stamp {self.policies.stamp}"
@@ -290,12 +295,6 @@ class ModuleWindow(TimedNode):
             constant_duration=None if grid is None else grid.constant_duration,
         )
 
-    def needs(self) -> Needs:
-        return (self.keys,)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        return {name: key.column for name, key in self.keys if key.column}
-
     def columns_read(self, needed: Names) -> list[Names]:
         return [self.references]
 
@@ -304,9 +303,3 @@ class ModuleWindow(TimedNode):
 
     def with_speculate(self, speculate: Speculate) -> Node:
         return replace(self, policies=replace(self.policies, speculate=speculate))
-
-    def is_keyed(self, grouped: Set[Node]) -> bool:
-        return True
-
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0], keys=(*columns_named(keys), *self.keys))

@@ -290,6 +290,24 @@ class TimedNode(Node):
     is_before_state = False
 
 
+class PairNode(TimedNode):
+    """A step of two inputs, whose events meet if the columns ``on`` are equal."""
+
+    on: tuple[str, ...]
+
+    narrows_inputs = True
+    ignores_ctis = True
+    named_times = ()
+
+    def needs(self) -> Needs:
+        keys = columns_named(self.on)
+        return (keys, keys)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Only the keys are in both inputs."""
+        return {name: name for name in self.on}
+
+
 def plan_structure(roots: Sequence[Node]) -> list[Structure]:
     """The structures of the steps of some queries, each with the numbers of the steps it reads.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.time_kind import OneKind, TimeKind, kind_of
 from recension.core.validity import Policy
 from recension.plan.node import FilterRule, Names, Needs, Node, walk
@@ -91,6 +91,26 @@ class Source(Leaf):
     def needs(self) -> None:
         """Its events can be sent to any shard."""
         return
+
+
+def sources_of(query: Node) -> dict[str, Source]:
+    """The sources a query reads, by name."""
+    found: dict[str, Source] = {}
+    for node in walk(query):
+        if isinstance(node, Source):
+            add_source(found, node)
+    return found
+
+
+def add_source(sources: dict[str, Source], source: Source) -> None:
+    """Note a source by its name, which no other has."""
+    if sources.setdefault(source.name, source) is not source:
+        raise RecensionError(f"two different sources are named {source.name!r}")
+
+
+def describe_unknown_source(name: str, sources: Collection[str], reader: str = "the query reads") -> str:
+    """That no source has this name, with the one that was meant and those that are read."""
+    return f"no source {name!r}{suggest_name(name, list(sources))}; {reader} {', '.join(sources)}"
 
 
 def times_in(plans: Iterable[Node]) -> Iterator[tuple[str, int]]:

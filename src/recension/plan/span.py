@@ -92,8 +92,23 @@ class Where(SpanNode):
         return span_kernel([Predicate(self.predicate)], None)
 
 
+class OutputsNode(SpanNode):
+    """Its columns are outputs, each computed from the payload."""
+
+    outputs: Outputs
+
+    def derive_properties(self) -> Properties:
+        return project_properties(self.input.properties, self.outputs, self.input.schema)
+
+    def kept_columns(self) -> Mapping[str, str]:
+        return {name: computed.column for name, computed in self.outputs if computed.column}
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))  # type: ignore[type-var]
+
+
 @dataclass(frozen=True, eq=False)
-class Project(SpanNode):
+class Project(OutputsNode):
     """Other columns, computed from the payload; events that become equal stay separate events."""
 
     input: Node
@@ -108,12 +123,6 @@ class Project(SpanNode):
     def derive_schema(self) -> pa.Schema:
         return projected_schema(self.outputs, self.input.schema, self.verb)
 
-    def derive_properties(self) -> Properties:
-        return project_properties(self.input.properties, self.outputs, self.input.schema)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        return {name: computed.column for name, computed in self.outputs if computed.column}
-
     def columns_read(self, needed: Names) -> list[Names]:
         return [frozenset().union(*(e.references for name, e in self.outputs if name in needed))]
 
@@ -127,15 +136,12 @@ class Project(SpanNode):
     def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
         return (), self.outputs
 
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))
-
     def kernel(self) -> Kernel:
         return span_kernel([], Projection(self.outputs, self.schema))
 
 
 @dataclass(frozen=True, eq=False)
-class Span(SpanNode):
+class Span(OutputsNode):
     """Several span steps in one pass: the predicates, each on what the one before left, then the outputs.
 
     Their order matters: a predicate may protect a later one from rows for which it fails. Spans are made
@@ -158,12 +164,6 @@ class Span(SpanNode):
             require_boolean(predicate, self.input.schema, f"where({predicate})")
         return projected_schema(self.outputs, self.input.schema, "select")
 
-    def derive_properties(self) -> Properties:
-        return project_properties(self.input.properties, self.outputs, self.input.schema)
-
-    def kept_columns(self) -> Mapping[str, str]:
-        return {name: computed.column for name, computed in self.outputs if computed.column}
-
     def columns_read(self, needed: Names) -> list[Names]:
         return self.all_columns()
 
@@ -172,9 +172,6 @@ class Span(SpanNode):
 
     def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
         return self.predicates, self.outputs
-
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))
 
     def kernel(self) -> Kernel:
         predicates = [Predicate(predicate) for predicate in self.predicates]

@@ -79,6 +79,11 @@ class WindowAggregate(AggregateNode):
         return f"{super().label}, {self.windows}"
 
     @property
+    def label_with_units(self) -> str:
+        """The label for messages that have timestamps."""
+        return f"{super().label}, {self.windows.with_units}"
+
+    @property
     def named_times(self) -> tuple[tuple[str, int], ...]:
         return self.windows.named_times
 

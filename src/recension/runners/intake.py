@@ -27,7 +27,7 @@ from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
-from recension.plan.source import Source
+from recension.plan.source import Source, describe_unknown_source
 from recension.runners.result import Result
 
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
@@ -222,14 +222,12 @@ class Intake:
 
 def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
     """Every source has an input, and every input a source."""
-    named = ", ".join(sources)
     for name in given:
         if name not in sources:
-            hint = suggest_name(name, list(sources))
-            raise RecensionError(f"no source {name!r}{hint}; the query reads {named}")
+            raise RecensionError(describe_unknown_source(name, sources))
     for name in sources:
         if name not in given:
-            raise RecensionError(f"no input for source {name!r}; the query reads {named}")
+            raise RecensionError(f"no input for source {name!r}; the query reads {', '.join(sources)}")
 
 
 def to_readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Sequence[Any]:

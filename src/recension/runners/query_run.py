@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, EventBatch
-from recension.core.errors import RecensionError, StreamError, suggest_name
+from recension.core.errors import RecensionError, StreamError
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
@@ -23,7 +23,7 @@ from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of, split_ctis
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
-from recension.plan.source import times_in
+from recension.plan.source import describe_unknown_source, times_in
 from recension.runners.answers import Answers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
@@ -65,10 +65,7 @@ class QueryRun:
     def intake(self, source: str) -> Intake:
         """The intake of a source; an error if there is no such source."""
         if source not in self.intakes:
-            known = list(self.intakes)
-            raise RecensionError(
-                f"no source {source!r}{suggest_name(source, known)}; the queries read {', '.join(known)}"
-            )
+            raise RecensionError(describe_unknown_source(source, self.intakes, "the queries read"))
         return self.intakes[source]
 
     def name_times(self, named: Iterable[tuple[str, int]], times: OneKind | None = None) -> None:

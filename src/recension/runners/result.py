@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recension.runners.metrics import Metrics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The output of a run, or of a session since it was last read. Results of one query add up."""
 
@@ -40,7 +40,7 @@ class Result:
     dropped: dict[str, list[tuple[str, EventBatch]]] = field(default_factory=dict)
     is_whole: bool = True
     """Does it begin with the stream's first element? A later reading of a session does not."""
-    measure: Callable[[], list[Metrics]] = field(default=list, repr=False, compare=False)
+    measure: Callable[[], list[Metrics]] = field(default=list, compare=False)
     """Gives `metrics` when they are first asked for."""
 
     @cached_property
@@ -56,6 +56,9 @@ class Result:
     def __getstate__(self) -> dict[str, Any]:
         """To be stored, or sent elsewhere, without the session that gave it."""
         return {**self.__dict__, "metrics": self.metrics, "measure": list}
+
+    def __repr__(self) -> str:
+        return f"<Result of {sum(map(len, self.batches)):,} elements: {', '.join(self.schema.names)}>"
 
     def elements(self) -> list[Element]:
         """The physical stream as Python values."""

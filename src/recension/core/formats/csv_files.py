@@ -22,7 +22,7 @@ from recension.core.errors import FormatError
 from recension.core.formats.columns import FIXED_TYPES, TimeColumns, check_names, is_text
 from recension.core.formats.files import (
     convert_column,
-    describe_error,
+    describe_file_error,
     format_errors,
     is_packed,
     open_bytes,
@@ -194,7 +194,7 @@ def _read_header(path: Path) -> list[str]:
     try:
         names = next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
     except csv.Error as why:
-        raise FormatError(f"the header: {describe_error(why)}", file=str(path)) from None
+        raise FormatError(f"the header: {describe_file_error(why)}", file=str(path)) from None
     if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
         raise FormatError("the header is not UTF-8", file=str(path))
     return names

@@ -33,7 +33,7 @@ _DIGEST_BYTES: Final = 16
 _SEAL: Final = re.compile(rf"[0-9]+:[0-9a-f]{{{2 * _DIGEST_BYTES}}}")
 
 
-def describe_error(why: BaseException) -> str:
+def describe_file_error(why: BaseException) -> str:
     """An error that may run over many lines, in one."""
     if isinstance(why, OSError) and why.errno:
         # Not why.strerror: Arrow writes more there than the system says.
@@ -59,7 +59,7 @@ def format_errors(file: str) -> Iterator[None]:
         # Lengths in a damaged file are anything; that there is no room for them is all one learns.
         raise FormatError("it needs more memory than there is; is it damaged?", file=file) from None
     except (OSError, pa.ArrowException, UnicodeError, OverflowError, TimeError) as why:
-        raise FormatError(describe_error(why), file=file) from None
+        raise FormatError(describe_file_error(why), file=file) from None
 
 
 def require_regular(file: Path) -> None:
@@ -76,9 +76,9 @@ def convert_column(column: pa.Array, convert: Convert, *, name: str, file: str, 
         return convert(column)
     except _UNCONVERTIBLE as why:
         if _failure(column.slice(0, 0), convert):  # the type itself is the trouble
-            raise FormatError(f"column {name}: {describe_error(why)}", file=file) from None
+            raise FormatError(f"column {name}: {describe_file_error(why)}", file=file) from None
         at = first_failure(len(column), lambda n: _failure(column.slice(0, n), convert) is not None)
-        reason = describe_error(_failure(column.slice(at, 1), convert) or why)
+        reason = describe_file_error(_failure(column.slice(at, 1), convert) or why)
         reason = reason.removeprefix(f"column {name}: ")
         raise FormatError(f"column {name}: {reason}", file=file, row=first_row + at) from None
 

@@ -28,7 +28,7 @@ import pyarrow.json as pj
 from recension.core.batch import Index
 from recension.core.errors import FormatError, first_failure
 from recension.core.formats.columns import TimeColumns, require_readable, unify_types
-from recension.core.formats.files import describe_error
+from recension.core.formats.files import describe_file_error
 from recension.core.ticks import is_time
 from recension.core.values import exact_array
 
@@ -208,7 +208,7 @@ def _parse_object(line: bytes, file: str, row: int) -> Row:
     except json.JSONDecodeError as why:
         raise FormatError(f"not JSON: {why.msg} at character {why.pos + 1}", file=file, row=row) from None
     except ValueError as why:
-        raise FormatError(f"not JSON: {describe_error(why)}", file=file, row=row) from None
+        raise FormatError(f"not JSON: {describe_file_error(why)}", file=file, row=row) from None
     if not isinstance(value, dict):
         raise FormatError("not a JSON object", file=file, row=row)
     return value

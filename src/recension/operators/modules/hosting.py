@@ -22,13 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
-from recension.core.errors import ModuleError, RecensionError
+from recension.core.errors import ModuleError, RecensionError, describe_error
 from recension.core.ticks import Ticks
 from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import (
     NotDeterministicError,
     call_twice,
-    describe_error,
     module_error,
     require_same,
 )

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index
-from recension.core.errors import ModuleError
+from recension.core.errors import ModuleError, describe_error
 from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
-from recension.modules.calls import NotDeterministicError, describe_error, module_error
+from recension.modules.calls import NotDeterministicError, module_error
 from recension.modules.members import Window
 from recension.operators.value_order import sort_key, value_ranks
 from recension.operators.windowed.events import CoveringEvents

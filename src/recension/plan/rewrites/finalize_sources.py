@@ -9,8 +9,9 @@ counted, which is why they need it too (§4.2: "no algorithm for external CTI").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Literal, TypeAlias
 
 from recension.core.ticks import FOREVER
@@ -25,37 +26,28 @@ def finalize_sources(roots: Sequence[Node]) -> list[Node]:
     """The same queries with external CTIs taken in where they count right."""
     if not any(isinstance(node, Source) and node.external_ctis for root in roots for node in walk(root)):
         return list(roots)
-    placer = _Placer()
-    return [placer.place(root, "nothing") for root in roots]
+
+    @cache
+    def rewrite(node: Node, above: Above) -> Node:
+        return _rewrite_node(node, above, rewrite)
+
+    return [rewrite(root, "nothing") for root in roots]
 
 
-class _Placer:
-    """Goes down from a query. ``above`` is what lies there: nothing with state, a step with state, or a
-    Finalize of the query, which moves down."""
-
-    def __init__(self) -> None:
-        self._done: dict[tuple[Node, Above], Node] = {}
-
-    def place(self, node: Node, above: Above) -> Node:
-        if (node, above) not in self._done:
-            self._done[node, above] = self._place_anew(node, above)
-        return self._done[node, above]
-
-    def _place_anew(self, node: Node, above: Above) -> Node:
-        if node.passes_external_ctis:
-            return self._place_inputs(node, above)
-        if isinstance(node, Finalize) and _has_external_ctis(node.input):
-            return self.place(node.input, node)
-        if not isinstance(node, Source):
-            node = self._place_inputs(node, "state")
-        since = node.since if isinstance(node, Source) else 0
-        if isinstance(above, Finalize):
-            return replace(above, input=node, since=above.since or since)
-        is_due = above == "state" and isinstance(node, Source) and node.external_ctis
-        return Finalize(node, FOREVER, since) if is_due else node
-
-    def _place_inputs(self, node: Node, above: Above) -> Node:
-        return node.with_inputs([self.place(child, above) for child in node.inputs])
+def _rewrite_node(node: Node, above: Above, rewrite: Callable[[Node, Above], Node]) -> Node:
+    """Goes down from a query, to each step once. ``above`` is what lies there: nothing with state, a step
+    with state, or a Finalize of the query, which moves down."""
+    if isinstance(node, Finalize) and _has_external_ctis(node.input):
+        return rewrite(node.input, node)
+    if node.passes_external_ctis:
+        return node.with_inputs([rewrite(child, above) for child in node.inputs])
+    if not isinstance(node, Source):
+        node = node.with_inputs([rewrite(child, "state") for child in node.inputs])
+    since = node.since if isinstance(node, Source) else 0
+    if isinstance(above, Finalize):
+        return replace(above, input=node, since=above.since or since)
+    is_due = above == "state" and isinstance(node, Source) and node.external_ctis
+    return Finalize(node, FOREVER, since) if is_due else node
 
 
 def _has_external_ctis(node: Node) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from recension.core.errors import SchemaError
+from recension.core.formats.json_schema import is_list
 from recension.plan.schemas import type_name
 
 # Before it could be named, the time zone of instants was always this one.
@@ -69,16 +70,12 @@ def _decimal(kind: pa.DataType, column: str) -> spark.DataType | None:
     return spark.DecimalType(kind.precision, kind.scale) if fits else None
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 _PARTS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[..., spark.DataType | None]]]] = [
     (pa.types.is_timestamp, _timestamp),
     (pa.types.is_decimal, _decimal),
     (pa.types.is_fixed_size_binary, lambda kind, column: spark.BinaryType()),
     (pa.types.is_struct, _struct),
-    (_is_list, lambda kind, column: spark.ArrayType(carrier(kind.value_type, column))),
+    (is_list, lambda kind, column: spark.ArrayType(carrier(kind.value_type, column))),
     (
         pa.types.is_map,
         lambda kind, column: spark.MapType(carrier(kind.key_type, column), carrier(kind.item_type, column)),

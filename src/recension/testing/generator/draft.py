@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Kinds, Mask
+from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Kinds, Mask, sync_times
 from recension.core.ticks import FOREVER, Ticks
 from recension.testing.generator.settings import SCHEMA
 
@@ -51,7 +51,7 @@ class Draft:
 
     def sync(self) -> Ticks:
         """The earliest time each element changes."""
-        return np.where(self.kind == RETRACT, np.minimum(self.ve, self.new_ve), self.vs)
+        return sync_times(self.kind, self.vs, self.ve, self.new_ve)
 
     def batches(self, payloads: Payloads, rows: int) -> Iterator[EventBatch]:
         """The elements with their payloads, at most ``rows`` at a time."""

@@ -5,11 +5,12 @@ Steps that wait or send CTIs change nothing on a history. What depends on arriva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.plan import nodes
+from recension.plan.consistency import Consistency
 from recension.plan.group_apply import apply_by_keys
 from recension.plan.node import Node, rebuild, walk
 from recension.plan.rewrites import optimize
@@ -21,62 +22,42 @@ from recension.runners.spark.batch.local_operators import map_batches
 
 def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
     """The query's history as a frame."""
-    (root,) = optimize(rebuild([query], _apply_to_all_groups))
     done: dict[Node, Frame] = {}
-    for node in walk(root):
+    for node in (steps := require_runnable(query)):
         if isinstance(node, nodes.Source):
             done[node] = sources(node)
         else:
             done[node] = _lowering_of(node)(node, *(done[child] for child in node.inputs))
-    return done[root]
+    return done[steps[-1]]
 
 
-def require_runnable(query: Node) -> None:
-    """Refuse a query that depends on arrival; for those who want to know before there is a session."""
+def require_runnable(query: Node) -> list[Node]:
+    """The steps of a query, inputs before their readers; refuses one that depends on arrival."""
     (root,) = optimize(rebuild([query], _apply_to_all_groups))
-    for node in walk(root):
+    steps = list(walk(root))
+    for node in steps:
         if not isinstance(node, nodes.Source):
             _lowering_of(node)
-        match node:
-            case nodes.Finalize():
-                _require_endless_memory(node)
-            case nodes.AdvanceTime() | nodes.ImportTime():
-                _require_nothing_late(node)
-            case nodes.Merge():
-                merging.require_lossless(node)
-
-
-def sources_of(query: Node) -> Mapping[str, nodes.Source]:
-    """The sources a query reads, by name."""
-    found: dict[str, nodes.Source] = {}
-    for node in walk(query):
-        if isinstance(node, nodes.Source) and found.setdefault(node.name, node) is not node:
-            raise RecensionError(f"two different sources are named {node.name!r}")
-    return found
+        if isinstance(node, Consistency | nodes.Merge):
+            _CHECKS[type(node)](node)
+    return steps
 
 
 def _apply_to_all_groups(node: Node) -> Node:
-    """Steps that run group by group only because of when things come: a history has no when."""
+    """Apply to all groups what is done group by group only because of the order of arrival.
+
+    A history has no arrival order.
+    """
     return apply_by_keys(node) if isinstance(node, nodes.GroupApply) else node
 
 
-def _keep(node: Node, frame: Frame) -> Frame:
-    """A history has no order to wait for and nothing that is not final."""
+def _keep(node: Node, frame: Frame, clock: Frame | None = None) -> Frame:
+    """A history has no order to wait for and nothing that is not final. In a history nothing is late."""
     return frame
 
 
-def _finalize(node: nodes.Finalize, frame: Frame) -> Frame:
-    """An endless memory drops nothing; a finite one drops what comes late, and a history has no late."""
-    _require_endless_memory(node)
-    return frame
-
-
-def _advance_time(
-    node: nodes.AdvanceTime | nodes.ImportTime, frame: Frame, clock: Frame | None = None
-) -> Frame:
-    """Where nothing can be late, CTIs change nothing."""
-    _require_nothing_late(node)
-    return frame
+def _require_nothing(node: Node) -> None:
+    """It drops nothing, in whatever order elements come."""
 
 
 def _require_endless_memory(node: nodes.Finalize) -> None:
@@ -120,11 +101,17 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.WindowAggregate: aggregates.window_aggregate,
     nodes.CountAggregate: aggregates.map_groups,
     nodes.ModuleWindow: aggregates.module_window,
-    nodes.Align: _keep,
-    nodes.Cleanse: _keep,
-    nodes.Finalize: _finalize,
-    nodes.AdvanceTime: _advance_time,
-    nodes.ImportTime: _advance_time,
+    Consistency: _keep,
+}
+
+# What these drop may depend on arrival: every class of them says when it can run on a history.
+_CHECKS: dict[type, Callable[..., None]] = {
+    nodes.Align: _require_nothing,
+    nodes.Cleanse: _require_nothing,
+    nodes.Finalize: _require_endless_memory,
+    nodes.AdvanceTime: _require_nothing_late,
+    nodes.ImportTime: _require_nothing_late,
+    nodes.Merge: merging.require_lossless,
 }
 
 

@@ -16,11 +16,11 @@ from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.core.time_kind import times_in_messages
 from recension.plan.node import Node
-from recension.plan.source import require_one_kind
+from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
 from recension.runners.spark.batch.inputs import Table, reconstitute, source_frame
-from recension.runners.spark.batch.lower import lower, sources_of
+from recension.runners.spark.batch.lower import lower
 from recension.runners.spark.batch.times import tick, to_times, type_of_kind
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import check, delay_interrupts, quiet_session

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from recension.core.errors import FormatError, RecensionError
-from recension.core.formats.files import describe_error, format_errors, seal_of
+from recension.core.formats.files import describe_file_error, format_errors, seal_of
 from recension.core.formats.parquet import ParquetSink
 from recension.runners.spark.failures import is_full, no_space
 
@@ -124,7 +124,7 @@ def disk_errors(table: Path) -> Iterator[None]:
         yield
     except OSError as why:
         raise RecensionError(
-            no_space(str(table)) if is_full(str(why)) else f"{table}: {describe_error(why)}"
+            no_space(str(table)) if is_full(str(why)) else f"{table}: {describe_file_error(why)}"
         ) from None
 
 
