@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks.coalescing import GROUPS, SCHEMA, VALUES
 from recension.core.batch import EventBatch, inserts
 from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.sharing import Keeper, Owner, Reader
+from recension.operators.extents.sharing import Keeper, LazyReader, Owner
 from recension.operators.extents.windows import RangeWindow
 
 _INTERVAL: Final = [pa.field(name, pa.int64()) for name in ("valid_start", "valid_end")]
@@ -101,7 +101,7 @@ def _scan(extent: Owner | Keeper, query: CoalescingQuery, effort: Effort) -> flo
         owner = _owner(query, window)
         owner.restore(extent.snapshot())
         return _took(lambda: owner.on_cti(0, now))
-    keeper, reader = Keeper(SCHEMA, window), Reader(_owner(query, window).schema, query, window)
+    keeper, reader = Keeper(SCHEMA, window), LazyReader(_owner(query, window).schema, query, window)
     keeper.restore(extent.snapshot())
     return _took(lambda: reader.show(keeper.view_at(now)))
 

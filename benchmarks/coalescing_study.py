@@ -21,7 +21,7 @@ from benchmarks.coalescing_runs import FULL, QUERIES, QUICK, Cost, Effort, measu
 from benchmarks.coalescing_scenarios import AS_PRINTED, ROW_BYTES, SCENARIOS, WITH_CHARGE, Scenario
 from recension.operators.schemes.constants import Constants, Numbers
 from recension.operators.schemes.costs import CostModel, Load, Queries, Weights
-from recension.operators.schemes.plan import Selection, select
+from recension.operators.schemes.plan import SchemeSelection, select
 
 FIGURES: Final = (
     ("figure 3(a)", Weights(1, 1, 1), "eager below lazy everywhere"),
@@ -102,7 +102,7 @@ def surfaces(effort: Effort, weights: Weights) -> Surfaces:
 class Chosen:
     """A selection; and what an extent of its own costs each query, and saves it in scans (ruling 32)."""
 
-    selection: Selection
+    selection: SchemeSelection
     kept: Numbers
     saved: Numbers
 
@@ -139,7 +139,7 @@ def ours(effort: Effort, scenario: Scenario) -> Chosen:
 def fitted(scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool) -> str:
     """The selection by the cost model, where the constants that are fitted to the paper stand."""
     model = CostModel(constants, Load.of_rows(20_000, 1_000), ROW_BYTES[-1], usual_oop, scenario.weights)
-    q = Queries.of(scenario.cp, scenario.oop, ROW_BYTES)
+    q = Queries.broadcast(scenario.cp, scenario.oop, ROW_BYTES)
     found = select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost() if is_charged else 0.0)
     return "".join("E" if is_eager else "l" for is_eager in found.is_eager)
 

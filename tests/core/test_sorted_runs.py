@@ -22,7 +22,9 @@ Equal = Literal["sum", "newest", "all"]
 KEYS = st.integers(0, 9)
 ROWS = st.lists(st.tuples(KEYS, st.sampled_from([1, 2, -1]), st.integers(0, 30)), max_size=30)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["push", "push", "push", "forget", "erase", "pop", "rewrite", "reload"]), ROWS),
+    st.tuples(
+        st.sampled_from(["push", "push", "push", "forget", "remove", "pop", "rewrite", "reload"]), ROWS
+    ),
     max_size=25,
 )
 
@@ -83,9 +85,9 @@ class Checked:
         elif what == "forget":
             model.frontier = t
             self.runs.forget_before(t)
-        elif what == "erase" and model.equal == "all":
+        elif what == "remove" and model.equal == "all":
             assert _rows(self.runs.find_rows(keys)) == [row for row in model.seen() if row[0] in keys]
-            self.runs.erase(keys)
+            self.runs.remove(keys)
             model.rows = [row for row in model.rows if row[0] not in keys]
         elif what == "pop" and model.equal == "all":
             side: Literal["left", "right"] = "left" if len(rows) % 2 else "right"

@@ -67,7 +67,7 @@ def revised(draw: st.DrawFn, history: list[Event], late: dict[int, int]) -> list
 @pytest.mark.parametrize("case", ["R0", "R1", "R2", "R3"])
 @given(st.data())
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_merge_falls_back_to_a_stronger_case(case: str, data: st.DataObject) -> None:
+def test_the_merge_falls_back_to_a_more_general_case(case: str, data: st.DataObject) -> None:
     """What breaks R3 is always seen in time; what breaks the others is if all inputs break it alike.
 
     If not, one may have settled, or gone beyond, what another tells wrongly at first.

@@ -16,7 +16,7 @@ from recension.core.ticks import FOREVER
 from recension.denote.alter_lifetime import clip
 from recension.denote.order import canonical
 from recension.operators.clip import Clip
-from recension.operators.matching import LEFT, RIGHT, Side
+from recension.operators.matching import LEFT, RIGHT, JoinSide
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
@@ -32,7 +32,7 @@ def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
 
 @given(st.data(), st.sampled_from([(), ("k",), ("v", "k")]))
 def test_clip_is_the_oracle_after_every_step(data: DataObject, on: tuple[str, ...]) -> None:
-    side = Side(SCHEMA, on)
+    side = JoinSide(SCHEMA, on)
     driver = Driver(lambda: Clip(side, side), SCHEMA, SCHEMA)
     inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
@@ -60,7 +60,7 @@ Fed: TypeAlias = list[tuple[int, Element]]
 
 
 def drive(*elements: tuple[int, Element]) -> list[str]:
-    driver = Driver(lambda: Clip(Side(NAME, ("p",)), Side(NAME, ("p",))), NAME, NAME)
+    driver = Driver(lambda: Clip(JoinSide(NAME, ("p",)), JoinSide(NAME, ("p",))), NAME, NAME)
     for port, element in elements:
         driver.feed([element], port)
     return list(map(str, driver.output))
@@ -102,7 +102,7 @@ def test_removed_starts_in_the_way_are_passed_over() -> None:
     """Many instants die in front of the one that is looked for."""
     starts = [Insert(P, int(t), int(t) + 1) for t in np.arange(1, 200)]
     gone = [Retract(P, e.vs, e.ve, e.vs) for e in starts[:-1]]
-    driver = Driver(lambda: Clip(Side(NAME, ("p",)), Side(NAME, ("p",))), NAME, NAME)
+    driver = Driver(lambda: Clip(JoinSide(NAME, ("p",)), JoinSide(NAME, ("p",))), NAME, NAME)
     driver.feed(starts, RIGHT)
     driver.feed(gone, RIGHT)
     driver.feed([Insert(P, 0, 1000)], LEFT)

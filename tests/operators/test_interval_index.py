@@ -151,7 +151,7 @@ def test_the_next_start(instants: list[tuple[int, int]], data: st.DataObject) ->
     for group in GROUPS:
         for after, before in ((BEGINNING, FOREVER), (-9, FOREVER), (-3, 4), (0, 1), (2, 2**50)):
             expected = min((t for g, t in left if g == group and after < t < before), default=before)
-            assert index.next(hashes([group]), ticks([after]), ticks([before])).tolist() == [expected]
+            assert index.find_next(hashes([group]), ticks([after]), ticks([before])).tolist() == [expected]
 
 
 SCHEMA = pa.schema([("p", pa.string())])

@@ -20,7 +20,7 @@ from recension.core.ticks import FOREVER
 from recension.denote.join import join
 from recension.denote.order import History, canonical
 from recension.operators.join import Join
-from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
+from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
@@ -49,7 +49,7 @@ def steps(data: DataObject) -> list[tuple[int, list[Element]]]:
 @given(st.data(), st.booleans(), st.booleans())
 def test_join_is_the_oracle_after_every_step(data: DataObject, keyed: bool, filtered: bool) -> None:
     on, columns = (("k",), COLUMNS) if keyed else ((), CROSSED)
-    side, where = Side(SCHEMA, on), smaller if filtered else None
+    side, where = JoinSide(SCHEMA, on), smaller if filtered else None
     driver = Driver(lambda: Join(side, side, columns, where), SCHEMA, SCHEMA)
     inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
@@ -80,7 +80,7 @@ TEXT = pa.schema([("p", pa.string())])
 
 def drive(*elements: tuple[int, Element], at_once: bool = False) -> list[str]:
     """The output of a join on the one column there is, an element at a time or port by port."""
-    side = Side(TEXT, ("p",))
+    side = JoinSide(TEXT, ("p",))
     driver = Driver(lambda: Join(side, side, [JoinedColumn(LEFT, "p", "p")]), TEXT, TEXT)
     if at_once:
         for port in (LEFT, RIGHT):
@@ -132,7 +132,7 @@ def test_an_event_that_grows_past_the_other_cti_is_remembered_again() -> None:
 def test_which_keys_are_equal() -> None:
     """NaN equals NaN and 0.0 equals -0.0, but a null equals nothing."""
     schema = pa.schema([("k", pa.float64())])
-    side = Side(schema, ("k",))
+    side = JoinSide(schema, ("k",))
     driver = Driver(lambda: Join(side, side, [JoinedColumn(LEFT, "k", "k")]), schema, schema)
     driver.feed([Insert({"k": k}, 0, 9) for k in (float("nan"), 0.0, 1.0, None)], LEFT)
     driver.feed([Insert({"k": k}, 0, 9) for k in (float("nan"), -0.0, 2.0, None)], RIGHT)
@@ -144,7 +144,7 @@ def test_which_keys_are_equal() -> None:
 def test_a_long_stream_in_batches_of_any_size(size: int) -> None:
     """Long enough for runs to be merged and events to be swept out."""
     streams = [long_stream(seed) for seed in (1, 2)]
-    side = Side(SCHEMA, ("k",))
+    side = JoinSide(SCHEMA, ("k",))
     driver = Driver(lambda: Join(side, side, COLUMNS), SCHEMA, SCHEMA)
     for start in range(0, 400, size):
         for port in (LEFT, RIGHT):

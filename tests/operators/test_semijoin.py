@@ -19,7 +19,7 @@ from recension.denote.join import How, join
 from recension.denote.order import canonical
 from recension.operators.base import Operator
 from recension.operators.left_join import LeftJoin
-from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Predicate, Side
+from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide, Predicate
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
@@ -73,7 +73,7 @@ def test_it_is_the_oracle_after_every_step(how: How, data: DataObject, keyed: bo
 
 
 def make(how: How, on: Sequence[str], columns: Sequence[JoinedColumn], where: Predicate | None) -> Operator:
-    side = Side(SCHEMA, tuple(on))
+    side = JoinSide(SCHEMA, tuple(on))
     return JOINS[how](side, side, columns, where)
 
 
@@ -88,7 +88,7 @@ P = {"p": "l"}
 
 
 def drive(how: How, *elements: tuple[int, Element]) -> Driver:
-    side = Side(NAME, ("p",))
+    side = JoinSide(NAME, ("p",))
     columns = [JoinedColumn(LEFT, "p", "p"), JoinedColumn(RIGHT, "p", "q")]
     driver = Driver(lambda: JOINS[how](side, side, columns), NAME, NAME)
     for port, element in elements:

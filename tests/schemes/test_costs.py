@@ -49,7 +49,7 @@ def test_equations_are_sums_over_tuples(k: int, w: int, cp: float, oop: float) -
             update += cp * c.detach + (1 - cp) * c.delete
             lazy_update += c.delete
     model = CostModel(c, Load.of_rows(k, w), 40, oop)
-    q = Queries.of([cp], [oop], r, m)
+    q = Queries.broadcast([cp], [oop], r, m)
     assert model.eager_memory(q)[0] == pytest.approx(memory)
     assert model.lazy_memory() == n * 40
     assert model.eager_update(q)[0] == pytest.approx(update)
@@ -67,7 +67,7 @@ def test_memory_and_scans_are_exact(like_the_one_before: list[bool], groups: int
     held = sum(map(len, tuples))
     cp = (held - runs) / (held - groups) if held > groups else 0.0
     model = CostModel(CONSTANTS, Load(held, held), 40, 0.0)
-    q = Queries.of([cp], [0.0], 24, 8, groups)
+    q = Queries.broadcast([cp], [0.0], 24, 8, groups)
     assert model.eager_memory(q)[0] == pytest.approx(runs * 24 + (held - runs) * 8)
     assert model.eager_scan(q)[0] == pytest.approx(runs * CONSTANTS.read + (held - runs) * CONSTANTS.stamp)
     assert model.lazy_scan(q)[0] == pytest.approx(held * CONSTANTS.read + (held - runs) * CONSTANTS.coalesce)
@@ -85,7 +85,7 @@ def surface(weights: Weights) -> tuple[Numbers, Numbers]:
     cp, oop = (x.ravel() for x in np.meshgrid(*[np.linspace(0, 1, 11)] * 2, indexing="ij"))
     constants, usual_oop = WITH_CHARGE
     model = CostModel(constants, Load.of_rows(20_000, 1_000), 40, usual_oop, weights)
-    q = Queries.of(cp, oop, 24)
+    q = Queries.broadcast(cp, oop, 24)
     return model.eager_cost(q).reshape(11, 11), (model.lazy_cost(q) + model.shared_cost()).reshape(11, 11)
 
 
@@ -109,7 +109,7 @@ def test_relations_of_figures_3_and_4() -> None:
 def test_weights_pull_where_they_should() -> None:
     """§7.4: heavier updates favour lazy, heavier scans favour eager."""
     for cp in (0.2, 0.5, 0.8):
-        q = Queries.of([cp], [0.3], 24)
+        q = Queries.broadcast([cp], [0.3], 24)
 
         def gain(weights: Weights, q: Queries = q) -> float:
             model = CostModel(WITH_CHARGE[0], Load.of_rows(20_000, 1_000), 40, 0.3, weights)
@@ -122,5 +122,5 @@ def test_weights_pull_where_they_should() -> None:
 def test_scans_differ_by_cp() -> None:
     """Ruling 32: what a read and a comparison cost cancels out, if timestamps are for nothing."""
     model = CostModel(replace(CONSTANTS, stamp=0.0), Load.of_rows(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
-    q = Queries.of([0.0, 0.3, 1.0], [0.0] * 3, 24)
+    q = Queries.broadcast([0.0, 0.3, 1.0], [0.0] * 3, 24)
     assert model.lazy_cost(q) - model.eager_cost(q) == pytest.approx([0.0, 0.3, 1.0], abs=1e-6)

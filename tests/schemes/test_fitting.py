@@ -29,7 +29,7 @@ def _timings(constants: Constants, held: int = 1_000) -> list[Timing]:
     """What the cost model says extents take."""
     found = []
     for cp, oop in GRID:
-        q = Queries.of([cp], [oop], 24, groups=0)
+        q = Queries.broadcast([cp], [oop], 24, groups=0)
         full = CostModel(constants, Load(held, held), 40, oop)
         slid = CostModel(constants, Load(2 * held, held), 40, oop)
         for is_eager in (True, False):

@@ -83,7 +83,7 @@ def test_probabilities_are_found_and_followed() -> None:
         assert learned.estimate().cp == pytest.approx(cp, abs=0.04)
         assert learned.estimate().oop == pytest.approx(oop, abs=0.04)
     assert len(learned) == 3
-    learned.forget(3 * size)
+    learned.forget_before(3 * size)
     assert len(learned) == 0
 
 
@@ -103,13 +103,13 @@ def estimate(cp: float, oop: float, size: float) -> Estimate:
 def test_drift_is_more_than_chance() -> None:
     drift = Drift(tolerance=0.05)
     planned = [estimate(0.5, 0.0, 10_000), estimate(0.9, 0.1, 10_000)]
-    assert not drift.between(planned, planned)
-    assert not drift.between(planned, [estimate(0.54, 0.0, 10_000), planned[1]])
-    assert drift.between(planned, [estimate(0.56, 0.0, 10_000), planned[1]])
-    assert drift.between(planned, [planned[0], estimate(0.9, 0.3, 10_000)])
+    assert not drift.has_drifted(planned, planned)
+    assert not drift.has_drifted(planned, [estimate(0.54, 0.0, 10_000), planned[1]])
+    assert drift.has_drifted(planned, [estimate(0.56, 0.0, 10_000), planned[1]])
+    assert drift.has_drifted(planned, [planned[0], estimate(0.9, 0.3, 10_000)])
     # In so few tuples it may be chance.
-    assert not drift.between(planned, [estimate(0.56, 0.0, 50), planned[1]])
+    assert not drift.has_drifted(planned, [estimate(0.56, 0.0, 50), planned[1]])
     # A plan made of nothing is made again as soon as a little is known.
     unknown = [estimate(0.0, 0.0, 0)] * 2
-    assert drift.between(unknown, planned)
-    assert not drift.between(unknown, [estimate(1.0, 0.0, 5)] * 2)
+    assert drift.has_drifted(unknown, planned)
+    assert not drift.has_drifted(unknown, [estimate(1.0, 0.0, 5)] * 2)

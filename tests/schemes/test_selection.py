@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recension.operators.schemes.constants import Constants
 from recension.operators.schemes.costs import CostModel, Load, Queries
-from recension.operators.schemes.plan import Selection, cost_of, select
+from recension.operators.schemes.plan import SchemeSelection, cost_of, select
 
 costs = st.floats(0, 10) | st.sampled_from([0.0, 1.0, 2.0])
 
@@ -45,9 +45,11 @@ def test_a_lone_lazy_query_must_save_more_than_the_shared_extent_costs() -> None
     assert cost_of(np.array([True, True, False]), eager, lazy, 0.6) == pytest.approx(3.6)
 
 
-def _selected(scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool) -> Selection:
+def _selected(
+    scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool
+) -> SchemeSelection:
     model = CostModel(constants, Load.of_rows(20_000, 1_000), 40, usual_oop, scenario.weights)
-    q = Queries.of(scenario.cp, scenario.oop, ROW_BYTES)
+    q = Queries.broadcast(scenario.cp, scenario.oop, ROW_BYTES)
     return select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost() if is_charged else 0.0)
 
 

@@ -146,7 +146,7 @@ class _AlteredEvents(SortedRuns):
     def take_out(self, keys: Hashes) -> _Altered:
         """All events of the given (sorted) identities, which are forgotten: what stays is put back."""
         found = _Altered(**self.find_rows(keys))
-        self.erase(keys)
+        self.remove(keys)
         return found
 
     def put(self, events: _Altered) -> None:

@@ -14,9 +14,9 @@ What always holds:
     steps       no call merges more than a few times `STEP` rows, or rows in proportion to those it adds. A
                 longer merge goes on with the next calls; until it is done the runs it reads stay in place.
 
-Rows may expire: whatever is below the frontier in the column ``expiry`` will not be asked for again. A call
-looks at no row to find that out; a run of which half has expired, by a sample taken when it was made, is
-written anew.
+Rows may expire: a row whose value in the column ``expiry`` is below `SortedRuns.expired_before` will not be
+asked for again. A call looks at no row to find that out; a run of which half has expired, by a sample taken
+when it was made, is written anew.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEP: Final = 1 << 17
 """How many rows every call may merge."""
 _SHARE: Final = 16  # so many more for each row added: enough for a merge on every level
 _SAMPLE: Final = 255
-_FEW: Final = 64  # so few are looked through whenever the frontier moves
+_FEW: Final = 64  # so few are looked through whenever rows expire
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +59,9 @@ class Run:
     half: int
     gone: Mask | None = None
 
-    def is_mostly_gone(self, frontier: int) -> bool:
+    def is_mostly_gone(self, expired_before: int) -> bool:
         """Whether about half of the rows are taken out or have expired."""
-        return self.half < frontier or 2 * self.size < self.written
+        return self.half < expired_before or 2 * self.size < self.written
 
     def find(self, *needles: Column) -> tuple[Index, Mask]:
         """The position of a row with each key, and whether there is one."""
@@ -88,9 +88,9 @@ class Run:
     def part(self, start: int = 0, stop: int | None = None) -> Columns:
         """The rows still there, or those of them from ``start`` to ``stop``."""
         columns = {name: column[start:stop] for name, column in self.columns.items()}
-        return columns if self.gone is None else _take(columns, ~self.gone[start:stop])
+        return columns if self.gone is None else take_columns(columns, ~self.gone[start:stop])
 
-    def erase(self, needles: Column) -> Run:
+    def remove(self, needles: Column) -> Run:
         """The run after all rows with these keys were taken out."""
         at = self.positions(needles)
         if not len(at):
@@ -121,7 +121,7 @@ class SortedRuns:
         equal: Literal["sum", "newest", "all"] = "all",
         expiry: str | None = None,
     ) -> None:
-        self.frontier = BEGINNING
+        self.expired_before = BEGINNING
         self._types = dict(types)
         self._keys = tuple(types)[:keys]
         self._equal = equal
@@ -168,12 +168,12 @@ class SortedRuns:
         found = []
         for run in self._runs:
             at = run.positions(needles)
-            found.append(_take(run.columns, at if run.gone is None else at[~run.gone[at]]))
+            found.append(take_columns(run.columns, at if run.gone is None else at[~run.gone[at]]))
         return self._drop_expired(self._merge_parts(found))
 
-    def erase(self, needles: Column) -> None:
+    def remove(self, needles: Column) -> None:
         """Take out all rows with these keys, which were not summed."""
-        self._change(lambda run: run.erase(needles))
+        self._change(lambda run: run.remove(needles))
 
     def pop(self, t: int, side: Literal["left", "right"] = "left") -> Columns:
         """Take out all rows whose key is less than ``t`` (``right``: or equal), run by run."""
@@ -198,7 +198,7 @@ class SortedRuns:
 
     def forget_before(self, t: int) -> None:
         """Rows that expire before ``t`` will not be asked for again; at the end of time, none will."""
-        self.frontier = t
+        self.expired_before = t
         if t == FOREVER:
             self.clear()
         elif len(self) > _FEW:
@@ -212,10 +212,10 @@ class SortedRuns:
         rows = self._merge_parts(parts) if self._equal == "newest" else self._join_parts(parts)
         return pa.table(self._drop_expired(rows))
 
-    def restore(self, table: pa.Table, frontier: int = BEGINNING) -> None:
+    def restore(self, table: pa.Table, expired_before: int = BEGINNING) -> None:
         """Become what `snapshot` gave."""
         self.clear()
-        self.frontier = frontier
+        self.expired_before = expired_before
         rows = {name: table[name].to_numpy() for name in self._types}
         self._append(self._sort_rows(rows, "stable"))
 
@@ -252,17 +252,17 @@ class SortedRuns:
         """
         if self._merges:
             merge = min(self._merges, key=len)
-            merge.add(self._write(merge.sources, merge.next(rows)))
+            merge.add(self._write(merge.sources, merge.read_next(rows)))
             if merge.is_done():
                 self._merges.remove(merge)
                 self._replace(merge.sources, merge.rows(), merge.later)
-        while due := self._due():
+        while due := self._runs_to_merge():
             if sum(len(run.key) for run in due) <= rows:
                 self._replace(due, self._write(due, [run.part() for run in due]))
             else:
                 self._merges.append(_Merge(due, self._types))
 
-    def _due(self) -> list[Run]:
+    def _runs_to_merge(self) -> list[Run]:
         """The last two neighbours of similar length, or a run of which most is gone; not if being merged."""
         busy = [run.serial for merge in self._merges for run in merge.sources]
         newer: Run | None = None
@@ -271,7 +271,7 @@ class SortedRuns:
                 newer = None
             elif newer is not None and 2 * newer.size >= older.size:
                 return [older, newer]
-            elif older.is_mostly_gone(self.frontier) and self._may_forget([older]):
+            elif older.is_mostly_gone(self.expired_before) and self._may_forget([older]):
                 return [older]
             else:
                 newer = older
@@ -313,15 +313,15 @@ class SortedRuns:
     def _drop_expired(self, rows: Columns) -> Columns:
         if self._expiry is None:
             return rows
-        keep = rows[self._expiry] >= self.frontier
-        return rows if bool(keep.all()) else _take(rows, keep)
+        keep = rows[self._expiry] >= self.expired_before
+        return rows if bool(keep.all()) else take_columns(rows, keep)
 
     def _sort_rows(self, rows: Columns, kind: Literal["stable"] | None = None) -> Columns:
         """Rows in order of their keys, equal ones put together."""
         name = self._keys[0]
         if len(rows) == 1:
             return {name: np.sort(rows[name], kind=kind)}
-        rows = _take(rows, np.argsort(rows[name], kind=kind))
+        rows = take_columns(rows, np.argsort(rows[name], kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]
@@ -329,7 +329,7 @@ class SortedRuns:
             second = _sort_ties(rows, is_tie, self._keys[1])
             is_tie &= second[1:] == second[:-1]
         if self._equal == "newest":
-            return _take(rows, np.append(~is_tie, True)[: len(rows[name])])
+            return take_columns(rows, np.append(~is_tie, True)[: len(rows[name])])
         return _sum_ties(rows, is_tie)
 
 
@@ -348,7 +348,7 @@ class _Merge:
     def __len__(self) -> int:
         return self._size
 
-    def next(self, rows: int) -> list[Columns]:
+    def read_next(self, rows: int) -> list[Columns]:
         """About so many rows of the sources, all those of a key together."""
         share = rows // len(self.sources)
         begun = list(zip(self.sources, self._at, strict=True))
@@ -375,7 +375,8 @@ class _Merge:
         return {name: column[: self._filled] for name, column in self._room.items()}
 
 
-def _take(rows: Columns, at: Index | Mask) -> Columns:
+def take_columns(rows: Columns, at: Index | Mask) -> Columns:
+    """Some of the rows."""
     return {name: column[at] for name, column in rows.items()}
 
 
@@ -394,6 +395,6 @@ def _sum_ties(rows: Columns, is_tie: Mask) -> Columns:
     if bool(is_tie.any()):
         first = np.flatnonzero(np.append(True, ~is_tie))
         total = np.add.reduceat(rows["count"], first)
-        return _take(rows, first[total != 0]) | {"count": total[total != 0]}
+        return take_columns(rows, first[total != 0]) | {"count": total[total != 0]}
     is_there = rows["count"] != 0
-    return rows if bool(is_there.all()) else _take(rows, is_there)
+    return rows if bool(is_there.all()) else take_columns(rows, is_there)

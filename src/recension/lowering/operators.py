@@ -28,8 +28,8 @@ from recension.operators.join import Join
 from recension.operators.left_join import LeftJoin
 from recension.operators.lmerge.choice import make_merge
 from recension.operators.lmerge.policies import make_policy
-from recension.operators.matching import LEFT, RIGHT, JoinedColumn, Side
-from recension.operators.pipeline import Pipeline, Stage
+from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide
+from recension.operators.pipeline import Pipeline, PipelineStage
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.span import Span
 from recension.operators.union import Union
@@ -70,7 +70,7 @@ def _merge(node: nodes.Merge) -> Operator:
     ports = 0 if node.is_open else len(node.streams)
     operator = make_merge(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
     for port, since in enumerate(node.since):
-        operator.inputs.gate(port, since)
+        operator.inputs.set_complete_from(port, since)
     return operator
 
 
@@ -163,8 +163,8 @@ def _clip(node: nodes.Clip) -> Operator:
     return Clip(*_sides(node, node.input, node.by))
 
 
-def _sides(node: nodes.Join | nodes.Clip, left: Node, right: Node) -> tuple[Side, Side]:
-    left_side, right_side = (Side(side.schema, node.on, node.null_matches) for side in (left, right))
+def _sides(node: nodes.Join | nodes.Clip, left: Node, right: Node) -> tuple[JoinSide, JoinSide]:
+    left_side, right_side = (JoinSide(side.schema, node.on, node.null_matches) for side in (left, right))
     return left_side, right_side
 
 
@@ -229,11 +229,11 @@ def _group_apply(node: nodes.GroupApply) -> Operator:
 def _pipeline(plan: Node, ports: int) -> Pipeline:
     """A fresh operator for every step of a group's plan."""
     numbers: dict[Node, int] = {}
-    stages: list[Stage] = []
+    stages: list[PipelineStage] = []
     for node in walk(plan):
         if isinstance(node, nodes.Port):
             numbers[node] = node.number
         else:
             numbers[node] = ports + len(stages)
-            stages.append(Stage(operator_of(node), tuple(numbers[child] for child in node.inputs)))
+            stages.append(PipelineStage(operator_of(node), tuple(numbers[child] for child in node.inputs)))
     return Pipeline(ports, stages)

@@ -12,8 +12,8 @@ from recension.core.errors import RecensionError
 from recension.core.window_limit import WindowLimit
 from recension.modules.module import Incremental, Module
 from recension.operators.modules.answers import (
-    Answers,
     BuiltIn,
+    ModuleAnswers,
     ModuleValues,
     NamedValues,
     OperatorRows,
@@ -22,7 +22,7 @@ from recension.operators.modules.answers import (
 )
 from recension.operators.modules.hosting import Caller, HostedModule, Order
 from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
-from recension.operators.modules.states import Panes, States
+from recension.operators.modules.states import PaneStates, States
 from recension.operators.windowed import accumulators, selections
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
 from recension.operators.windowed.counts import CountIndex
@@ -129,7 +129,7 @@ class _Stored:
         return project, pa.schema([*fields, *group])
 
 
-def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> Answers:
+def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> ModuleAnswers:
     if node.operator is not None:
         hosted = _host_module(node, node.operator, stored)
         states = _states(node, hosted, index)
@@ -164,7 +164,7 @@ def _states(node: ModuleWindow, hosted: HostedModule, index: WindowIndex) -> Sta
         return None
     panes = None
     if shares_panes(node, hosted.module) and isinstance(node.windows, Windows):
-        panes = Panes(hosted, grid_of(node.windows).panes(), index.group_hash)
+        panes = PaneStates(hosted, grid_of(node.windows).panes(), index.group_hash)
     return States(hosted, index.place, panes)
 
 

@@ -60,7 +60,7 @@ class Align(Operator):
     def _output_times(self, latest: Ticks) -> Ticks:
         """Events that start at or before these times wait no longer; ``latest`` is that of their group."""
         if self._clock is not None:
-            return np.full(len(latest), self._clock.reached)
+            return np.full(len(latest), self._clock.time_reached)
         never = np.full(len(latest), BEGINNING)
         return never if self._block == FOREVER else ticks.add(latest, -self._block)
 

@@ -82,7 +82,7 @@ class Cleanse(Operator):
 
     def _release(self, t: int) -> tuple[Ticks, Ticks, Index]:
         """Take out the events up to the first that is not final; those of its start are the new front."""
-        head = self._held.until_open(t)
+        head = self._held.read_until_open(t)
         columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
         is_open = is_open_at(columns[1], t)
         first = int(columns[0][is_open].min(initial=FOREVER))

@@ -23,7 +23,7 @@ from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, identity
-from recension.operators.matching import RIGHT, Side, SideChanges, last_final_end
+from recension.operators.matching import RIGHT, JoinSide, SideChanges, last_final_end
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import StartIndex
 
@@ -34,7 +34,7 @@ class Clip(Operator):
     changes_on_cti = False
     shards_share_ctis = True
 
-    def __init__(self, left: Side, right: Side) -> None:
+    def __init__(self, left: JoinSide, right: JoinSide) -> None:
         super().__init__(left.schema)
         self._sides = (left, right)
         # Indexed by the lifetime shown; ``end`` is the event's own end.
@@ -59,7 +59,7 @@ class Clip(Operator):
         new = change.new.copy()
         goes_on = np.flatnonzero(live & (change.new > change.vs))
         vs, end = change.vs[goes_on], change.new[goes_on]
-        new[goes_on] = self._starts.next(arriving.group[goes_on], vs, end)
+        new[goes_on] = self._starts.find_next(arriving.group[goes_on], vs, end)
         tag = identity(change.hash[goes_on], vs, end)
         payload = take_rows(arriving.payload, goes_on)
         self._left.insert(arriving.group[goes_on], vs, new[goes_on], tag, payload, end=end)
@@ -99,7 +99,7 @@ class Clip(Operator):
     def _look_again(self, at: Index) -> EventBatch:
         names = ("group", "vs", "ve", "tag", "end", "row")
         group, vs, shown, tag, end, row = (self._left.column(name, at) for name in names)
-        new = self._starts.next(group, vs, end)
+        new = self._starts.find_next(group, vs, end)
         differs = np.flatnonzero(new != shown)
         output = changes(vs[differs], shown[differs], new[differs], self._left.payload(at[differs]))
         self._left.remove(at[differs])

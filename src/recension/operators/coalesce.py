@@ -69,7 +69,7 @@ class Coalesce(Operator):
         if t == FOREVER:
             self._chains.clear()
             return self.emit(t)
-        self._chains.forget(t)
+        self._chains.forget_before(t)
         self._chains.retire()
         self._chains.tidy()
         return self.emit(t)

@@ -31,15 +31,15 @@ from recension.operators.matching import (
     RIGHT,
     JoinedColumn,
     JoinedPayload,
+    JoinSide,
     KeySkew,
     Matching,
     Meeting,
     Predicate,
-    Side,
     SideChanges,
     last_final_end,
 )
-from recension.operators.parts import Revision, Spans, merge_spans, revise
+from recension.operators.parts import SpanRevision, Spans, merge_spans, revise
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
 
@@ -53,8 +53,8 @@ class CoverageJoin(Operator):
 
     def __init__(
         self,
-        left: Side,
-        right: Side,
+        left: JoinSide,
+        right: JoinSide,
         columns: Sequence[JoinedColumn],
         where: Predicate | None = None,
         *,
@@ -152,7 +152,7 @@ class CoverageJoin(Operator):
         end = np.minimum(region.end[meeting.at], self._right.column("ve", meeting.x))
         return Spans(region.owner[meeting.at], start, end)
 
-    def _revise(self, numbers: Hashes, region: Spans, cover: Spans) -> Revision:
+    def _revise(self, numbers: Hashes, region: Spans, cover: Spans) -> SpanRevision:
         """The parts that change, taken over into the parts shown."""
         # Parts that only touch the region count: they may grow together with what is in it.
         lo = np.where(region.start > BEGINNING, region.start - 1, BEGINNING)
@@ -168,7 +168,7 @@ class CoverageJoin(Operator):
         self._parts.add(group, revision.start[stays], revision.new[stays], np.zeros(len(stays), np.uint64))
         return revision
 
-    def _make_changes(self, revision: Revision, left: pa.RecordBatch) -> EventBatch:
+    def _make_changes(self, revision: SpanRevision, left: pa.RecordBatch) -> EventBatch:
         payload = self._output_payload(left, len(revision.owner))
         return changes(revision.start, revision.old, revision.new, payload)
 

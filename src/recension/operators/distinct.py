@@ -21,11 +21,11 @@ from recension.core.batch import EventBatch, Index, empty, new_end, old_end
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import changes, order_of_changes
-from recension.operators.parts import Revision, Spans, flip
+from recension.operators.parts import SpanRevision, Spans, flip
 from recension.operators.state.end_points import EndPoints
 from recension.operators.state.leaf_table import LeafTable
 from recension.operators.windowed.steps import NOTHING, axis_steps
-from recension.operators.windowed.working_set import WorkingSet, lay_over, state_columns
+from recension.operators.windowed.working_set import WorkingSet, merge_steps, state_columns
 
 
 class Distinct(Operator):
@@ -48,7 +48,7 @@ class Distinct(Operator):
         keys = batch.payload if self._keys is None else self._keys(batch.payload)
         group = self._points.number(keys, len(batch))
         steps = axis_steps(group, batch.vs, old_end(batch), new_end(batch), NOTHING)
-        work = lay_over(self._points, steps)
+        work = merge_steps(self._points, steps)
         work.write_back(self._points)
         return self._change_runs(work)
 
@@ -108,7 +108,7 @@ class _Runs:
         """Forget everything."""
         self._table.clear()
 
-    def flip(self, stretches: Spans) -> Revision:
+    def flip(self, stretches: Spans) -> SpanRevision:
         """Cover stretches that were not covered, and uncover those that were; they are sorted."""
         extract = self._table.extract(stretches.owner, stretches.start, stretches.end)
         own = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))

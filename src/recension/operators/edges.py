@@ -63,7 +63,7 @@ class Edges(Operator):
         if t == FOREVER:
             self._readings.clear()
             return self.emit(t)
-        self._readings.forget(t, keep=1)
+        self._readings.forget_all_but_last(t, keep=1)
         self._readings.retire()
         self._readings.tidy()
         return self.emit(t)

@@ -82,7 +82,7 @@ class Finalize(Operator):
         return concat(given) if given else empty(self.schema)
 
     def _take(self, batch: EventBatch) -> EventBatch | int:
-        """The output of the batch; or the row up to which it must be taken first, and nothing has changed."""
+        """The output of the batch, or the row at which it must be split; then nothing has changed."""
         past = Past(self.out_cti, self._latest, self._aged)
         arrival = Arrival(batch, past, self._remember, self._known)
         is_broken = arrival.find_broken(batch, self._live, self._chains)
@@ -96,7 +96,7 @@ class Finalize(Operator):
         self._live.change(*end_changes(out, arrival.start[passing]))
         waiting = np.flatnonzero(arrival.is_in_time & is_broken)
         if len(waiting):
-            rows, mended = self._mend(batch, arrival, waiting)
+            rows, mended = self._repair_chains(batch, arrival, waiting)
             out = concat([out, mended]).take(np.argsort(np.concatenate([passing, rows]), kind="stable"))
         t = self._time()
         if t <= self.out_cti:
@@ -104,7 +104,7 @@ class Finalize(Operator):
         self.out_cti = t
         return concat([out, cti(t, self.schema)])
 
-    def _mend(self, batch: EventBatch, arrival: Arrival, rows: Index) -> tuple[Index, EventBatch]:
+    def _repair_chains(self, batch: EventBatch, arrival: Arrival, rows: Index) -> tuple[Index, EventBatch]:
         """The elements of broken chains, one at a time: the rows that give something, and what they give."""
         live = self._live.ends_of(np.unique(arrival.start[rows]))
         given: list[tuple[int, int, int]] = []
@@ -132,7 +132,7 @@ class Finalize(Operator):
                 old, new = moved
             if old != new:
                 given.append((row, old, new))
-        self._drop_lost(lost)
+        self._drop_unmatched(lost)
         self._chains.tidy()
         at, old_ends, new_ends = np.array(given, np.int64).reshape(-1, 3).T
         mended = changes(batch.vs[at], old_ends, new_ends, take_rows(batch.payload, at))
@@ -147,7 +147,7 @@ class Finalize(Operator):
         numbers[is_retract] = self._chains.keep(take_rows(batch.payload, may_wait), len(may_wait))
         return numbers.tolist()
 
-    def _drop_lost(self, lost: list[BrokenRun]) -> None:
+    def _drop_unmatched(self, lost: list[BrokenRun]) -> None:
         """Drop retractions that wait for what cannot come any more."""
         if lost:
             self._drop(UNKNOWN, self._chains.elements_of(lost))
@@ -159,8 +159,8 @@ class Finalize(Operator):
 
     def _time(self) -> int:
         """The CTI that can be emitted now; forgets what it closes."""
-        frontier = self._known.frontier
-        self._drop_lost(self._chains.take_lost(frontier, self._aged))
+        frontier = self._known.complete_until
+        self._drop_unmatched(self._chains.take_lost(frontier, self._aged))
         t = min(frontier, self._chains.first_sync())
         if t > self.out_cti:
             self._live.forget_before(t)
@@ -240,9 +240,9 @@ class Arrival:
         seen = np.where(is_data, sync, np.int64(BEGINNING))
         self.latest = max(past.latest, int(seen.max(initial=BEGINNING)))
         self.aged = _age_limits(seen, past, remember)
-        self.proof: Proof = known.weigh(batch, sync, self.aged, past.last)
+        self.proof: Proof = known.prove(batch, sync, self.aged, past.last)
         self.aged_before = _shift(self.aged, past.aged)
-        self.before = _shift(self.proof.frontier, past.last)
+        self.before = _shift(self.proof.complete_until, past.last)
         is_before = sync < self.before
         self.is_late: Mask = is_before & is_data
         self.is_in_time: Mask = is_data & ~is_before

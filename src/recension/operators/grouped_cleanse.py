@@ -61,7 +61,7 @@ class GroupedCleanse(Operator):
         np.minimum.at(first, group[is_open], vs[is_open])
         candidates = np.flatnonzero(vs <= first[group])
         order = candidates[self._order(at[candidates], group[candidates], vs[candidates], ve[candidates])]
-        before = _open_before(group[order], is_open[order])
+        before = _count_open_before(group[order], is_open[order])
         self._first_start = int(first.min())
         ends = ve[order[(before == 0) & is_open[order]]]
         self._first_end = int(ends.min()) if len(ends) else BEGINNING
@@ -115,7 +115,7 @@ class GroupedCleanse(Operator):
         self._held.restore("held", chunks)
 
 
-def _open_before(group: Index, is_open: Mask) -> Index:
+def _count_open_before(group: Index, is_open: Mask) -> Index:
     """How many open events lie before each, in its group; groups lie one after the other."""
     before: Index = np.cumsum(is_open) - is_open
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))

@@ -22,10 +22,10 @@ from recension.operators.matching import (
     RIGHT,
     JoinedColumn,
     JoinedPayload,
+    JoinSide,
     KeySkew,
     Matching,
     Predicate,
-    Side,
     pair_changes,
 )
 from recension.operators.state.event_store import EventStore
@@ -38,7 +38,7 @@ class Join(Operator):
     shards_share_ctis = True
 
     def __init__(
-        self, left: Side, right: Side, columns: Sequence[JoinedColumn], where: Predicate | None = None
+        self, left: JoinSide, right: JoinSide, columns: Sequence[JoinedColumn], where: Predicate | None = None
     ) -> None:
         joined = JoinedPayload(left.schema, right.schema, columns)
         super().__init__(joined.schema)
@@ -69,7 +69,7 @@ class Join(Operator):
         for live, is_bounded in zip(self._live, shrinks, strict=True):
             # An event that may be lengthened must be known: its pairs would be retracted without having been.
             if is_bounded and t < FOREVER:
-                live.expire(max(t - 1, live.frontier))
+                live.expire(max(t - 1, live.expired_until))
         return [t, t]
 
     def take_warnings(self) -> list[str]:

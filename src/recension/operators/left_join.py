@@ -15,7 +15,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch
 from recension.operators.changes import NetChanges
 from recension.operators.coverage_join import CoverageJoin
-from recension.operators.matching import JoinedColumn, Meeting, Predicate, Side, pair_changes
+from recension.operators.matching import JoinedColumn, JoinSide, Meeting, Predicate, pair_changes
 from recension.operators.state.event_store import EventStore
 
 
@@ -25,7 +25,7 @@ class LeftJoin(CoverageJoin):
     _shows_pairs = True
 
     def __init__(
-        self, left: Side, right: Side, columns: Sequence[JoinedColumn], where: Predicate | None = None
+        self, left: JoinSide, right: JoinSide, columns: Sequence[JoinedColumn], where: Predicate | None = None
     ) -> None:
         super().__init__(left, right, columns, where, covered=False)
 

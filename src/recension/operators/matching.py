@@ -33,7 +33,7 @@ _LOOKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class JoinSide:
     """One input: its payload columns, and its keys in the same order as on the other side."""
 
     schema: pa.Schema

@@ -37,7 +37,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class SpanRevision:
     """Parts whose end moves from ``old`` to ``new``; equal to ``start`` means "not there".
 
     ``part`` is the number of the old part, -1 if there was none.
@@ -64,7 +64,7 @@ def merge_spans(spans: Spans) -> Spans:
     return Spans(owner, start, packing.unpack(ends[last])[1])
 
 
-def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revision:
+def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> SpanRevision:
     """The parts that differ when, within the region, exactly what is (or is not) covered shall be a part.
 
     ``parts`` are maximal and hold every part that meets or touches the region.
@@ -83,7 +83,7 @@ def revise(parts: Spans, region: Spans, cover: Spans, *, covered: bool) -> Revis
     return sweep.revision(old, new, part)
 
 
-def flip(parts: Spans, stretches: Spans) -> tuple[Spans, Revision]:
+def flip(parts: Spans, stretches: Spans) -> tuple[Spans, SpanRevision]:
     """The parts after stretches were flipped, from covered to not covered or back; and what differs.
 
     ``parts`` are maximal. No two stretches overlap, and each is covered as a whole or not at all.
@@ -131,13 +131,13 @@ class _Sweep:
         end[holds & ~before] = self.time[before & ~holds]
         return end
 
-    def revision(self, old: Ticks, new: Ticks, part: Index | None = None) -> Revision:
+    def revision(self, old: Ticks, new: Ticks, part: Index | None = None) -> SpanRevision:
         """The rows where ends differ."""
         rows = np.flatnonzero(old != new)
         numbers = np.full(len(rows), -1) if part is None else part[rows]
-        return Revision(self.owner[rows], self.time[rows], old[rows], new[rows], numbers)
+        return SpanRevision(self.owner[rows], self.time[rows], old[rows], new[rows], numbers)
 
 
 def _pack(kinds: Sequence[Spans]) -> KeyPacking:
     times = [time for spans in kinds for time in (spans.start, spans.end)]
-    return KeyPacking.of([spans.owner for spans in kinds], times, is_invertible=True)
+    return KeyPacking.for_keys([spans.owner for spans in kinds], times, is_invertible=True)

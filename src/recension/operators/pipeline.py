@@ -120,7 +120,7 @@ def _part_external(operator: Operator, batch: EventBatch) -> list[EventBatch]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PipelineStage:
     """An operator and what it reads: ports by their numbers, then stages, numbered on from the last port."""
 
     operator: Operator
@@ -130,7 +130,7 @@ class Stage:
 class Pipeline:
     """Stages with inputs before their readers; the last one's output is the pipeline's."""
 
-    def __init__(self, ports: int, stages: Sequence[Stage]) -> None:
+    def __init__(self, ports: int, stages: Sequence[PipelineStage]) -> None:
         self._ports, self._stages = ports, stages
         self.operators = [stage.operator for stage in stages]
         self._steps = [(number, one.operator, one.inputs) for number, one in enumerate(stages, ports)]

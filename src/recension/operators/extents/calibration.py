@@ -24,7 +24,7 @@ from recension.core.batch import EventBatch, Index, Mask, inserts
 from recension.core.ticks import Ticks
 from recension.operators.base import Operator
 from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.sharing import Keeper, Owner, Reader
+from recension.operators.extents.sharing import Keeper, LazyReader, Owner
 from recension.operators.extents.windows import RangeWindow
 from recension.operators.schemes.constants import Constants, Numbers
 
@@ -90,7 +90,7 @@ def _extent(is_eager: bool, window: RangeWindow) -> tuple[Operator, Callable[[in
     if is_eager:
         owner = Owner(_ANSWERS, _READINGS, _QUERY, window)
         return owner, lambda t: owner.on_cti(0, t)
-    keeper, reader = Keeper(_READINGS, window), Reader(_ANSWERS, _QUERY, window)
+    keeper, reader = Keeper(_READINGS, window), LazyReader(_ANSWERS, _QUERY, window)
     return keeper, lambda t: reader.show(keeper.view_at(t))
 
 
@@ -204,7 +204,7 @@ def _feasible(rows: Numbers, wanted: Numbers, free: Mask, x: Numbers) -> Numbers
         x = np.where(free, x, 0.0)
 
 
-class Readings(NamedTuple):
+class GeneratedReadings(NamedTuple):
     """In the order of arrival: when, of which group, and what."""
 
     times: Ticks
@@ -212,7 +212,9 @@ class Readings(NamedTuple):
     values: Index
 
 
-def readings(size: int, cp: float, oop: float, groups: int = 1, block: int = 64, seed: int = 0) -> Readings:
+def readings(
+    size: int, cp: float, oop: float, groups: int = 1, block: int = 64, seed: int = 0
+) -> GeneratedReadings:
     """Groups take turns; a reading is as the one before it in its group with probability ``cp``.
 
     Time goes in blocks of so many readings of each group. Late readings of a block come after all others of
@@ -229,4 +231,4 @@ def readings(size: int, cp: float, oop: float, groups: int = 1, block: int = 64,
     late = (rnd.random(size) < oop) & (place < span - groups)
     arrival = times // span * (2 * span) + np.where(late, span + rnd.permutation(size) % span, place)
     order = np.argsort(arrival, kind="stable")
-    return Readings(times[order], group[order], values[order])
+    return GeneratedReadings(times[order], group[order], values[order])

@@ -64,11 +64,11 @@ class Extent:
         self._store.clear()
         self._alive = 0
 
-    def between(self, low: int, high: int) -> Stretch:
+    def read_between(self, low: int, high: int) -> Stretch:
         """The readings of ``[low, high]``, with their neighbours."""
         return self._stretch(self._table.extract(_ONE, _ONE + low, _ONE + high))
 
-    def around(self, low: int, high: int, before: int, after: int) -> Stretch:
+    def read_around(self, low: int, high: int, before: int, after: int) -> Stretch:
         """The readings of ``[low, high]`` and at least so many before and after them."""
         return self._stretch(self._table.stretch(low, high, before, after))
 
@@ -102,7 +102,7 @@ class Extent:
         """How many of the readings kept are before a time."""
         return self._table.position(0, t)
 
-    def forget(self, rows: int) -> None:
+    def drop_first(self, rows: int) -> None:
         """Drop the first readings."""
         if rows <= 0:
             return
@@ -148,7 +148,7 @@ class HashedPayload:
         self.payload = payload
         self._columns: dict[str, Hashes] = {}
 
-    def of(self, names: Iterable[str], start: Hashes | None = None) -> Hashes:
+    def hash_columns(self, names: Iterable[str], start: Hashes | None = None) -> Hashes:
         """One hash a row for these columns, and for what was hashed before them."""
         found = np.zeros(self.payload.num_rows, np.uint64) if start is None else start
         for name in names:
@@ -193,8 +193,8 @@ class MergedReadings:
         after = reaches[1] or stretch.first + self.kept == held
         if before and after:
             return True
-        of_group, kept = self.hashed.of(names)[self.source], self.time[: self.kept]
-        changed = np.append(of_group[self.kept :], self.gone.of(names))
+        of_group, kept = self.hashed.hash_columns(names)[self.source], self.time[: self.kept]
+        changed = np.append(of_group[self.kept :], self.gone.hash_columns(names))
         times = np.append(self.time[self.kept :], self.gone_at)
         groups, place = np.unique(changed, return_inverse=True)
         at = np.minimum(np.searchsorted(groups, of_group[: self.kept]), len(groups) - 1)
@@ -214,7 +214,7 @@ class MergedReadings:
         rows, fresh = np.full(self.payload.num_rows, -1), np.flatnonzero(is_used)
         rows[: len(known)] = known
         rows[fresh] = extent.store(take_rows(self.payload, fresh))
-        place = extent.between(BEGINNING, FOREVER) if elsewhere else self.stretch
+        place = extent.read_between(BEGINNING, FOREVER) if elsewhere else self.stretch
         extent.write(place, time, rows[source], begins)
         extent.tidy()
 

@@ -25,7 +25,7 @@ from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.extents.extent import HashedPayload
 from recension.operators.extents.query import CoalescingQuery
-from recension.operators.extents.sharing import Keeper, Owner, Reader
+from recension.operators.extents.sharing import Keeper, LazyReader, Owner
 from recension.operators.extents.windows import SlidingWindow
 from recension.operators.schemes.costs import Load
 from recension.operators.schemes.learning import Probabilities
@@ -66,7 +66,7 @@ class CoalesceMany(Operator):
         self.plan: SchemePlan | None = None
         self._wanted = np.array(is_eager, np.bool_)
         self._keeper = None if self._wanted.all() else Keeper(readings, window)
-        self._members: list[Owner | Reader] = [
+        self._members: list[Owner | LazyReader] = [
             self._owner(j) if eager else self._reader(j) for j, eager in enumerate(self._wanted.tolist())
         ]
         self._learned = [_learner(each.query, readings) for each in asked] if planner else []
@@ -75,8 +75,8 @@ class CoalesceMany(Operator):
     def _owner(self, j: int) -> Owner:
         return Owner(self._asked[j].answers, self._readings, self._asked[j].query, self._window)
 
-    def _reader(self, j: int) -> Reader:
-        return Reader(self._asked[j].answers, self._asked[j].query, self._window)
+    def _reader(self, j: int) -> LazyReader:
+        return LazyReader(self._asked[j].answers, self._asked[j].query, self._window)
 
     @property
     def is_eager(self) -> Mask:
@@ -93,7 +93,7 @@ class CoalesceMany(Operator):
             return empty(self.schema)
         view = None if (kept := self._keeper_in_use) is None else kept.view(batch)
         shown = [
-            member.show(view) if isinstance(member, Reader) else member.on_batch(port, batch)
+            member.show(view) if isinstance(member, LazyReader) else member.on_batch(port, batch)
             for member in self._members
         ]
         if self._keeper is not None:
@@ -106,14 +106,14 @@ class CoalesceMany(Operator):
     def on_cti(self, port: int, t: int) -> Output:
         view = None if (kept := self._keeper_in_use) is None else kept.view_at(t)
         shown = [
-            member.show(view) if isinstance(member, Reader) else member.on_cti(port, t).batch
+            member.show(view) if isinstance(member, LazyReader) else member.on_cti(port, t).batch
             for member in self._members
         ]
         if self._keeper is not None:
             self._keeper.on_cti(port, t)
             self._rely_on_keeper(t)
         for learned in self._learned:
-            learned.forget(self._first_time())
+            learned.forget_before(self._first_time())
         return self.emit(t, self._combine(shown))
 
     def _combine(self, shown: Iterable[EventBatch]) -> EventBatch:
@@ -148,7 +148,7 @@ class CoalesceMany(Operator):
     def _apply_schemes(self) -> None:
         """There is a complete lazy extent, or none is needed: every query gets the scheme it should have."""
         for j, (member, eager) in enumerate(zip(self._members, self._wanted.tolist(), strict=True)):
-            if eager and isinstance(member, Reader):
+            if eager and isinstance(member, LazyReader):
                 assert self._keeper is not None, "lazy queries have a keeper"
                 self._members[j] = owner = self._owner(j)
                 owner.fill(self._keeper)
@@ -187,11 +187,11 @@ class CoalesceMany(Operator):
         times, latest = batch.vs[rows], HashedPayload(take_rows(batch.payload, rows))
         for each, learned in zip(self._asked, self._learned, strict=True):
             values = latest.payload.select(list(each.query.on))
-            learned.observe(latest.of(each.query.group_by), times, values)
+            learned.observe(latest.hash_columns(each.query.group_by), times, values)
 
     def _replan(self) -> None:
         assert self._planner is not None, "schemes are planned"
-        held = self._held()
+        held = self._count_held()
         load = Load(max(self._arrived, held), held)
         estimates = [learned.estimate() for learned in self._learned]
         plan = self._planner.replan(self.plan, estimates, load)
@@ -199,7 +199,7 @@ class CoalesceMany(Operator):
             self.plan = plan
             self.move(plan.selection.is_eager)
 
-    def _held(self) -> int:
+    def _count_held(self) -> int:
         return max(own.state_rows() for own in self._holders())
 
     def _first_time(self) -> int:

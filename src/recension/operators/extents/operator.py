@@ -28,7 +28,7 @@ from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import EventRows, insert_rows, transition
 from recension.operators.extents.extent import Extent, HashedPayload, MergedReadings, Stretch, distinct_rows
 from recension.operators.extents.query import CoalescingQuery, Region, find_region, number_hashes
-from recension.operators.extents.windows import Answers, Marks, RangeWindow, SlidingWindow
+from recension.operators.extents.windows import Marks, RangeWindow, SlideAnswers, SlidingWindow
 from recension.operators.state.readings import find_come_and_gone
 
 _REACH: Final = 64
@@ -85,7 +85,7 @@ class CoalesceExtent(Operator):
         if t == FOREVER:
             self._extent.clear()
         else:
-            self._extent.forget(min(self._window.count_forgettable(self._extent, t), len(self._extent)))
+            self._extent.drop_first(min(self._window.count_forgettable(self._extent, t), len(self._extent)))
         return self.emit(t, shown)
 
     def _step(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> EventBatch:
@@ -134,17 +134,19 @@ class CoalesceExtent(Operator):
     ) -> MergedReadings:
         """Also the readings before and after each change in its group: mostly they are near."""
         names, reach = self._query.group_by, _REACH
-        merged = MergedReadings(self._extent, self._extent.between(marks.first, marks.last), batch, changed)
+        merged = MergedReadings(
+            self._extent, self._extent.read_between(marks.first, marks.last), batch, changed
+        )
         while not merged.has_neighbours(
-            names, self._window.reaches(merged.stretch, marks), len(self._extent)
+            names, self._window.has_all_neighbours(merged.stretch, marks), len(self._extent)
         ):
-            stretch = self._extent.around(marks.first, marks.last, reach, reach)
+            stretch = self._extent.read_around(marks.first, marks.last, reach, reach)
             merged, reach = MergedReadings(self._extent, stretch, batch, changed), reach * 8
         return merged
 
     def _region(self, merged: MergedReadings) -> Region:
         has_links = self._is_eager and self._query.equivalent is not None
-        return find_region(merged, self._query, links_kept=has_links, ties=self._window.ties)
+        return find_region(merged, self._query, links_kept=has_links, ties=self._window.has_order_in_ties)
 
     def _marks(self, batch: EventBatch, changed: tuple[Index, Index], watermark: int) -> Marks:
         comes, goes = (batch.vs[rows] for rows in changed)
@@ -187,7 +189,7 @@ def emit_answers(
     query: CoalescingQuery,
     merged: MergedReadings,
     region: Region,
-    shown: tuple[Answers, Answers],
+    shown: tuple[SlideAnswers, SlideAnswers],
 ) -> EventBatch:
     """The elements that take the answers shown before to those to be shown."""
     old, new = shown
@@ -215,10 +217,10 @@ def scan_extent(
     It knows which readings begin a run. Of all others only the first of each group is looked at: it leads
     what the window still holds of its run. No neighbours are compared, and payloads are of runs.
     """
-    stretch = extent.between(max(slides[0] - window.span, BEGINNING), slides[-1])
+    stretch = extent.read_between(max(slides[0] - window.span, BEGINNING), slides[-1])
     rows, place = distinct_rows(stretch.columns["row"])
     facts = extent.payload(rows).select(query.columns)
-    group = number_hashes(HashedPayload(facts).of(query.group_by))[place]
+    group = number_hashes(HashedPayload(facts).hash_columns(query.group_by))[place]
     found = [_runs(stretch, group, max(y - window.span, BEGINNING), y) for y in slides]
     at, end = (np.concatenate(part) for part in zip(*found, strict=True))
     vs = np.repeat(np.array(slides, np.int64), [len(leads) for leads, _ in found])

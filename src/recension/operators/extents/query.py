@@ -47,10 +47,10 @@ class CoalescingQuery:
 
     def hashes(self, readings: HashedPayload) -> tuple[Hashes, Hashes]:
         """Of each reading, a hash of its group and one of all that an answer shows of it."""
-        group = readings.of(self.group_by)
-        return group, readings.of((name for name in self.on if name not in self.group_by), group)
+        group = readings.hash_columns(self.group_by)
+        return group, readings.hash_columns((name for name in self.on if name not in self.group_by), group)
 
-    def goes_on(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
+    def continues_run(self, readings: pa.RecordBatch, before: Index, after: Index) -> Mask:
         """Does the reading ``after`` continue the one ``before``, for each pair of positions?"""
         if self.equivalent is None or not len(after):
             return np.zeros(len(after), np.bool_)
@@ -96,7 +96,10 @@ class ReadingRuns:
         return ends
 
     def _last_until(self, low: Index, high: Index, y: Index) -> Index:
-        """The last of the readings ``[low, high)`` whose place is at most ``y``; that of the first is."""
+        """The last of the readings ``[low, high)`` whose place is at most ``y``.
+
+        The first reading always qualifies.
+        """
         low, high = low.copy(), high.copy()
         while bool((high - low > 1).any()):
             middle = (low + high) >> 1
@@ -164,15 +167,17 @@ def find_region(merged: MergedReadings, query: CoalescingQuery, *, links_kept: b
     _check(time, group, is_new)
     fact = of_fact[source]
     has, had = _previous(group, is_new), _previous(group, is_old)
-    links = _Links(query, merged.payload, fact, source)
-    begins = links.of(has, np.flatnonzero(~(is_old & (has == had))) if links_kept else None, began)
+    links = _ReadingLinks(query, merged.payload, fact, source)
+    begins = links.find_run_starts(
+        has, np.flatnonzero(~(is_old & (has == had))) if links_kept else None, began
+    )
     if not links_kept:
-        began = links.of(had, np.flatnonzero(is_old & (has != had)), begins)
+        began = links.find_run_starts(had, np.flatnonzero(is_old & (has != had)), begins)
     return Region(time, group, fact, source, is_old, is_new, begins, began)
 
 
 @dataclass(frozen=True, slots=True)
-class _Links:
+class _ReadingLinks:
     """Which readings continue the one before them."""
 
     query: CoalescingQuery
@@ -180,7 +185,7 @@ class _Links:
     fact: Hashes
     source: Index
 
-    def of(self, previous: Index, ask: Index | None, known: Mask) -> Mask:
+    def find_run_starts(self, previous: Index, ask: Index | None, known: Mask) -> Mask:
         """Which readings begin a run; it is ``known`` but for those to ask for (None: for all).
 
         Where the one before is not here no window in question holds both, and what is known stays.
@@ -195,13 +200,13 @@ class _Links:
         if self.query.equivalent is None:
             same: Mask = self.fact[before] == self.fact[after]
             return same
-        return self.query.goes_on(self.payload, self.source[before], self.source[after])
+        return self.query.continues_run(self.payload, self.source[before], self.source[after])
 
 
 def find_staying(of_group: Hashes, merged: MergedReadings, query: CoalescingQuery) -> Mask:
     """Which of the readings kept are not taken back."""
     held = of_group[merged.source[: merged.kept]]
-    gone = merged.gone.of(query.group_by)
+    gone = merged.gone.hash_columns(query.group_by)
     stays, _, found = cancel(combine(held, merged.time[: merged.kept]), combine(gone, merged.gone_at))
     if len(found) < len(gone):
         raise StreamError("a reading was retracted that had never been inserted")
@@ -218,7 +223,7 @@ def _order(merged: MergedReadings, group: Index, query: CoalescingQuery, *, ties
 
 
 def number_hashes(hashes: Hashes) -> Index:
-    """Small numbers, the same for equal hashes; as small as can be, for they are sorted by."""
+    """The same small number for equal hashes. Dense numbers, because they are sorted."""
     encoded = pa.array(hashes).dictionary_encode()
     kind = np.uint16 if len(encoded.dictionary) <= 2**16 else np.int64
     numbers: Index = encoded.indices.to_numpy().astype(kind)

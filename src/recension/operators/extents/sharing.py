@@ -67,7 +67,7 @@ class Keeper(CoalesceExtent):
         """Everything that is kept."""
         none = np.zeros(0, np.int64)
         return MergedReadings(
-            self._extent, self._extent.between(BEGINNING, FOREVER), self._no_readings, (none, none)
+            self._extent, self._extent.read_between(BEGINNING, FOREVER), self._no_readings, (none, none)
         )
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -80,13 +80,13 @@ class Keeper(CoalesceExtent):
         marks = self._marks(batch, changed, watermark)
         if not marks.is_quiet:
             merged = MergedReadings(
-                self._extent, self._extent.between(marks.first, marks.last), batch, changed
+                self._extent, self._extent.read_between(marks.first, marks.last), batch, changed
             )
             at = merged.order
             if len(merged.gone_at):
                 stays = np.ones(len(merged.time), np.bool_)
                 stays[: merged.kept] = find_staying(
-                    merged.hashed.of(self._query.group_by), merged, self._query
+                    merged.hashed.hash_columns(self._query.group_by), merged, self._query
                 )
                 at = at[stays[at]]
             merged.write(self._extent, merged.time[at], merged.source[at], merged.began[at])
@@ -101,11 +101,11 @@ class Keeper(CoalesceExtent):
         elif (rows := self._window.count_forgettable(self._extent, t)) > 0:
             is_all = rows >= len(self._extent)
             kept = len(self._extent) if is_all else self._extent.count_before(self._extent.time_at(rows))
-            self._extent.forget(kept)
+            self._extent.drop_first(kept)
         return self.emit(t)
 
     def become_complete(self, owner: Owner) -> None:
-        """It has all readings now that a query by itself holds, and perhaps some of the same time before."""
+        """The keeper now has every reading that a query of its own would hold."""
         more = len(self._extent) - len(owner.extent)
         self.since, self._watermark = BEGINNING, owner.watermark
         self._extent.forgotten = owner.extent.forgotten - more
@@ -118,7 +118,7 @@ class Keeper(CoalesceExtent):
         self.since = chunks["since"]["t"][0].as_py()
 
 
-class Reader:
+class LazyReader:
     """A lazy query over what a keeper keeps."""
 
     def __init__(self, schema: pa.Schema, query: CoalescingQuery, window: SlidingWindow) -> None:
@@ -130,7 +130,7 @@ class Reader:
         if view is None:
             return empty(self.schema)
         # Also where nothing is shown: what contradicts itself is refused before it is kept.
-        region = find_region(view.merged, self._query, links_kept=False, ties=self._window.ties)
+        region = find_region(view.merged, self._query, links_kept=False, ties=self._window.has_order_in_ties)
         if not view.shows:
             return empty(self.schema)
         shown = self._window.answers(region, view.before, view.marks)
@@ -148,7 +148,7 @@ class Owner(CoalesceExtent):
     def fill(self, keeper: Keeper) -> None:
         """Take over from a reader of the keeper: coalesce everything that is kept, once."""
         merged = keeper.merge_all()
-        region = find_region(merged, self._query, links_kept=False, ties=self._window.ties)
+        region = find_region(merged, self._query, links_kept=False, ties=self._window.has_order_in_ties)
         self._write(merged, region, elsewhere=True)
         self._extent.forgotten = keeper.extent.forgotten
         self._watermark, self.out_cti = keeper.watermark, keeper.out_cti
@@ -157,10 +157,10 @@ class Owner(CoalesceExtent):
 class _SharedExtent(Extent):
     """An extent that queries with orders of their own read."""
 
-    def around(self, low: int, high: int, before: int, after: int) -> Stretch:
-        """Not parting readings of one time: their order is not that of a query."""
+    def read_around(self, low: int, high: int, before: int, after: int) -> Stretch:
+        """Never splits readings of the same time."""
         while True:
-            found = super().around(low, high, before, after)
+            found = super().read_around(low, high, before, after)
             times = found.columns["time"]
             if not len(times):
                 return found

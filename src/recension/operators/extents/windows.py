@@ -41,7 +41,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SlideAnswers:
     """Rows of answers: the reading that leads each run, up to where it is valid, and when that is shown."""
 
     at: Index
@@ -54,19 +54,19 @@ class SlidingWindow(Protocol):
     """What the two kinds of windows have in common."""
 
     @property
-    def ties(self) -> bool:
+    def has_order_in_ties(self) -> bool:
         """Does it matter which of the readings of one time comes first?"""
 
     def find_stretch(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         """The readings to look at and whether there is anything to show; None if nothing is to be done.
 
-        ``links``: also those with which the ones that come and go may be linked, where that is of use.
+        ``links``: also read the neighbours that may be linked with a change.
         """
 
-    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+    def has_all_neighbours(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
         """Does a stretch have all that may be linked with what comes and goes, before it and after it?"""
 
-    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[SlideAnswers, SlideAnswers]:
         """What was shown and what is to be shown, where they may differ; ``before``: readings before it."""
 
     def count_forgettable(self, extent: Extent, t: int) -> int:
@@ -80,7 +80,7 @@ class RangeWindow:
     span: int
     slide: int
     limit: WindowLimit = USUAL
-    ties = False
+    has_order_in_ties = False
 
     def find_stretch(self, extent: Extent, marks: Marks, *, links: bool) -> tuple[Stretch, bool] | None:
         is_due = self._first_from(marks.old) < marks.new
@@ -93,7 +93,7 @@ class RangeWindow:
             low, high = low - self.span, high + self.span
         if is_due:
             low, high = min(low, marks.old - self.span), max(high, marks.new)
-        return extent.between(max(low, BEGINNING), min(high, FOREVER)), shows
+        return extent.read_between(max(low, BEGINNING), min(high, FOREVER)), shows
 
     def find_due_slides(self, marks: Marks, most: int) -> Sequence[int]:
         """The slides that are passed now, if no other is concerned and they are not too many."""
@@ -102,7 +102,7 @@ class RangeWindow:
             return ()
         return range(first, marks.new, self.slide)
 
-    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+    def has_all_neighbours(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
         if not len(time := stretch.columns["time"]):
             return False, False
         return int(time[0]) < marks.first - self.span, int(time[-1]) > marks.last + self.span
@@ -110,7 +110,7 @@ class RangeWindow:
     def _first_from(self, t: int) -> int:
         return -(-t // self.slide) * self.slide
 
-    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[SlideAnswers, SlideAnswers]:
         new = region.runs(region.is_new, region.begins, region.time)
         due = self._find_answers(new, np.arange(len(new)), marks.old, marks.new - 1)
         last = min(marks.last + self.span, marks.old - 1)
@@ -119,9 +119,11 @@ class RangeWindow:
         old = region.runs(region.is_old, region.began, region.time)
         was = self._find_answers(old, _find_touched(region, old), marks.first, last)
         now = self._find_answers(new, _find_touched(region, new), marks.first, last)
-        return was, Answers(*(np.concatenate([getattr(p, n) for p in (now, due)]) for n in Answers.__slots__))
+        return was, SlideAnswers(
+            *(np.concatenate([getattr(p, n) for p in (now, due)]) for n in SlideAnswers.__slots__)
+        )
 
-    def _find_answers(self, runs: ReadingRuns, of: Index, low: int, high: int) -> Answers:
+    def _find_answers(self, runs: ReadingRuns, of: Index, low: int, high: int) -> SlideAnswers:
         """What some readings show at the slides of ``[low, high]``."""
         if high < low:
             return _no_answers()
@@ -131,7 +133,7 @@ class RangeWindow:
         self.limit.check(*slides, lambda number: number * self.slide)
         owner, number = expand(*slides)
         i, y = of[owner], number * self.slide
-        return Answers(runs.at[i], runs.ends(i, y), y, add(y, self.slide))
+        return SlideAnswers(runs.at[i], runs.ends(i, y), y, add(y, self.slide))
 
     def count_forgettable(self, extent: Extent, t: int) -> int:
         """What is not before ``t`` may still be taken back, though no window may hold it."""
@@ -144,7 +146,7 @@ class RowsWindow:
 
     size: int
     slide: int
-    ties = True
+    has_order_in_ties = True
 
     @property
     def _margin(self) -> int:
@@ -155,18 +157,18 @@ class RowsWindow:
         if marks.is_quiet and marks.old == marks.new:
             return None
         if not self._is_concerned(extent, marks):
-            return None if marks.is_quiet else (extent.between(marks.first, marks.last), False)
+            return None if marks.is_quiet else (extent.read_between(marks.first, marks.last), False)
         low = min(marks.first, marks.old) if marks.new > marks.old else marks.first
         high = FOREVER if self._shifts(marks) else marks.last
-        return extent.around(low, high, self._margin, self._margin), True
+        return extent.read_around(low, high, self._margin, self._margin), True
 
     def _is_concerned(self, extent: Extent, marks: Marks) -> bool:
-        """Is there, before or after, an answer that counts further than to where something changes?"""
+        """Does a changed reading affect an answer, before or after?"""
         times = (min(marks.first, marks.old), marks.old, marks.new)
         first, old, new = (extent.forgotten + extent.count_before(t) for t in times)
         return first // self.slide != max(old, new + marks.come + marks.passed) // self.slide
 
-    def reaches(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
+    def has_all_neighbours(self, stretch: Stretch, marks: Marks) -> tuple[bool, bool]:
         """A window may hold readings of any time."""
         return False, False
 
@@ -174,7 +176,7 @@ class RowsWindow:
         """Do all later readings count otherwise than before, or are there new ones to count?"""
         return marks.new > marks.old or marks.come % self.slide != 0
 
-    def answers(self, region: Region, before: int, marks: Marks) -> tuple[Answers, Answers]:
+    def answers(self, region: Region, before: int, marks: Marks) -> tuple[SlideAnswers, SlideAnswers]:
         was, now = region.is_old & (region.time < marks.old), region.is_new & (region.time < marks.new)
         changed = np.flatnonzero(was != now)
         if not len(changed):
@@ -186,7 +188,7 @@ class RowsWindow:
 
     def _find_answers(
         self, region: Region, side: Mask, begins: Mask, before: int, low: int, until: int | None
-    ) -> Answers:
+    ) -> SlideAnswers:
         """The answers from number ``low`` on, to the last that holds what stands before ``until``."""
         number, times = before + np.cumsum(side), region.time[side]
         runs = region.runs(side, begins, number)
@@ -199,15 +201,15 @@ class RowsWindow:
         ve = np.append(times, FOREVER)[following]
         lasts = vs < ve
         i, y = owner[lasts], y[lasts]
-        return Answers(runs.at[i], runs.ends(i, y), vs[lasts], ve[lasts])
+        return SlideAnswers(runs.at[i], runs.ends(i, y), vs[lasts], ve[lasts])
 
     def count_forgettable(self, extent: Extent, t: int) -> int:
         return extent.count_before(t) - self._margin
 
 
-def _no_answers() -> Answers:
+def _no_answers() -> SlideAnswers:
     none = np.zeros(0, np.int64)
-    return Answers(none, none, none, none)
+    return SlideAnswers(none, none, none, none)
 
 
 def _multiples(first: Index, last: Index, step: int) -> tuple[Index, Index]:

@@ -1,7 +1,7 @@
-"""The merge of a case, by the name of the case; and a merge that changes to a stronger case when it must.
+"""The merge of a case, by the name of the case; and a merge that changes to a general case when it must.
 
 Assumes     nothing beyond the strongest case.
-Guarantees  the output stays valid and compatible: the stronger case takes over what the weaker one has output
+Guarantees  the output stays valid and compatible: the general case takes over what the weaker one has output
             and what every input has sent, as far as it may still change.
 State       that of the present case; in the cases of streams in order also the events that may still change,
             of every input, which those cases themselves do not need.
@@ -42,7 +42,7 @@ def make_merge(
     *,
     can_fall: bool = False,
 ) -> LogicalMerge:
-    """One operator for a case; with ``can_fall`` it goes on as R4, which allows everything, where it must."""
+    """One operator for a case; with ``can_fall`` it goes on as R4, the most general case, where it must."""
 
     def make(ports: int) -> LogicalMerge:
         match case:
@@ -62,13 +62,13 @@ def make_merge(
 
 
 class Fallback(LogicalMerge):
-    """A cheap case, and the strong one that takes over when it must."""
+    """A cheap case, and the general one (R4) that takes over when it must."""
 
     makes_ctis = True
 
-    def __init__(self, schema: pa.Schema, ports: int, cheap: Make, strong: Make) -> None:
+    def __init__(self, schema: pa.Schema, ports: int, cheap: Make, general: Make) -> None:
         super().__init__(schema, ports)
-        self._cheap, self._strong = cheap, strong
+        self._cheap, self._general = cheap, general
         self.has_fallen = False
         self._use(cheap(ports))
 
@@ -80,22 +80,22 @@ class Fallback(LogicalMerge):
         try:
             shown = self._merge.on_batch(port, batch)
         except CaseMismatchError:
-            self._fall()
+            self._switch_to_r4()
             shown = self._merge.on_batch(port, batch)
         self._note()
         return shown
 
-    def _fall(self) -> None:
-        """The stronger case takes over: first what was shown, then what each input has sent."""
-        stronger = self._strong(len(self.inputs))
-        stronger.inputs, stronger.out_cti = self.inputs, self._merge.out_cti
-        stronger.anomalies = self._merge.anomalies
+    def _switch_to_r4(self) -> None:
+        """R4 takes over: first what was shown, then what each input has sent."""
+        general = self._general(len(self.inputs))
+        general.inputs, general.out_cti = self.inputs, self._merge.out_cti
+        general.anomalies = self._merge.anomalies
         for port in set(range(len(self.inputs))) - set(self.inputs.live_ports()):
-            stronger.on_detach(port)
-        for holding in sorted(self._merge.holdings(), key=lambda holding: holding.port != OUT):
-            stronger.seed(holding)
+            general.on_detach(port)
+        for holding in sorted(self._merge.open_events_by_port(), key=lambda holding: holding.port != OUT):
+            general.seed(holding)
         self.has_fallen = True
-        self._use(stronger)
+        self._use(general)
 
     def on_cti(self, port: int, t: int) -> Output:
         return self._note_answer(self._merge.on_cti(port, t))
@@ -108,7 +108,7 @@ class Fallback(LogicalMerge):
         return answer
 
     def _note(self) -> None:
-        """What others ask of a merge is what the present one says."""
+        """Copy the public attributes of the current merge."""
         self.out_cti, self.anomalies = self._merge.out_cti, self._merge.anomalies
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
@@ -120,8 +120,8 @@ class Fallback(LogicalMerge):
     def on_detach(self, port: int) -> Output:
         return self._merge.on_detach(port)
 
-    def holdings(self) -> Holdings:
-        return self._merge.holdings()
+    def open_events_by_port(self) -> Holdings:
+        return self._merge.open_events_by_port()
 
     def state_rows(self) -> int:
         return self._merge.state_rows()
@@ -135,6 +135,6 @@ class Fallback(LogicalMerge):
 
     def restore_state(self, chunks: Chunks) -> None:
         self.has_fallen = chunks["fallen"]["fallen"][0].as_py()
-        self._use((self._strong if self.has_fallen else self._cheap)(0))
+        self._use((self._general if self.has_fallen else self._cheap)(0))
         self._merge.restore(take_prefix("merge", chunks))
         self._note()

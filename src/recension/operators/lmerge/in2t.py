@@ -89,9 +89,9 @@ class In2t:
         """The places of nodes by (vs, key)."""
         return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
 
-    def kill(self, nodes: Index) -> None:
+    def remove(self, nodes: Index) -> None:
         """Forget nodes."""
-        self._nodes.kill(nodes)
+        self._nodes.remove_rows(nodes)
         self._queue.drop_dead(self._nodes)
 
     def tidy(self) -> None:
@@ -104,14 +104,14 @@ class In2t:
         """Everything as named tables."""
         return {**self._nodes.snapshot("nodes"), **self._payloads.snapshot("payloads")}
 
-    def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], frontier: int) -> None:
-        """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
+    def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], last_stable: int) -> None:
+        """Become the index that gave these chunks."""
         ends = {port_column(port): _END for port in (OUT, *ports)}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
         self._nodes.restore("nodes", chunks)
         self._payloads.restore("payloads", chunks)
         self._queue = FreezeQueue()
-        self._queue.add(self._nodes["vs"], self._nodes.rows(), frontier)
+        self._queue.add(self._nodes["vs"], self._nodes.rows(), last_stable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,11 @@ class In3t:
         """New nodes with the payloads in these rows; keys are distinct and not there yet."""
         self.nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
 
-    def put(self, nodes: Index, ve: Ticks, frontier: int) -> Index:
+    def put(self, nodes: Index, ve: Ticks, last_stable: int) -> Index:
         """The event of each node with this end, made where there is none."""
         found, fresh = self.events.find_or_add(self.event_keys(nodes, ve), node=nodes, ve=ve)
         if len(fresh):
-            self._queue.add(self.nodes["vs"][nodes[fresh]], found[fresh], frontier)
+            self._queue.add(self.nodes["vs"][nodes[fresh]], found[fresh], last_stable)
         return found
 
     def find(self, nodes: Index, ve: Ticks) -> Index:
@@ -106,10 +106,10 @@ class In3t:
         at = at[np.lexsort((frozen.ve[at], self.nodes.keys[frozen.node[at]], frozen.vs[at]))]
         return FrozenEvents(frozen.events[at], frozen.node[at], frozen.vs[at], frozen.ve[at])
 
-    def kill(self, events: Index, nodes: Index) -> None:
+    def remove(self, events: Index, nodes: Index) -> None:
         """Forget events and nodes; of a node all events must go."""
-        self.events.kill(events)
-        self.nodes.kill(nodes)
+        self.events.remove_rows(events)
+        self.nodes.remove_rows(nodes)
         self._queue.drop_dead(self.events)
         if (moved := self.nodes.tidy()) is not None:
             self.events["node"][:] = moved[self.events["node"]]
@@ -136,10 +136,10 @@ class In3t:
             events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
         return {**self.nodes.snapshot("nodes"), **events, **self._payloads.snapshot("payloads")}
 
-    def restore(self, chunks: Mapping[str, pa.Table], frontier: int) -> None:
-        """Become the index that gave these chunks; ``frontier`` is what the last stable was."""
+    def restore(self, chunks: Mapping[str, pa.Table], last_stable: int) -> None:
+        """Become the index that gave these chunks."""
         self.nodes.restore("nodes", chunks)
         self.events.restore("events", chunks)
         self._payloads.restore("payloads", chunks)
         self._queue = FreezeQueue()
-        self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), frontier)
+        self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), last_stable)

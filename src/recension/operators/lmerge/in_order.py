@@ -30,7 +30,7 @@ class InOrderMerge(LogicalMerge):
         self.max_vs = BEGINNING
         self._last = [BEGINNING] * ports
         self._waiting: dict[int, list[EventBatch]] = {}
-        # What a stronger case would need to take over: only kept if that may happen.
+        # What a more general case would need to take over: only kept if that may happen.
         self._remembers = remembers
         self._memory: list[Holding] = []
 
@@ -113,7 +113,7 @@ class InOrderMerge(LogicalMerge):
     def _forget(self, t: int) -> None:
         self._memory = [held for held in self._memory if not is_frozen(held.events.ve, t).all()]
 
-    def holdings(self) -> Holdings:
+    def open_events_by_port(self) -> Holdings:
         for held in self._memory:
             yield Holding(held.port, held.events.filter(held.events.ve >= self.out_cti))
         for port, batches in self._waiting.items():

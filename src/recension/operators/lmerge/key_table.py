@@ -115,7 +115,7 @@ class KeyTable:
             found[missing] = self.find(keys[missing])
         return found, firsts
 
-    def kill(self, rows: Index) -> None:
+    def remove_rows(self, rows: Index) -> None:
         """Forget rows that are there, each named once."""
         self._keys[rows] = _DEAD
         self.live_ports -= len(rows)
@@ -183,9 +183,9 @@ class FreezeQueue:
         """Memory held."""
         return 16 * len(self._waiting) + int(self._half_frozen.nbytes)
 
-    def add(self, vs: Ticks, rows: Index, frontier: int) -> None:
-        """Rows that start at these times; ``frontier`` is the last stable."""
-        if bool((is_late := vs < frontier).any()):
+    def add(self, vs: Ticks, rows: Index, last_stable: int) -> None:
+        """Rows that start at these times."""
+        if bool((is_late := vs < last_stable).any()):
             self._half_frozen = np.concatenate([self._half_frozen, rows[is_late]])
             vs, rows = vs[~is_late], rows[~is_late]
         self._waiting.push(vs, rows)

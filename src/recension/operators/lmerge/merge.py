@@ -32,7 +32,7 @@ State: TypeAlias = Literal["joining", "joined", "leaving", "left"]
 
 
 @dataclass(slots=True)
-class Input:
+class MergeInput:
     """One input, past or present. Numbers are never used again (ruling 44)."""
 
     since: int = BEGINNING
@@ -49,23 +49,23 @@ class Inputs:
     """All inputs by port."""
 
     def __init__(self, ports: int) -> None:
-        self._all = [Input() for _ in range(ports)]
+        self._all = [MergeInput() for _ in range(ports)]
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __getitem__(self, port: int) -> Input:
+    def __getitem__(self, port: int) -> MergeInput:
         return self._all[port]
 
     def attach(self, since: int) -> int:
         """A new input that is complete from ``since`` on; its port."""
-        self._all.append(Input(since, state="joining"))
+        self._all.append(MergeInput(since, state="joining"))
         return len(self._all) - 1
 
-    def gate(self, port: int, since: int) -> None:
+    def set_complete_from(self, port: int, since: int) -> None:
         """An input that is there from the beginning, but complete only from ``since`` on."""
         if since > BEGINNING:
-            self._all[port] = Input(since, state="joining")
+            self._all[port] = MergeInput(since, state="joining")
 
     def detach(self, port: int) -> None:
         """An input leaves; what it sends from now on is ignored."""
@@ -117,7 +117,7 @@ class Inputs:
 
     def restore(self, table: pa.Table) -> None:
         """Become the inputs that `snapshot` gave."""
-        self._all = [Input(**row) for row in table.to_pylist()]
+        self._all = [MergeInput(**row) for row in table.to_pylist()]
 
 
 class CaseMismatchError(StreamError):
@@ -168,12 +168,12 @@ class LogicalMerge(Operator):
     def orphans(self, port: int) -> Orphans:
         return "take"
 
-    def holdings(self) -> Holdings:
-        """What a stronger case must know to go on from here: every input's and the output's open events."""
+    def open_events_by_port(self) -> Holdings:
+        """What a more general case must know to go on from here: the open events of inputs and output."""
         yield from ()
 
     def seed(self, holding: Holding) -> None:
-        """Take over what a weaker case knew; asked only of R4, the case that merges fall back to."""
+        """Take over what a less general case knew; asked only of R4, to which merges fall back."""
         raise NotImplementedError
 
     def states(self) -> list[State]:
@@ -205,13 +205,13 @@ class IndexedMerge(LogicalMerge):
     """A merge with an index of what may still change, over which the leading input's stables pass."""
 
     @property
-    def reached(self) -> int:
+    def leader_stable(self) -> int:
         """How far the leading input has come, by what has passed over the index."""
         return self.out_cti
 
     @abstractmethod
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
-        """What must be shown before a stable of the leading input; `reached` is ``t`` afterwards."""
+        """What must be shown before a stable of the leading input; `leader_stable` is ``t`` afterwards."""
 
     def on_cti(self, port: int, t: int) -> Output:
         self.inputs.note(port, t)
@@ -224,7 +224,7 @@ class IndexedMerge(LogicalMerge):
         while True:
             self.inputs.join(self.out_cti)
             furthest = self.inputs.find_leader()
-            if furthest is None or furthest[1] <= self.reached:
+            if furthest is None or furthest[1] <= self.leader_stable:
                 break
             shown += self.pass_over(*furthest)
             passes += 1
@@ -264,5 +264,5 @@ def take_ascending(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
 def mismatch_error(batch: EventBatch, row: int, case: str, reason: str) -> CaseMismatchError:
     """The error that names an element."""
     element = batch.slice(row, row + 1).to_elements(kind_in_messages())[0]
-    advice = "give the merge a stronger case, or on_mismatch='fallback'"
+    advice = "use a more general case (R4), or on_mismatch='fallback'"
     return CaseMismatchError(f"merge {case}: {reason}: {element}; {advice}")

@@ -33,7 +33,7 @@ class MergeView(Protocol):
     def live_ports(self) -> list[int]:
         """The inputs that have not left."""
 
-    def unfrozen(self, port: int) -> int:
+    def count_unfrozen(self, port: int) -> int:
         """How many events an input has that no stable has passed."""
 
     @property
@@ -126,7 +126,7 @@ class LeadByUnfrozen(First):
     """A key is shown first by the input that has the most events which may still go."""
 
     def follows_input(self, port: int, nodes: Index, merge: MergeView) -> Mask:
-        most = max(merge.live_ports(), key=lambda one: (merge.unfrozen(one), -one))
+        most = max(merge.live_ports(), key=lambda one: (merge.count_unfrozen(one), -one))
         return super().follows_input(port, nodes, merge) & (port == most)
 
 

@@ -53,7 +53,7 @@ class R2(InOrderMerge):
         own.find_or_add(keys[last], ve=batch.ve[rows[last]])
 
     def _refuse_repeats(self, batch: EventBatch, rows: Index, known: Mask, again: Index) -> None:
-        """Where a stronger case may take over, a repeat may be a second event."""
+        """Where a more general case may take over, a repeat may be a second event."""
         if len(again) or bool(known.any()):
             row = int(rows[known].min()) if bool(known.any()) else int(rows[again].max())
             raise mismatch_error(batch, row, self.case, "the input has this start and payload already")

@@ -96,7 +96,7 @@ class R3(IndexedMerge):
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
 
     @property
-    def reached(self) -> int:
+    def leader_stable(self) -> int:
         return self._max_in
 
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
@@ -119,7 +119,7 @@ class R3(IndexedMerge):
         at = np.flatnonzero(due | (gone & (out != NONE)))
         at = at[self._index.sort_nodes(nodes[at])]
         shown = [self._settle(nodes[at], end[at])]
-        self._index.kill(nodes[gone | done])
+        self._index.remove(nodes[gone | done])
         self._index.tidy()
         changed, self.leader = self.leader != leader, leader
         self._max_in, self.out_cti = t, max(self.out_cti, lo)
@@ -150,7 +150,7 @@ class R3(IndexedMerge):
         backed = (self._index.ends(OUT)[nodes] != NONE) | (self._index.vs(nodes) < self._max_in)
         for other in self.inputs.live_ports():
             backed |= self._index.ends(other)[nodes] != NONE
-        self._index.kill(nodes[~backed])
+        self._index.remove(nodes[~backed])
         furthest = self.inputs.find_leader()
         if port != self.leader or furthest is None:
             return Output(self._nothing, None)
@@ -165,13 +165,13 @@ class R3(IndexedMerge):
         """The inputs that have not left."""
         return self.inputs.live_ports()
 
-    def unfrozen(self, port: int) -> int:
+    def count_unfrozen(self, port: int) -> int:
         """How many events an input has that no stable has passed."""
         nodes = self._index.all_nodes()
         is_so = (self._index.ends(port)[nodes] != NONE) & (self._index.vs(nodes) >= self._max_in)
         return int(is_so.sum())
 
-    def holdings(self) -> Holdings:
+    def open_events_by_port(self) -> Holdings:
         nodes = self._index.all_nodes()
         for port in (OUT, *self.inputs.live_ports()):
             held = nodes[self._index.ends(port)[nodes] != NONE]

@@ -83,7 +83,7 @@ class R3Minus(IndexedMerge):
         """From all indexes, or lagging inputs would leak."""
         for index in self._indexes.values():
             nodes = index.find(keys)
-            index.kill(nodes[nodes >= 0])
+            index.remove(nodes[nodes >= 0])
             index.tidy()
 
     def on_attach(self, port: int) -> None:

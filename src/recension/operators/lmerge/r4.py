@@ -143,7 +143,7 @@ class R4(IndexedMerge):
         open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
         stays = open_nodes[frozen.node]
         gone = final | ~stays | self._index.find_unused(frozen.events, self.inputs.live_ports())
-        self._index.kill(frozen.events[gone], np.unique(frozen.node[~stays]))
+        self._index.remove(frozen.events[gone], np.unique(frozen.node[~stays]))
 
     def on_attach(self, port: int) -> None:
         self._index.attach(port)

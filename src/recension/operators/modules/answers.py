@@ -40,7 +40,7 @@ WindowKeys: TypeAlias = list[tuple[int, int]]
 """Windows that were shown and are no longer."""
 
 
-class Answers(ABC):
+class ModuleAnswers(ABC):
     """Makes the output rows of windows; ``states`` are those its incremental modules keep."""
 
     def __init__(self, schema: pa.Schema, states: Sequence[States]) -> None:
@@ -49,15 +49,15 @@ class Answers(ABC):
     @abstractmethod
     def compute(
         self, contents: WindowContents, keys: pa.RecordBatch, changes: EventChanges | None, gone: WindowKeys
-    ) -> Rows:
+    ) -> ModuleRows:
         """The rows of windows as they are now."""
 
     @abstractmethod
-    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> Rows:
+    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> ModuleRows:
         """The rows of windows as they were shown, made again."""
 
 
-class NamedValues(Answers):
+class NamedValues(ModuleAnswers):
     """One row a window, as long as the window."""
 
     def __init__(self, schema: pa.Schema, values: Sequence[Value]) -> None:
@@ -66,19 +66,19 @@ class NamedValues(Answers):
 
     def compute(
         self, contents: WindowContents, keys: pa.RecordBatch, changes: EventChanges | None, gone: WindowKeys
-    ) -> Rows:
+    ) -> ModuleRows:
         return self._rows(contents, keys, [value.compute(contents, changes, gone) for value in self._values])
 
-    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> Rows:
+    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> ModuleRows:
         return self._rows(contents, keys, [value.recompute(contents) for value in self._values])
 
-    def _rows(self, contents: WindowContents, keys: pa.RecordBatch, columns: list[pa.Array]) -> Rows:
+    def _rows(self, contents: WindowContents, keys: pa.RecordBatch, columns: list[pa.Array]) -> ModuleRows:
         payload = pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=self.schema)
         windows = contents.windows
-        return Rows(np.arange(len(windows)), windows.start, windows.end, payload)
+        return ModuleRows(np.arange(len(windows)), windows.start, windows.end, payload)
 
 
-class OperatorRows(Answers):
+class OperatorRows(ModuleAnswers):
     """Any number of rows a window, with the lifetimes that the policy gives them."""
 
     def __init__(
@@ -90,12 +90,12 @@ class OperatorRows(Answers):
 
     def compute(
         self, contents: WindowContents, keys: pa.RecordBatch, changes: EventChanges | None, gone: WindowKeys
-    ) -> Rows:
+    ) -> ModuleRows:
         if not self.states:
             return self.recompute(contents, keys)
         return self._collect(contents, keys, self.states[0].compute(contents, changes, gone))
 
-    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> Rows:
+    def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> ModuleRows:
         if self.states:
             return self._collect(contents, keys, self.states[0].recompute(contents))
         collector = RowCollector(self._own, self._stamp, self.hosted.caller)
@@ -104,11 +104,11 @@ class OperatorRows(Answers):
             collector.add(row, window, self.hosted.compute(window, members), members)
         return collector.rows().with_keys(keys, self.schema)
 
-    def _collect(self, contents: WindowContents, keys: pa.RecordBatch, results: list[object]) -> Rows:
+    def _collect(self, contents: WindowContents, keys: pa.RecordBatch, results: list[object]) -> ModuleRows:
         collector = RowCollector(self._own, self._stamp, self.hosted.caller)
-        given_to = contents.given_to(self.hosted)
+        members_for = contents.members_for(self.hosted)
         for row, answer in enumerate(results):
-            window, members = given_to(row)
+            window, members = members_for(row)
             collector.add(row, window, answer, members)
         return collector.rows().with_keys(keys, self.schema)
 
@@ -172,7 +172,7 @@ class ModuleValues(Value):
     def recompute(self, contents: WindowContents) -> pa.Array:
         given = self._hosted.windows_with_members(contents.windows, contents.members(self._hosted))
         values = [self._hosted.compute(*one) for one in given]
-        return self._hosted.to_array(values, self._kind, contents.given_to(self._hosted))
+        return self._hosted.to_array(values, self._kind, contents.members_for(self._hosted))
 
 
 class StateValues(Value):
@@ -188,11 +188,11 @@ class StateValues(Value):
         return self._to_array(contents, self.states.recompute(contents))
 
     def _to_array(self, contents: WindowContents, values: list[Any]) -> pa.Array:
-        return self._hosted.to_array(values, self._kind, contents.given_to(self._hosted))
+        return self._hosted.to_array(values, self._kind, contents.members_for(self._hosted))
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ModuleRows:
     """Rows that modules gave: ``owner`` is the window of each, ``[vs, ve)`` when it is true."""
 
     owner: Index
@@ -200,12 +200,12 @@ class Rows:
     ve: Ticks
     payload: pa.RecordBatch
 
-    def with_keys(self, keys: pa.RecordBatch, schema: pa.Schema) -> Rows:
+    def with_keys(self, keys: pa.RecordBatch, schema: pa.Schema) -> ModuleRows:
         """The rows with the keys of their windows first."""
         own = take_rows(keys, self.owner)
         rest = [self.payload.column(name) for name in schema.names[len(own.columns) :]]
         payload = pa.RecordBatch.from_arrays([*own.columns, *rest], schema=schema)
-        return Rows(self.owner, self.vs, self.ve, payload)
+        return ModuleRows(self.owner, self.vs, self.ve, payload)
 
 
 class RowCollector:
@@ -294,10 +294,10 @@ class RowCollector:
                     return self._caller.failure(f"{given}: {reason}", window, members)
         raise AssertionError("each row fits, and all together do not")
 
-    def rows(self) -> Rows:
+    def rows(self) -> ModuleRows:
         """All rows, in the order of their windows."""
         self._flush()
         empty = payload_of([], self._schema)
         payload = pa.concat_batches(self._parts) if self._parts else empty
         owner = np.array(self._owner, np.int64)
-        return Rows(owner, np.array(self._vs, np.int64), np.array(self._ve, np.int64), payload)
+        return ModuleRows(owner, np.array(self._vs, np.int64), np.array(self._ve, np.int64), payload)

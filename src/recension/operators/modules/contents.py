@@ -15,7 +15,7 @@ from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
 from recension.modules.members import Payloads, Window
 from recension.operators.changes import NetChanges
-from recension.operators.modules.hosting import GivenTo, HostedModule, Members, WindowList, members_of
+from recension.operators.modules.hosting import HostedModule, Members, MembersFor, WindowList, members_of
 from recension.operators.state.block_table import sort_keys
 from recension.operators.windowed.events import CoveringEvents, Placement
 
@@ -39,7 +39,7 @@ class WindowContents:
         own = replace(self.events, payload=self.events.payload.select(hosted.columns))
         return members_of(own, by_start=self.by_start, order=hosted.order)
 
-    def given_to(self, hosted: HostedModule) -> GivenTo:
+    def members_for(self, hosted: HostedModule) -> MembersFor:
         """Each window with its members as the module sees them; members are looked up only for errors."""
 
         def find(row: int) -> Payloads:
@@ -76,7 +76,7 @@ class EventChanges:
     payload: pa.RecordBatch
 
     @staticmethod
-    def of(change: NetChanges, group: Index, payload: pa.RecordBatch) -> EventChanges:
+    def from_net_changes(change: NetChanges, group: Index, payload: pa.RecordBatch) -> EventChanges:
         """The net changes of a batch."""
         return EventChanges(
             group[change.row], change.vs, change.old, change.new, take_rows(payload, change.row)

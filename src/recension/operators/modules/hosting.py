@@ -39,7 +39,7 @@ from recension.operators.windowed.events import CoveringEvents
 
 Given: TypeAlias = Payloads | Callable[[], Payloads]
 """What a module was given; or where to find it, if it is needed for an error only."""
-GivenTo: TypeAlias = Callable[[int], tuple[Window, Given]]
+MembersFor: TypeAlias = Callable[[int], tuple[Window, Given]]
 """The window in a row of a list, and what a module was given of it."""
 
 
@@ -108,7 +108,7 @@ class HostedModule:
         timed = (window,) if self.module.is_time_sensitive else ()
         return self.caller.call(lambda: self.module.compute(members, *timed), window, members)
 
-    def to_array(self, values: list[Any], kind: pa.DataType, given: GivenTo) -> pa.Array:
+    def to_array(self, values: list[Any], kind: pa.DataType, given: MembersFor) -> pa.Array:
         """The value of each window as the module gave it, in the declared type."""
         answers = [unwrap_scalar(value) for value in values]
         try:

@@ -28,12 +28,12 @@ from recension.core.time_kind import describe_time_in_message, kind_in_messages
 from recension.modules.module import Stamping
 from recension.operators.base import Chunks
 from recension.operators.changes import EventRows, net_changes, plain_inserts, transition
-from recension.operators.modules.answers import Answers, OperatorRows, Rows
+from recension.operators.modules.answers import ModuleAnswers, ModuleRows, OperatorRows
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import WindowList
 from recension.operators.state.event_store import EventStore
 from recension.operators.windowed.events import EventsOfGroups
-from recension.operators.windowed.index import Change, Closing, Stretches, WindowIndex
+from recension.operators.windowed.index import Closing, Stretches, WindowChange, WindowIndex
 from recension.operators.windowed.operator import Measure
 
 GROUP = "group"
@@ -63,7 +63,7 @@ class ModuleSpec:
 class Modules(Measure):
     """Modules over windows of one kind."""
 
-    def __init__(self, spec: ModuleSpec, index: WindowIndex, answers: Answers) -> None:
+    def __init__(self, spec: ModuleSpec, index: WindowIndex, answers: ModuleAnswers) -> None:
         super().__init__(answers.schema)
         self._spec, self._index, self._answers = spec, index, answers
         self._events = EventsOfGroups(spec.stored, index.place, insert_only=spec.insert_only)
@@ -82,7 +82,7 @@ class Modules(Measure):
             payload = pa.RecordBatch.from_arrays([*payload.columns, hashes], schema=self._spec.stored)
         return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
 
-    def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
+    def apply(self, change: WindowChange, batch: EventBatch, group: Index) -> EventBatch:
         was = self._windows(change.old, change.old_end)
         now = self._windows(change.new, change.new_end)
         old = self._take_back(was)
@@ -93,7 +93,7 @@ class Modules(Measure):
         # A row that differs is taken back whole, unless revisions must not reach back (ruling G9).
         out = _difference(old, new, moves_ends=is_bound)
         if is_bound:
-            self._require_bound(out, self._since(batch), [(now, new), (was, old)])
+            self._require_bound(out, self._earliest_cause(batch), [(now, new), (was, old)])
         return out
 
     def _windows(self, stretches: Stretches, end: Index) -> WindowList:
@@ -101,12 +101,14 @@ class Modules(Measure):
         w = self._index.expand(stretches.low, end[stretches.slot])
         return WindowList(stretches.group[w.stretch], w.low, w.high, w.start, w.end)
 
-    def _take_back(self, windows: WindowList) -> Rows:
+    def _take_back(self, windows: WindowList) -> ModuleRows:
         if self._kept is not None:
             return self._kept.take(windows, self._index.group_hash(windows.group))
         return self._answers.recompute(self._contents(windows), self._index.keys_of(windows.group))
 
-    def _answer(self, windows: WindowList, changes: EventChanges | None, gone: list[tuple[int, int]]) -> Rows:
+    def _answer(
+        self, windows: WindowList, changes: EventChanges | None, gone: list[tuple[int, int]]
+    ) -> ModuleRows:
         contents = self._contents(windows)
         rows = self._answers.compute(contents, self._index.keys_of(windows.group), changes, gone)
         if self._kept is not None:
@@ -125,7 +127,7 @@ class Modules(Measure):
         if not self._answers.states or not len(batch):
             return None
         net = plain_inserts(batch) if self._spec.insert_only else net_changes(batch)
-        return EventChanges.of(net, group, batch.payload)
+        return EventChanges.from_net_changes(net, group, batch.payload)
 
     def _find_gone(self, old: WindowList, new: WindowList) -> list[tuple[int, int]]:
         if not self._answers.states:
@@ -135,11 +137,13 @@ class Modules(Measure):
         )
         return list(set(was) - set(now))
 
-    def _since(self, batch: EventBatch) -> int:
+    def _earliest_cause(self, batch: EventBatch) -> int:
         """The earliest cause of changes: the first element of the batch, or a window that came into view."""
         return max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
 
-    def _require_bound(self, out: EventBatch, since: int, answers: list[tuple[WindowList, Rows]]) -> None:
+    def _require_bound(
+        self, out: EventBatch, since: int, answers: list[tuple[WindowList, ModuleRows]]
+    ) -> None:
         """Raise if a module that is declared time-bound changes anything before ``since``."""
         if not len(out) or int(out.sync().min()) >= since:
             return
@@ -152,7 +156,7 @@ class Modules(Measure):
         hosted = self._answers.hosted
         raise hosted.caller.failure(
             f"it is not time-bound: at {begun} it makes the change {change}; use stamp_output('keep')",
-            *self._contents(windows).given_to(hosted)(at),
+            *self._contents(windows).members_for(hosted)(at),
         )
 
     def earliest_open_end(self, t: int) -> int:
@@ -164,19 +168,19 @@ class Modules(Measure):
     def close(self, t: int, closing: Closing) -> int:
         self._in_cti = t
         if closing.gone is not None:
-            self._events.drop(self._index.group_hash(closing.gone[0]), closing.gone[1])
+            self._events.remove_at(self._index.group_hash(closing.gone[0]), closing.gone[1])
         self._events.expire(closing.past)
         if self._kept is not None:
-            self._kept.forget(closing.closed)
+            self._kept.expire(closing.closed)
         for states in self._answers.states:
-            states.forget(closing.closed, closing.first_open)
+            states.expire(closing.closed, closing.first_open)
         return {"time_bound": t, "unrestricted": BEGINNING}.get(self._spec.stamp, closing.first_open)
 
     def clear(self) -> None:
         self._in_cti = FOREVER
         self._events.expire(FOREVER)
         if self._kept is not None:
-            self._kept.forget(FOREVER)
+            self._kept.expire(FOREVER)
         for states in self._answers.states:
             states.clear()
 
@@ -207,7 +211,7 @@ class Modules(Measure):
             states.restore(chunks[f"states{i}"], chunks[f"panes{i}"])
 
 
-def _difference(old: Rows, new: Rows, *, moves_ends: bool) -> EventBatch:
+def _difference(old: ModuleRows, new: ModuleRows, *, moves_ends: bool) -> EventBatch:
     """The changes from the rows shown so far to the new ones."""
     if not len(old.owner) and not len(new.owner):
         return empty(new.payload.schema)
@@ -230,27 +234,27 @@ class KeptRows:
     def __len__(self) -> int:
         return self._held.count_live()
 
-    def take(self, windows: WindowList, group: Hashes) -> Rows:
+    def take(self, windows: WindowList, group: Hashes) -> ModuleRows:
         """The rows of these windows, which are no longer kept."""
         asked, at = self._held.find_overlaps(group, windows.low, windows.low + 1)
         own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
         asked, at = asked[own], at[own]
         start, end = (self._held.column(name, at) for name in ("start", "end"))
-        rows = Rows(asked, start, end, self._held.payload(at))
+        rows = ModuleRows(asked, start, end, self._held.payload(at))
         self._held.remove(at)
         return rows
 
-    def put(self, windows: WindowList, group: Hashes, rows: Rows) -> None:
+    def put(self, windows: WindowList, group: Hashes, rows: ModuleRows) -> None:
         """Keep the rows of these windows, except those that are closed already."""
         owner = rows.owner
-        open_ = np.flatnonzero(windows.high[owner] > self._held.frontier)
+        open_ = np.flatnonzero(windows.high[owner] > self._held.expired_until)
         at: Index = owner[open_]
         payload = rows.payload.take(pa.array(open_)) if rows.payload.num_columns else rows.payload
         tag = np.zeros(len(at), np.uint64)
         lifetime = {"start": rows.vs[open_], "end": rows.ve[open_]}
         self._held.insert(group[at], windows.low[at], windows.high[at], tag, payload, **lifetime)
 
-    def forget(self, closed: int) -> None:
+    def expire(self, closed: int) -> None:
         """Windows that end on the axis by then are closed."""
         self._held.expire(closed)
 

@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
 class States:
     """The states of one module; ``panes`` if overlapping windows can share them."""
 
-    def __init__(self, hosted: HostedModule, place: Placement | None, panes: Panes | None) -> None:
+    def __init__(self, hosted: HostedModule, place: Placement | None, panes: PaneStates | None) -> None:
         self._hosted, self._place, self._panes = hosted, place, panes
         self._calls = StateCalls(hosted)
         self._held: dict[tuple[int, int], tuple[int, Any]] = {}
@@ -64,8 +64,8 @@ class States:
         return self._results(contents, [self._held[key][1] for key in contents.identities()])
 
     def _results(self, contents: WindowContents, states: list[Any]) -> list[Any]:
-        given_to = contents.given_to(self._hosted)
-        return [self._calls.compute(state, *given_to(row)) for row, state in enumerate(states)]
+        members_for = contents.members_for(self._hosted)
+        return [self._calls.compute(state, *members_for(row)) for row, state in enumerate(states)]
 
     def _build(self, contents: WindowContents) -> list[Any]:
         """The states of windows from all of their members."""
@@ -87,11 +87,11 @@ class States:
         low, high = int(some.low[row]), int(some.high[row])
         return self._hosted.slice(table, low, high, some.vs[low:high], some.ve[low:high], window)
 
-    def forget(self, closed: int, first_open: int) -> None:
+    def expire(self, closed: int, first_open: int) -> None:
         """Windows that end on the axis by ``closed`` will not be asked for again."""
         self._held = {key: held for key, held in self._held.items() if held[0] > closed}
         if self._panes is not None:
-            self._panes.forget(first_open)
+            self._panes.forget_before(first_open)
 
     def clear(self) -> None:
         """Forget all windows."""
@@ -128,7 +128,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
 
 
-class Panes:
+class PaneStates:
     """The panes of a grid for a module that knows no time and can merge its states.
 
     Each pane has the state of the events that start in it, so that an event is added once and not once for
@@ -143,7 +143,9 @@ class Panes:
     the latter. So three merges a pane suffice however many there are in a window (van Herk; Gil and Werman).
     """
 
-    def __init__(self, hosted: HostedModule, cuts: grid.Panes, group_hash: Callable[[Index], Any]) -> None:
+    def __init__(
+        self, hosted: HostedModule, cuts: grid.GridPanes, group_hash: Callable[[Index], Any]
+    ) -> None:
         self._hosted, self._group_hash, self._calls = hosted, group_hash, StateCalls(hosted)
         self._cuts = cuts
         self._n = cuts.per_window
@@ -163,7 +165,7 @@ class Panes:
         for key in zip(hashes[first].tolist(), panes[first].tolist(), strict=True):
             self.held.pop(key, None)
 
-    def forget(self, first_open: int) -> None:
+    def forget_before(self, first_open: int) -> None:
         """No window that starts before then is asked for again."""
         first = int(self._cuts.number(np.array([first_open]))[0])
         self.held = {key: state for key, state in self.held.items() if key[1] >= first}

@@ -69,7 +69,7 @@ class Queries:
         return len(self.cp)
 
     @classmethod
-    def of(
+    def broadcast(
         cls,
         cp: Numbers | list[float],
         oop: Numbers | list[float],

@@ -79,9 +79,9 @@ class Probabilities:
         self._counts = self._counts * 0.5 ** (len(times) / self._half_life) + counts
         self._keep(known, seen)
 
-    def forget(self, before: int) -> None:
-        """Forget groups without a tuple since ``before``: the window holds nothing of them any more."""
-        self._keep_rows(np.flatnonzero(self._times >= before))
+    def forget_before(self, t: int) -> None:
+        """Forget groups without a tuple since ``t``: the window holds nothing of them any more."""
+        self._keep_rows(np.flatnonzero(self._times >= t))
 
     def _find_known(self, groups: Hashes) -> Index:
         """Where the groups of a batch stand among those seen before."""

@@ -27,7 +27,7 @@ _TOO_FEW: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Selection:
+class SchemeSelection:
     """Which queries are eager; what that costs, and what all eager and all lazy would."""
 
     is_eager: Mask
@@ -47,12 +47,12 @@ def cost_of(is_eager: Mask, eager: Numbers, lazy: Numbers, shared: float) -> flo
     return float(np.where(is_eager, eager, lazy).sum()) + fixed
 
 
-def select(eager: Numbers, lazy: Numbers, shared: float) -> Selection:
+def select(eager: Numbers, lazy: Numbers, shared: float) -> SchemeSelection:
     """The cheapest choice; of equals the one with more eager queries."""
     every, own = np.ones(len(eager), np.bool_), eager <= lazy
     all_eager, apart = (cost_of(choice, eager, lazy, shared) for choice in (every, own))
     is_eager, cost = (every, all_eager) if all_eager <= apart else (own, apart)
-    return Selection(is_eager, cost, all_eager, cost_of(~every, eager, lazy, shared))
+    return SchemeSelection(is_eager, cost, all_eager, cost_of(~every, eager, lazy, shared))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Drift:
     tolerance: float = 0.05
     deviations: float = 4.0
 
-    def between(self, planned: Sequence[Estimate], now: Sequence[Estimate]) -> bool:
+    def has_drifted(self, planned: Sequence[Estimate], now: Sequence[Estimate]) -> bool:
         """Has a probability of any query moved too far?"""
         return any(
             self._has_moved((then.cp, then.compared), (known.cp, known.compared))
@@ -96,7 +96,7 @@ class SchemePlan:
     names: tuple[str, ...]
     queries: Queries
     model: CostModel
-    selection: Selection
+    selection: SchemeSelection
     learned: tuple[Estimate, ...]
 
     def describe(self) -> list[str]:
@@ -153,7 +153,7 @@ class Planner:
         is_eager: Mask | None = None,
     ) -> SchemePlan:
         """The optimal plan for what is known; or this choice, and what it costs."""
-        q = Queries.of(
+        q = Queries.broadcast(
             [each.cp for each in learned],
             [each.oop for each in learned],
             list(self.sizes.coalesced),
@@ -174,7 +174,7 @@ class Planner:
         if old is None:
             return self.plan(learned, load)
         was_guess = not any(each.arrived for each in old.learned)
-        if not was_guess and not self.drift.between(old.learned, learned):
+        if not was_guess and not self.drift.has_drifted(old.learned, learned):
             return None
         fresh, kept = (self.plan(learned, load, each) for each in (None, old.selection.is_eager))
         return fresh if fresh.selection.cost < kept.selection.cost * (1 - self.margin) else kept

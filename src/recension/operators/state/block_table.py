@@ -231,7 +231,9 @@ class KeyPacking:
     ranked: Ticks | None
 
     @staticmethod
-    def of(groups: Sequence[Index], times: Sequence[Ticks], *, is_invertible: bool = False) -> KeyPacking:
+    def for_keys(
+        groups: Sequence[Index], times: Sequence[Ticks], *, is_invertible: bool = False
+    ) -> KeyPacking:
         """A packing for all these keys: tight, or one that `unpack` can invert, which wastes up to a bit."""
         every = np.concatenate(times)
         finite = every[every != FOREVER]
@@ -267,5 +269,5 @@ def _power_of_two(size: int) -> int:
 
 def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:
     """One whole number per (group, time), in the same order as the pairs, over all arrays together."""
-    packing = KeyPacking.of(groups, times)
+    packing = KeyPacking.for_keys(groups, times)
     return [packing.pack(group, time) for group, time in zip(groups, times, strict=True)]

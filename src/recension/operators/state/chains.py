@@ -157,7 +157,7 @@ class Chains(EndPoints):
         come, went = ((own["group"][rows], own["time"][rows]) for rows in (born, gone))
         self.replace(extract, columns, come, went)
 
-    def forget(self, t: int) -> None:
+    def forget_before(self, t: int) -> Index:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
 
         Such an event has ended. If another one that starts before ``t`` follows it, that one has ended too or
@@ -166,7 +166,7 @@ class Chains(EndPoints):
         """
         groups = self._pop_due(t)
         if not len(groups):
-            return
+            return groups
         extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
         group, past = own["group"], (own["time"] < t) & is_among(own["group"], groups)
@@ -179,6 +179,7 @@ class Chains(EndPoints):
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
         self._count(group[:0], group[goes])
         self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
+        return groups
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""

@@ -24,7 +24,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
 from recension.operators.state.keys import KeyIndex
-from recension.operators.state.leaf_table import LeafExtract, LeafTable, distinct
+from recension.operators.state.leaf_table import LeafExtract, LeafTable, unique_numbers
 from recension.operators.state.time_queue import TimeQueue
 
 Points: TypeAlias = tuple[Index, Ticks]
@@ -127,7 +127,7 @@ class EndPoints:
 
     def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
-        return distinct(self._expiring.pop_before(t)[1])
+        return unique_numbers(self._expiring.pop_before(t)[1])
 
     def _count(self, born: Index, gone: Index) -> None:
         """Groups have got end points and lost some."""
@@ -136,7 +136,7 @@ class EndPoints:
             points += np.bincount(born, minlength=len(points)) - np.bincount(gone, minlength=len(points))
             self._in_use = int(np.count_nonzero(points))
             return
-        touched = distinct(np.append(born, gone))
+        touched = unique_numbers(np.append(born, gone))
         before = int(np.count_nonzero(points[touched]))
         np.add.at(points, born, 1)
         np.subtract.at(points, gone, 1)
@@ -212,11 +212,11 @@ class KeptMoments(EndPoints):
         # What refers to a moment is what counts at it: there is nothing else to remember it for.
         super().__init__({name: kind for name, kind in columns.items() if name != "refs"}, key_schema)
 
-    def around(self, group: Index, time: Ticks, rows: int) -> LeafExtract:
+    def extract_around(self, group: Index, time: Ticks, rows: int) -> LeafExtract:
         """The moments about each (group, time), at least ``rows`` before and after it."""
         return self._table.extract_around(group, time, rows)
 
-    def forget(self, t: int, keep: int) -> tuple[Index, Ticks]:
+    def forget_all_but_last(self, t: int, keep: int) -> tuple[Index, Ticks]:
         """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
         groups = self._pop_due(t)
         if not len(groups):
@@ -254,7 +254,7 @@ class GroupTimes:
     def set(self, groups: Index, times: Ticks) -> None:
         """Set the times of some groups."""
         self._times.reshape(-1)[groups] = times
-        rows = distinct(groups // _ROW)
+        rows = unique_numbers(groups // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
 
     def earliest(self) -> int:

@@ -44,7 +44,7 @@ class EventStore(IntervalIndex):
         if len(known):
             found = self.find(identity(change.hash[known], change.vs[known], change.old[known]))
             self.remove(found[found >= 0])
-        stays = np.flatnonzero((change.new > change.vs) & (change.new > self._frontier))
+        stays = np.flatnonzero((change.new > change.vs) & (change.new > self._expired_until))
         vs, ve = change.vs[stays], change.new[stays]
         tag = identity(change.hash[stays], vs, ve)
         self.insert(group[stays], vs, ve, tag, take_rows(payload, change.row[stays]))

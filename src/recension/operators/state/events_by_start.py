@@ -62,7 +62,7 @@ class EventsByStart:
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
         self._table.replace(extract.blocks, _sort_rows(merged))
 
-    def until_open(self, t: int) -> Extract:
+    def read_until_open(self, t: int) -> Extract:
         """The first blocks: all events that start no later than the first that does not end before ``t``."""
         rows = 1
         while True:

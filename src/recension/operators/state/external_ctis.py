@@ -1,7 +1,8 @@
 """External CTIs, and how far they prove a stream complete.
 
 An external CTI says how many elements with sync times in ``[vs, ve)`` there are. Once as many have come,
-the interval is complete; the frontier is the end of the complete intervals that follow each other.
+the interval is complete; the frontier (``complete_until``) is the end of the complete intervals that follow
+each other.
 
     intervals     [-- 3 --)[-- 5 --)[-- 2 --)
     have come       3        4        2
@@ -10,7 +11,7 @@ the interval is complete; the frontier is the end of the complete intervals that
 Sources may not let them overlap. Where they do, the one that begins first is asked, of several the one that
 ends first: whatever is behind it waits until it is complete or the frontier is past its end.
 
-A batch is first weighed, which changes nothing: its proof has the frontier after each row. Then the proof
+First `prove` tells what a batch proves, which changes nothing: the frontier after each row. Then the proof
 is adopted.
 """
 
@@ -45,7 +46,7 @@ class ExternalCtis:
     """
 
     def __init__(self, since: int) -> None:
-        self.frontier = BEGINNING
+        self.complete_until = BEGINNING
         self._since = since
         self._clear()
         self._counts = SyncCounts()
@@ -62,14 +63,14 @@ class ExternalCtis:
         """Memory taken."""
         return _BYTES * len(self._waiting) + self._counts.nbytes()
 
-    def weigh(self, batch: EventBatch, sync: Ticks, aged: Ticks, last: int) -> Proof:
+    def prove(self, batch: EventBatch, sync: Ticks, aged: Ticks, last: int) -> Proof:
         """What the batch will have proven after each row; changes nothing yet.
 
         ``aged``: up to where the past is closed after each row whatever is proven. ``last``: the last CTI
         before the batch. External CTIs about the time before the last CTI cannot be verified (F8).
         """
-        arrivals = Arrivals.of(batch, sync, aged)
-        walk = FrontierWalk(self._waiting, self._counts, self.frontier, self._since, arrivals)
+        arrivals = Arrivals.from_batch(batch, sync, aged)
+        walk = ProofWalk(self._waiting, self._counts, self.complete_until, self._since, arrivals)
         for at in np.flatnonzero(batch.kind == EXTERNAL_CTI).tolist():
             walk.advance_to(at)
             if batch.vs[at] >= (walk.closed_until() if at else last):
@@ -78,34 +79,36 @@ class ExternalCtis:
         return walk.proof()
 
     def adopt(self, proof: Proof) -> None:
-        """Take over what `weigh` has found."""
+        """Take over what `prove` has found."""
         for _ in range(proof.left):
             heappop(self._waiting)
-        self.frontier = int(proof.frontier[-1]) if len(proof.frontier) else self.frontier
+        self.complete_until = (
+            int(proof.complete_until[-1]) if len(proof.complete_until) else self.complete_until
+        )
         for interval in proof.fresh:
             heappush(self._waiting, interval)
         self._ends.push(np.sort(np.array([ve for _, ve, _ in proof.fresh], np.int64)))
-        self._counts.open(np.sort(np.array([vs for vs, _, _ in proof.fresh], np.int64)))
+        self._counts.open_intervals(np.sort(np.array([vs for vs, _, _ in proof.fresh], np.int64)))
         self._counts.push(proof.syncs)
 
     def advance(self, t: int) -> None:
         """Everything before ``t`` is taken as complete, and what follows as far as it is proven."""
-        self.frontier = max(self.frontier, t)
-        while self._waiting and self._waiting[0][0] <= max(self.frontier, self._since):
+        self.complete_until = max(self.complete_until, t)
+        while self._waiting and self._waiting[0][0] <= max(self.complete_until, self._since):
             vs, ve, expected = self._waiting[0]
-            if ve > self.frontier and self._counts.count_within(vs, ve) != expected:
+            if ve > self.complete_until and self._counts.count_within(vs, ve) != expected:
                 break
-            self.frontier = max(self.frontier, ve)
+            self.complete_until = max(self.complete_until, ve)
             heappop(self._waiting)
 
     def forget_before(self, last: int) -> None:
         """Forget what is not needed after a CTI at ``last``: later elements are all from there on."""
-        self._ends.pop_until(self.frontier)
-        while self._waiting and self._waiting[0][1] <= self.frontier:
+        self._ends.pop_until(self.complete_until)
+        while self._waiting and self._waiting[0][1] <= self.complete_until:
             heappop(self._waiting)
         if len(self._waiting) > 2 * len(self._ends) + _SLACK:
             # What the frontier has passed behind an interval that lasts is the majority.
-            self._waiting = [interval for interval in self._waiting if interval[1] > self.frontier]
+            self._waiting = [interval for interval in self._waiting if interval[1] > self.complete_until]
             heapify(self._waiting)
             self._counts.keep_starts(self._starts())
         self._counts.fold_before(last, self._waiting[0][0] if self._waiting else FOREVER)
@@ -116,15 +119,15 @@ class ExternalCtis:
     def snapshot(self) -> dict[str, pa.Table]:
         """The state as named tables."""
         held = np.array(self._waiting, np.int64).reshape(-1, 3)
-        held = held[held[:, 1] > self.frontier]
+        held = held[held[:, 1] > self.complete_until]
         return {
-            "frontier": pa.table({"frontier": pa.array([self.frontier], pa.int64())}),
+            "frontier": pa.table({"frontier": pa.array([self.complete_until], pa.int64())}),
             "intervals": pa.table(dict(zip(_COLUMNS, held.T, strict=True))),
         } | self._counts.snapshot()
 
     def restore(self, chunks: dict[str, pa.Table]) -> None:
         """Become what gave these chunks."""
-        self.frontier = chunks["frontier"]["frontier"][0].as_py()
+        self.complete_until = chunks["frontier"]["frontier"][0].as_py()
         self._clear()
         columns = [chunks["intervals"][name].to_pylist() for name in _COLUMNS]
         self._waiting = list(zip(*columns, strict=True))
@@ -141,7 +144,7 @@ class Proof:
     come and wait now; ``syncs``: the sync times that have come, sorted.
     """
 
-    frontier: Ticks
+    complete_until: Ticks
     left: int
     fresh: list[Interval]
     syncs: Ticks
@@ -157,7 +160,7 @@ class Arrivals:
     aged: Ticks
 
     @staticmethod
-    def of(batch: EventBatch, sync: Ticks, aged: Ticks) -> Arrivals:
+    def from_batch(batch: EventBatch, sync: Ticks, aged: Ticks) -> Arrivals:
         """Those of a batch."""
         rows = np.flatnonzero(batch.is_data())
         rows = rows[np.argsort(sync[rows], kind="stable")]
@@ -168,12 +171,12 @@ class Arrivals:
         low, high = np.searchsorted(self.sync, (vs, ve))
         return np.sort(self.row[low:high])
 
-    def aged_to(self, t: int) -> int:
+    def first_row_aged_to(self, t: int) -> int:
         """The first row after which age has closed the past up to ``t``."""
         return int(np.searchsorted(self.aged, t))
 
 
-class FrontierWalk:
+class ProofWalk:
     """Goes from row to row, but stops only where an external CTI comes or is left behind.
 
     ``waiting`` is a heap, ``frontier`` where it stood before the batch; before ``since`` nothing is asked.
@@ -202,7 +205,7 @@ class FrontierWalk:
 
     def advance_to(self, to: int) -> None:
         """Take in the rows before ``to``."""
-        while (first := self._first()) is not None:
+        while (first := self._first_interval()) is not None:
             if first[1] > self._proven:
                 complete, expired = self._find_due_rows(first)
                 if min(complete, expired) >= to:
@@ -214,7 +217,7 @@ class FrontierWalk:
             self._pop(first)
         self._row = to
 
-    def _first(self) -> Interval | None:
+    def _first_interval(self) -> Interval | None:
         """The interval that begins first, of those the one that ends first."""
         if self._fresh and (self._old is None or self._fresh[0] < self._old):
             return self._fresh[0]
@@ -232,14 +235,17 @@ class FrontierWalk:
         They stand for as long as it is first, since only what is left behind moves what is proven.
         """
         if self._asked is None or self._asked[0] is not first:
-            self._asked = first, (self._find_completing_row(*first), self._arrivals.aged_to(first[1]))
+            self._asked = (
+                first,
+                (self._find_completing_row(*first), self._arrivals.first_row_aged_to(first[1])),
+            )
         return self._asked[1]
 
     def _find_completing_row(self, vs: int, ve: int, expected: int) -> int:
         """The first row from here on after which an interval is reached and complete."""
         reached = self._row
         if vs > max(self._proven, self._since):
-            reached = max(reached, self._arrivals.aged_to(vs))
+            reached = max(reached, self._arrivals.first_row_aged_to(vs))
         rows, missing = self._arrivals.count_within(vs, ve), expected - self._counts.count_within(vs, ve)
         come = int(np.searchsorted(rows, reached, "right"))
         if come == missing:

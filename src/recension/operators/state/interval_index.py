@@ -71,7 +71,7 @@ class IntervalIndex:
         self.extras = tuple(extras)
         types = {"key": np.uint64, "group": np.uint64, "vs": np.int64, "ve": np.int64, "tag": np.uint64}
         self._arena = Arena(types | dict.fromkeys(self.extras, np.int64))
-        self._frontier = BEGINNING
+        self._expired_until = BEGINNING
         self._serial = 0
         self._clear()
 
@@ -82,21 +82,21 @@ class IntervalIndex:
         self._credit = 0
 
     def __len__(self) -> int:
-        """Rows held, dead ones that were not yet swept out included."""
+        """Rows held, including removed rows not yet compacted."""
         return len(self._arena)
 
     def count_live(self) -> int:
         """How many intervals are there; looks at all of them."""
-        return int(np.count_nonzero(self._arena["ve"] > self._frontier))
+        return int(np.count_nonzero(self._arena["ve"] > self._expired_until))
 
     @property
-    def frontier(self) -> int:
+    def expired_until(self) -> int:
         """What ends at or before it has been dropped."""
-        return self._frontier
+        return self._expired_until
 
     def positions(self) -> Index:
         """Where the intervals are; looks at all of them."""
-        return np.flatnonzero(self._arena["ve"] > self._frontier)
+        return np.flatnonzero(self._arena["ve"] > self._expired_until)
 
     def nbytes(self) -> int:
         """Memory held."""
@@ -108,7 +108,7 @@ class IntervalIndex:
 
     def find_overlaps(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
         """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question."""
-        lo = np.maximum(lo, self._frontier)
+        lo = np.maximum(lo, self._expired_until)
         if not self._runs or not len(lo):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         first, last = self._ranges(group, lo, hi)
@@ -144,7 +144,7 @@ class IntervalIndex:
         found = np.full(len(tags), -1)
         wanted = np.unique(tags)
         at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
-        at = at[self._arena["ve"][at] > self._frontier]
+        at = at[self._arena["ve"][at] > self._expired_until]
         _, which, tag = cancel(self._arena["tag"][at], tags)
         found[tag] = at[which]
         return found
@@ -175,13 +175,13 @@ class IntervalIndex:
         while keep and len(self._runs[keep - 1]) <= _RATIO * total:
             keep -= 1
             total += len(self._runs[keep])
-        self._append_sorted(fresh | {"key": self._key.of(group, vs, ve)}, keep)
+        self._append_sorted(fresh | {"key": self._key.pack(group, vs, ve)}, keep)
 
     def _append_sorted(self, fresh: Columns, keep: int) -> None:
         """One run from ``fresh`` and all runs but the first ``keep``."""
         start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
         if start < len(self._arena):
-            live = np.flatnonzero(self._arena["ve"][start:] > self._frontier) + start
+            live = np.flatnonzero(self._arena["ve"][start:] > self._expired_until) + start
             fresh = {name: np.concatenate([self._arena[name].take(live), fresh[name]]) for name in fresh}
         order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
         self._arena.truncate(start)
@@ -206,15 +206,15 @@ class IntervalIndex:
 
     def _rebuild(self, fresh: Columns | None = None) -> None:
         """One run from everything that is alive, and ``fresh``."""
-        live = np.flatnonzero(self._arena["ve"] > self._frontier)
+        live = np.flatnonzero(self._arena["ve"] > self._expired_until)
         columns = {name: self._arena[name].take(live) for name in ("group", "vs", "ve", "tag", *self.extras)}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
         credit = self._credit
         self._clear()
         if len(columns["vs"]):
-            self._key = SortKey.around(columns["vs"])
-            columns["key"] = self._key.of(columns["group"], columns["vs"], columns["ve"])
+            self._key = SortKey.for_starts(columns["vs"])
+            columns["key"] = self._key.pack(columns["group"], columns["vs"], columns["ve"])
             self._append_sorted(columns, 0)
             self._credit = credit
 
@@ -224,7 +224,7 @@ class IntervalIndex:
         They are out of every answer at once. Their room is given back when looking for them costs no more
         than what was done since the last look.
         """
-        self._frontier = max(self._frontier, t)
+        self._expired_until = max(self._expired_until, t)
         if t == FOREVER:
             self._clear()
             return
@@ -243,7 +243,7 @@ class IntervalIndex:
         dead = np.flatnonzero(self._arena["ve"] == BEGINNING)
         key = self._key or SortKey()
         head = {
-            "frontier": [self._frontier],
+            "frontier": [self._expired_until],
             "credit": [self._credit],
             "serial": [self._serial],
             "origin": pa.array([key.origin], pa.uint64()),
@@ -260,7 +260,7 @@ class IntervalIndex:
         """Become the index that gave these chunks under this name."""
         head = chunks[f"{name}/head"].to_pylist()[0]
         self._clear()
-        self._frontier = head["frontier"]
+        self._expired_until = head["frontier"]
         for serial in head["runs"]:
             table, start = unite_table(f"{name}/run{serial}", chunks), len(self._arena)
             self._arena.append({column: table[column].to_numpy() for column in self._arena})
@@ -283,7 +283,7 @@ class StartIndex(IntervalIndex):
         found = self.find(combine(group, at))
         self.remove(found[found >= 0])
 
-    def next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
+    def find_next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
         """The first instant of the group strictly between ``after`` and ``before``; ``before`` if none is.
 
         Cost: a search, then as many steps as dead or foreign instants lie in the way.
@@ -299,7 +299,7 @@ class StartIndex(IntervalIndex):
             asked = question[todo[owner]]
             vs = self._arena["vs"][at]
             hit = (vs > after[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
-            hit &= self._arena["ve"][at] > self._frontier
+            hit &= self._arena["ve"][at] > self._expired_until
             np.minimum.at(nearest, asked[hit], vs[hit])
             # Instants that share a key are in no order: what was found stands when the key has changed.
             go_on = self._find_undecided(owner[hit], at[hit], stop, last)

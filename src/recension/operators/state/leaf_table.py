@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.netting import expand
-from recension.core.sorted_runs import Columns
+from recension.core.sorted_runs import Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.block_table import BlockTable, Extract
@@ -85,13 +85,13 @@ class LeafTable:
     def _read(self, group: Index, read_long: Callable[[Mask], Extract]) -> LeafExtract:
         self._number_up_to(int(group.max(initial=-1)) + 1)
         is_long = self._is_long["long"][group]
-        leaves = distinct(group[~is_long])
+        leaves = unique_numbers(group[~is_long])
         columns = self._log.read(leaves)
         if not bool(is_long.any()):
             return LeafExtract(_NONE, columns, np.zeros(len(columns["time"]), np.bool_), leaves)
         long = read_long(is_long)
         follower = np.append(np.zeros(len(columns["time"]), np.bool_), long.follower)
-        columns, order = _joined(columns, long.columns)
+        columns, order = _join_tables(columns, long.columns)
         return LeafExtract(long.blocks, columns, follower[order], leaves)
 
     def _number_up_to(self, groups: int) -> None:
@@ -104,14 +104,16 @@ class LeafTable:
         """Put new rows, sorted, of the groups of an extract in the place of its rows."""
         if len(extract.blocks):
             is_long = self._is_long["long"][columns["group"]]
-            rest, columns = _taken(columns, is_long), _taken(columns, ~is_long)
+            rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
             self._replace_long(extract, rest)
         first, stop = (np.searchsorted(columns["group"], extract.leaves, side) for side in _SIDES)
         sizes = stop - first
         if bool((sizes > _LONG).any()):
             becomes_long = np.repeat(sizes > _LONG, sizes)
-            self._log.write(extract.leaves, np.where(sizes > _LONG, 0, sizes), _taken(columns, ~becomes_long))
-            self._lengthen(extract.leaves[sizes > _LONG], _taken(columns, becomes_long))
+            self._log.write(
+                extract.leaves, np.where(sizes > _LONG, 0, sizes), take_columns(columns, ~becomes_long)
+            )
+            self._lengthen(extract.leaves[sizes > _LONG], take_columns(columns, becomes_long))
         else:
             self._log.write(extract.leaves, sizes, columns)
 
@@ -122,7 +124,7 @@ class LeafTable:
         rows = self._is_long["rows"]
         np.subtract.at(rows, before, 1)
         np.add.at(rows, columns["group"], 1)
-        touched = distinct(before)
+        touched = unique_numbers(before)
         if len(short := touched[rows[touched] < _SHORT]):
             self._shorten(short)
 
@@ -131,22 +133,24 @@ class LeafTable:
         extract = self._long.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), FOREVER))
         self._is_long["long"][groups] = True
         np.add.at(self._is_long["rows"], columns["group"], 1)
-        self._long.replace(extract.blocks, _joined(_taken(extract.columns, ~extract.follower), columns)[0])
+        self._long.replace(
+            extract.blocks, _join_tables(take_columns(extract.columns, ~extract.follower), columns)[0]
+        )
 
     def _shorten(self, groups: Index) -> None:
         """Long groups of which little is left become leaves."""
         extract = self._long.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), FOREVER))
-        own = _taken(extract.columns, ~extract.follower)
+        own = take_columns(extract.columns, ~extract.follower)
         self._is_long["long"][groups] = False
         is_long = self._is_long["long"][own["group"]]
-        self._long.replace(extract.blocks, _taken(own, is_long))
+        self._long.replace(extract.blocks, take_columns(own, is_long))
         sizes = self._is_long["rows"][groups]
         self._is_long["rows"][groups] = 0
-        self._log.write(groups, sizes, _taken(own, ~is_long))
+        self._log.write(groups, sizes, take_columns(own, ~is_long))
 
     def snapshot(self) -> pa.Table:
         """All rows, in order."""
-        return pa.table(_joined(self._log.read(self._log.groups()), self._long_rows())[0])
+        return pa.table(_join_tables(self._log.read(self._log.groups()), self._long_rows())[0])
 
     def _long_rows(self) -> Columns:
         return {
@@ -158,7 +162,7 @@ class LeafTable:
         """Become the table that `snapshot` gave."""
         self.clear()
         columns = {n: table[n].to_numpy().astype(k, copy=False) for n, k in self._types.items()}
-        groups = distinct(columns["group"])
+        groups = unique_numbers(columns["group"])
         self._number_up_to(int(groups.max(initial=-1)) + 1)
         self.replace(LeafExtract(_NONE, {}, np.zeros(0, np.bool_), groups), columns)
 
@@ -208,7 +212,7 @@ class _Log:
         if len(first) and bool((chunk == chunk[0]).all()):
             place = first - self._chunk_starts[chunk[0]]
             if bool((place[1:] == place[:-1] + sizes[:-1]).all()):  # as they were written, all at once
-                return self._at(int(first[0]), int(place[-1] + sizes[-1] - place[0]))
+                return self._rows_at(int(first[0]), int(place[-1] + sizes[-1] - place[0]))
             found: Index = self._chunks[chunk[0]][expand(place, place + sizes)[1]]
             return found
         rows = np.empty((int(sizes.sum()), len(self._types)), np.int64)
@@ -254,7 +258,7 @@ class _Log:
             start = int(self._starts[self._tail] + self._written[self._tail])
             self._leaves["rows"][groups[done:fit]] = sizes[done:fit]
             self._leaves["address"][groups[done:fit]] = start + ends[done:fit] - sizes[done:fit] - before
-            rows = self._at(start, stop - before)
+            rows = self._rows_at(start, stop - before)
             for place, name in enumerate(self._types):
                 rows[:, place] = columns[name][before:stop].view(np.int64)
             self._written[self._tail] += stop - before
@@ -262,7 +266,7 @@ class _Log:
             done, before = fit, stop
         self.in_use += before
 
-    def _at(self, address: int, size: int) -> Index:
+    def _rows_at(self, address: int, size: int) -> Index:
         """So many rows from an address on, which lie in one chunk."""
         number = int(np.searchsorted(self._chunk_starts, address, "right")) - 1
         place = address - int(self._chunk_starts[number])
@@ -312,7 +316,7 @@ class _Log:
     def _groups_in(self, segment: int) -> Index:
         """The groups whose leaves are in a segment, in the order in which they lie there."""
         start, size = int(self._starts[segment]), int(self._written[segment])
-        group = self._at(start, size)[:, 0]
+        group = self._rows_at(start, size)[:, 0]
         leads = self._leaves["address"][group] == np.arange(start, start + size)
         found: Index = group[leads & (self._leaves["rows"][group] > 0)]
         return found
@@ -321,18 +325,14 @@ class _Log:
 _SIDES: Final = ("left", "right")
 
 
-def distinct(numbers: Index) -> Index:
+def unique_numbers(numbers: Index) -> Index:
     """Each number once, in order."""
     ordered = numbers if bool((numbers[1:] >= numbers[:-1]).all()) else np.sort(numbers)
     once: Index = ordered[np.append(True, ordered[1:] > ordered[:-1])[: len(ordered)]]
     return once
 
 
-def _taken(columns: Columns, rows: Mask) -> Columns:
-    return {name: column[rows] for name, column in columns.items()}
-
-
-def _joined(one: Columns, other: Columns) -> tuple[Columns, Index]:
+def _join_tables(one: Columns, other: Columns) -> tuple[Columns, Index]:
     """The rows of two tables without a group in common, in order, and that order."""
     order = np.argsort(np.append(one["group"], other["group"]), kind="stable")
     return {name: np.append(one[name], other[name])[order] for name in one}, order

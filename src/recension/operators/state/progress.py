@@ -108,7 +108,7 @@ class ClockHistory:
         return _BYTES * len(self._steps)
 
     @property
-    def reached(self) -> int:
+    def time_reached(self) -> int:
         """Where the stream had got to ``length`` before the clock's last reading."""
         return self._reached
 

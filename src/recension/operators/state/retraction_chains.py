@@ -89,7 +89,7 @@ class RetractionChains:
 
     def first_sync(self) -> int:
         """The earliest time at which anything that waits can change something; FOREVER if nothing waits."""
-        return self._syncs.first()
+        return self._syncs.earliest()
 
     def insert(self, key: int, ends: dict[int, int], vs: int, ve: int) -> int:
         """An event has come: the end it has, all that waited for it considered; its start if it is gone."""
@@ -97,7 +97,7 @@ class RetractionChains:
             ve = after.vn
         if ve > vs:
             ends[ve] = ends.get(ve, 0) + 1
-        self._live_until(key, ends, vs)
+        self._set_last_end(key, ends, vs)
         return ve
 
     def keep(self, payloads: pa.RecordBatch, size: int) -> Index:
@@ -132,7 +132,7 @@ class RetractionChains:
                 moved = _move_end(ends, merged)
             else:
                 self._add(key, merged)
-        self._live_until(key, ends, vs)
+        self._set_last_end(key, ends, vs)
         return moved
 
     def elements_of(self, waiting: Sequence[BrokenRun]) -> EventBatch:
@@ -142,7 +142,7 @@ class RetractionChains:
         kind, none = np.full(len(rows), RETRACT, np.uint8), np.zeros(len(rows), np.int64)
         return EventBatch(kind, vs, ve, vn, none, self._payloads.take(_numbers(waiting)))
 
-    def _live_until(self, key: int, ends: dict[int, int], vs: int) -> None:
+    def _set_last_end(self, key: int, ends: dict[int, int], vs: int) -> None:
         """Once the frontier is past the start and all ends nothing can lead on to what waits (F7)."""
         if key in self._of:
             self._alive.set(key, max(vs, max(ends, default=BEGINNING)))
@@ -214,7 +214,7 @@ class RetractionChains:
             self._add(row["key"], BrokenRun(row["vs"], row["ve"], row["vn"], tuple(elements[start:stop])))
             start = stop
         for key, ends in live.ends_of(np.fromiter(self._of, np.uint64, len(self._of))).items():
-            self._live_until(key, ends, next(iter(self._of[key].values())).vs)
+            self._set_last_end(key, ends, next(iter(self._of[key].values())).vs)
 
 
 def _numbers(waiting: Sequence[BrokenRun]) -> Index:
@@ -262,7 +262,7 @@ class Deadlines:
         """A thing has no deadline any more."""
         self._of.pop(thing, None)
 
-    def first(self) -> int:
+    def earliest(self) -> int:
         """The earliest deadline, FOREVER if there is none."""
         while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)

@@ -36,7 +36,7 @@ class SortKey:
     shift: int = 0
 
     @staticmethod
-    def around(vs: Ticks) -> SortKey:
+    def for_starts(vs: Ticks) -> SortKey:
         """Codes that tell these starts apart, with room for as many before them and more after them."""
         low, high = _span(vs)
         shift = max(0, (high - low).bit_length() + 2 - _TIME_BITS)
@@ -47,7 +47,7 @@ class SortKey:
         low, high = _span(vs)
         return low >= self.origin and (high - self.origin) >> self.shift < 2**_TIME_BITS
 
-    def of(self, group: Hashes, vs: Ticks, ve: Ticks) -> Hashes:
+    def pack(self, group: Hashes, vs: Ticks, ve: Ticks) -> Hashes:
         """The keys of events."""
         return level_bits(_levels(vs, ve)) | group_bits(group) | self.code(offset(vs))
 

@@ -35,7 +35,7 @@ class SyncCounts:
         """Memory taken."""
         return 8 * (len(self._recent) + len(self._starts)) + 16 * len(self._cells)
 
-    def open(self, starts: Ticks) -> None:
+    def open_intervals(self, starts: Ticks) -> None:
         """Intervals that begin at these times, sorted, may ask from now on."""
         self._starts.push(starts)
 

@@ -22,7 +22,7 @@ from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
 from recension.operators.windowed.events import CoveringEvents, EventsOfGroups
-from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, View, WindowIndex
+from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, Selection, TopK
 from recension.operators.windowed.steps import NOTHING, Contributions
@@ -105,7 +105,7 @@ class Aggregates(Measure):
                 total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
         return total
 
-    def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
+    def apply(self, change: WindowChange, batch: EventBatch, group: Index) -> EventBatch:
         old = self._results(change.old, change.old_end) if len(change) else None
         if self._events is not None and len(batch):
             self._events.take(batch, self._index.group_hash(group))
@@ -113,7 +113,7 @@ class Aggregates(Measure):
             return empty(self.schema)
         return emit(change, self._index, old, self._results(change.new, change.new_end))
 
-    def _results(self, stretches: Stretches, end: Index) -> Results:
+    def _results(self, stretches: Stretches, end: Index) -> StretchResults:
         events, group = None, stretches.group
         if self._events is not None:
             events = self._events.find_within(self._index.group_hash, group, stretches.low, stretches.high)
@@ -124,22 +124,22 @@ class Aggregates(Measure):
             windows = self._index.expand(*(x[why.row : why.row + 1] for x in (low, high)))
             raise why.in_window(int(windows.start[0]), int(windows.end[0])) from why
 
-    def _rows(self, keys: pa.RecordBatch, sums: Sums, events: CoveringEvents | None) -> Results:
+    def _rows(self, keys: pa.RecordBatch, sums: Sums, events: CoveringEvents | None) -> StretchResults:
         first = self._aggregations[0]
         if isinstance(first.measure, TopK) and events is not None and first.argument is not None:
-            return self._top(first.measure, keys, events, first.argument(events.payload))
+            return self._top_k_rows(first.measure, keys, events, first.argument(events.payload))
         columns, ints, pairs = list(keys.columns), sums.ints, sums.pairs
         for aggregation in self._aggregations:
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
                 own = Sums(sums.n, ints[: measure.ints], pairs[: measure.pairs])
-                columns.append(self._total(measure, self.schema.names[len(columns)], keys, own))
+                columns.append(self._sum_column(measure, self.schema.names[len(columns)], keys, own))
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
                 columns.append(measure.result(events, aggregation.argument(events.payload)))
-        return Results(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        return StretchResults(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _total(self, measure: Accumulator, name: str, keys: pa.RecordBatch, sums: Sums) -> pa.Array:
+    def _sum_column(self, measure: Accumulator, name: str, keys: pa.RecordBatch, sums: Sums) -> pa.Array:
         try:
             return measure.result(sums.n, sums.ints, sums.pairs)
         except BeyondInt64Error as why:
@@ -147,13 +147,17 @@ class Aggregates(Measure):
             reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
             raise OverflowError(reason) from None
 
-    def _top(self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array) -> Results:
+    def _top_k_rows(
+        self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array
+    ) -> StretchResults:
         chosen, rank, counts = top.choose(events, values)
         payload = take_rows(events.payload, chosen)
         owner = pa.array(np.repeat(np.arange(events.snapshots), counts))
         own = [column.take(owner) for column in keys.columns]
         rest = [payload.column(name) for name in self.schema.names[len(own) : -1]]
-        return Results(pa.RecordBatch.from_arrays([*own, *rest, pa.array(rank)], schema=self.schema), counts)
+        return StretchResults(
+            pa.RecordBatch.from_arrays([*own, *rest, pa.array(rank)], schema=self.schema), counts
+        )
 
     def earliest_open_end(self, t: int) -> int:
         return self._events.earliest_tie(t) if self._events is not None and self._breaks_ties else FOREVER
@@ -161,7 +165,7 @@ class Aggregates(Measure):
     def close(self, t: int, closing: Closing) -> int:
         if self._events is not None:
             if closing.gone is not None:
-                self._events.drop(self._index.group_hash(closing.gone[0]), closing.gone[1])
+                self._events.remove_at(self._index.group_hash(closing.gone[0]), closing.gone[1])
             self._events.expire(closing.past)
         return closing.until if self._index.moves == "both" else closing.first_open
 
@@ -184,14 +188,14 @@ class Aggregates(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class StretchResults:
     """The rows of some stretches, in order; ``counts`` tells how many each has, one if it is not given."""
 
     rows: pa.RecordBatch
     counts: Index | None = None
 
 
-def emit(change: Change, index: WindowIndex, old: Results, new: Results) -> EventBatch:
+def emit(change: WindowChange, index: WindowIndex, old: StretchResults, new: StretchResults) -> EventBatch:
     """Retractions and inserts that take the old answers to the new ones."""
     pairs = _pair_rows(change, old, new)
     low, had, has = change.low, change.old_end, change.new_end
@@ -240,7 +244,7 @@ class _Pairs:
     new_row: Index
 
 
-def _pair_rows(change: Change, old: Results, new: Results) -> _Pairs:
+def _pair_rows(change: WindowChange, old: StretchResults, new: StretchResults) -> _Pairs:
     was, now = change.old_end > change.low, change.new_end > change.low
     if old.counts is None or new.counts is None:
         return _Pairs(None, was, now, np.cumsum(was) - 1, np.cumsum(now) - 1)

@@ -33,7 +33,14 @@ from recension.operators.state.end_points import KeptMoments
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
-from recension.operators.windowed.index import Change, Closing, IndexSpec, Stretches, WindowIndex, in_view
+from recension.operators.windowed.index import (
+    Closing,
+    IndexSpec,
+    Stretches,
+    WindowChange,
+    WindowIndex,
+    in_view,
+)
 from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums, state_columns
 
@@ -61,13 +68,13 @@ class CountIndex(WindowIndex):
         """Where an event counts; FOREVER if it is not there, or counts by an end it never reaches."""
         return np.where(end == vs, np.int64(FOREVER), vs if self.by_start else end)
 
-    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> WindowChange:
         due = self._upcoming.pop_until(watermark)
         had, has = (self._moment(batch.vs, end(batch)) for end in (old_end, new_end))
         changes = changes_at(group, had, has, amounts, due, in_place=self._ends != "unseen")
         if not len(changes.time):
             return self._move_to(watermark)
-        extract = self._kept.around(changes.group, changes.time, self._n)
+        extract = self._kept.extract_around(changes.group, changes.time, self._n)
         axis = merge(extract, changes)
 
         def write_back() -> None:
@@ -114,7 +121,7 @@ class CountIndex(WindowIndex):
     def close(self, t: int, earliest: int) -> Closing:
         # Counted by end, an event whose end may still move is in no window that has ended.
         closed = min(t, earliest) if self.by_start else t
-        gone = self._kept.forget(closed, self._n - 1)
+        gone = self._kept.forget_all_but_last(closed, self._n - 1)
         first_open = min(closed, self._kept.earliest_held())
         return Closing(first_open, first_open, closed, first_open, gone)
 
@@ -124,7 +131,7 @@ def _change(
     old: tuple[Index, Ticks, Sums],
     new: tuple[Index, Ticks, Sums],
     write_back: Callable[[], None],
-) -> Change:
+) -> WindowChange:
     """Windows before and after; those that begin at the same moment have one slot."""
     is_first = np.zeros(len(axis.time), np.bool_)
     is_first[old[0]], is_first[new[0]] = True, True
@@ -136,7 +143,7 @@ def _change(
         return ends[at], Stretches(slot[rows], rows, axis.group, axis.time, ends, sums)
 
     (old_end, was), (new_end, now) = stretches_of(*old), stretches_of(*new)
-    return Change(axis.time[at], old_end, new_end, was, now, write_back)
+    return WindowChange(axis.time[at], old_end, new_end, was, now, write_back)
 
 
 def sums_of(values: _Values, n: int, add: Callable[[_Values, _Values], _Values]) -> _Values:

@@ -101,7 +101,7 @@ class EventsOfGroups:
             found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
             self._live.remove(found[found >= 0])
         vs, ve = self._place(change.vs, change.new)
-        there = (ve > vs) & (ve > self._live.frontier)
+        there = (ve > vs) & (ve > self._live.expired_until)
         if not bool(there.all()):
             stays = np.flatnonzero(there)
             change, vs, ve = change.take(stays), vs[stays], ve[stays]
@@ -155,7 +155,7 @@ class EventsOfGroups:
         start, end = (self._live.column(name, at) for name in self._own)
         return int(start[end >= t].min(initial=FOREVER))
 
-    def drop(self, group: Hashes, at: Ticks) -> None:
+    def remove_at(self, group: Hashes, at: Ticks) -> None:
         """Forget the events at these instants of these groups."""
         self._live.remove(self._live.find_overlaps(group, at, at + 1)[1])
 

@@ -25,6 +25,10 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 
 GAP: Final = -(2**62)
+AT_BEGINNING: Final = (
+    "an event that starts at the beginning of time starts too early: windows there cannot be numbered"
+)
+NEAR_GAP: Final = f"an event within a window of {GAP} starts too early: windows there cannot be numbered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +45,27 @@ class Grid:
 
     def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""
-        if self.hop == 1 and bool(((vs < self._above) & (ve > self._below)).any()):
-            raise RecensionError(f"an event within a window of {GAP} is in windows without number")
-        first = self._first(vs)
-        return first, np.where(ve == vs, first, np.maximum(first, self._stop(ve)))
+        if self.hop == 1 and bool(
+            ((vs < self._start_of_high_numbers) & (ve > self._end_of_low_numbers)).any()
+        ):
+            raise RecensionError(NEAR_GAP)
+        first = self._first_overlapping(vs)
+        return first, np.where(ve == vs, first, np.maximum(first, self._first_starting_from(ve)))
 
-    def _first(self, vs: Ticks) -> Index:
+    def _first_overlapping(self, vs: Ticks) -> Index:
         """The first window that an event starting at ``vs`` overlaps."""
         if bool((vs == BEGINNING).any()):
-            raise RecensionError("an event that starts at the beginning of time is in windows without number")
+            raise RecensionError(AT_BEGINNING)
         hops, past = divmod(self.size + self.offset, self.hop)
         if self.hop == 1:
-            return self._cut_at_until(np.where(vs < self._above, vs, add(vs, -hops)) + 1)
+            return self._cut_at_until(np.where(vs < self._start_of_high_numbers, vs, add(vs, -hops)) + 1)
         whole, rest = self._divide(vs)
         return self._cut_at_until(whole - hops + (rest >= past))
 
-    def _stop(self, ve: Ticks) -> Index:
+    def _first_starting_from(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
         if self.hop == 1:
-            window = np.where(ve <= self._below, add(ve, self.size), ve)
+            window = np.where(ve <= self._end_of_low_numbers, add(ve, self.size), ve)
         else:
             whole, rest = self._divide(ve)
             window = whole + (rest > self.offset)
@@ -71,12 +77,12 @@ class Grid:
         return whole, times - whole * self.hop
 
     @property
-    def _below(self) -> int:
+    def _end_of_low_numbers(self) -> int:
         """Events that end by then are in windows numbered by their ends."""
         return _in_range(GAP - self.size)
 
     @property
-    def _above(self) -> int:
+    def _start_of_high_numbers(self) -> int:
         """Events that start from then on are in windows numbered by their starts."""
         return _in_range(GAP + self.size - 1)
 
@@ -125,10 +131,10 @@ class Grid:
         """The first window that starts after ``t``."""
         return self._first_after(t, t)
 
-    def panes(self) -> Panes:
+    def panes(self) -> GridPanes:
         """The stretches of time that overlapping windows have in common."""
         width = gcd(self.size, self.hop)
-        return Panes(width, self.offset % width, self.size // width)
+        return GridPanes(width, self.offset % width, self.size // width)
 
     def _first_after(self, t: int, start: int) -> int:
         """The first window that starts after ``start``; at the ends of time, before or after all windows."""
@@ -145,7 +151,7 @@ def _in_range(window: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Panes:
+class GridPanes:
     """Time cut evenly so that every window consists of ``per_window`` panes, each ``width`` long."""
 
     width: int

@@ -29,7 +29,7 @@ from recension.operators.state.end_points import EndPoints
 from recension.operators.state.time_queue import TimeQueue
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.steps import Contributions
-from recension.operators.windowed.working_set import Side, Sums, WorkingSet
+from recension.operators.windowed.working_set import AxisSide, Sums, WorkingSet
 
 View: TypeAlias = Literal["ended", "begun", "present", "all"]
 """Which windows are shown: those that have ended by the watermark; those that have begun; likewise, the last
@@ -86,7 +86,7 @@ class Stretches:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WindowChange:
     """What to retract and what to insert; ``write_back`` stores it as the present state.
 
     For each slot: the stretch begins at ``low``, before and after. It was shown up to ``old_end`` and is now
@@ -153,7 +153,7 @@ class WindowIndex(ABC):
         """Puts lifetimes on the axis of windows; None if that axis is time itself."""
 
     @abstractmethod
-    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> WindowChange:
         """The stretches that a batch changes, or that come into view as the watermark moves.
 
         ``amounts`` are what each event adds to the measure's columns.
@@ -171,7 +171,7 @@ class WindowIndex(ABC):
         """
 
     def check_end(self) -> None:
-        """Raise what the end of time would; windows that the data make have an end with them."""
+        """Raise what the end of time would raise. Windows made by the data always end."""
 
     def refuse_endless(self) -> None:
         """Raise what an event that never ends would raise at the end of time."""
@@ -181,7 +181,7 @@ class WindowIndex(ABC):
         return False
 
     def check_last(self, batch: EventBatch) -> None:
-        """The same when this batch still comes before it, where that is certain."""
+        """Raise what the end of the stream would raise after this batch, if certain."""
 
     def name_event(self, why: TooManyWindowsError, batch: EventBatch) -> TooManyWindowsError:
         """The error with the event that fills so many windows, if it is in the batch."""
@@ -231,11 +231,11 @@ class WindowIndex(ABC):
         self._upcoming.restore(chunks["upcoming"])
         self.watermark = chunks["watermark"]["t"][0].as_py()
 
-    def _move_to(self, watermark: int) -> Change:
+    def _move_to(self, watermark: int) -> WindowChange:
         """Nothing changes but the watermark."""
         at = np.zeros(0, np.int64)
         none = Stretches(at, at, at, at, at, Sums(at, [], []))
-        return Change(at, at, at, none, none, lambda: self._set_watermark(watermark))
+        return WindowChange(at, at, at, none, none, lambda: self._set_watermark(watermark))
 
     def _set_watermark(self, watermark: int) -> None:
         self.watermark = watermark
@@ -243,16 +243,16 @@ class WindowIndex(ABC):
 
 def changed_stretches(
     work: WorkingSet, at: Index, low: Index, ends: tuple[Index, Index], write_back: Callable[[], None]
-) -> Change:
+) -> WindowChange:
     """The stretches at some places of the merged axis, shown from ``low`` to ``ends`` before and after."""
     own, old_end, new_end = low[at], ends[0][at], ends[1][at]
 
-    def stretches_of(side: Side, end: Index) -> Stretches:
+    def stretches_of(side: AxisSide, end: Index) -> Stretches:
         slot = np.flatnonzero(end > own)
         rows = at[slot]
         return Stretches(slot, rows, work.group, low, side.following, side.sums.take(rows))
 
-    return Change(
+    return WindowChange(
         own, old_end, new_end, stretches_of(work.old, old_end), stretches_of(work.new, new_end), write_back
     )
 
@@ -261,5 +261,5 @@ def in_view(view: View, watermark: int, start: Ticks, end: Ticks) -> Mask:
     """Which windows are shown at a watermark."""
     if view == "all":
         return np.ones(len(start), np.bool_)
-    stretches_of: Mask = (end <= watermark) if view == "ended" else (start <= watermark)
-    return stretches_of
+    is_shown: Mask = (end <= watermark) if view == "ended" else (start <= watermark)
+    return is_shown

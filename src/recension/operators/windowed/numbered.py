@@ -22,15 +22,21 @@ from recension.operators.base import Chunks
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
-    Change,
     Closing,
     ExpandedWindows,
     IndexSpec,
+    WindowChange,
     WindowIndex,
     changed_stretches,
 )
 from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
-from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, next_in_group, state_columns
+from recension.operators.windowed.working_set import (
+    AxisSide,
+    WorkingSet,
+    merge_steps,
+    next_in_group,
+    state_columns,
+)
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
 
@@ -71,11 +77,11 @@ class NumberedIndex(WindowIndex):
     def place(self) -> Placement | None:
         return self._numbering.place
 
-    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
-        coming = self._find_coming(watermark)
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> WindowChange:
+        coming = self._find_newly_visible(watermark)
         if not len(batch) and not len(coming[0]):
             return self._move_to(watermark)
-        work = lay_over(self._points, self._steps(batch, group, amounts, coming))
+        work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
         at = np.flatnonzero((np.maximum(had, has) > low) & ~work.is_context)
         self._refuse_many(low[at], np.maximum(had, has)[at])
@@ -126,10 +132,10 @@ class NumberedIndex(WindowIndex):
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
-        since = self._since(batch, first, np.maximum(old, new))
+        since = self._first_changed_window(batch, first, np.maximum(old, new))
         return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 
-    def _since(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
+    def _first_changed_window(self, batch: EventBatch, first: Index, stop: Index) -> Index | None:
         """From which window on each element changes answers; None if only where events come and go."""
         if self._ends == "unseen" or not len(batch):
             return None
@@ -140,25 +146,25 @@ class NumberedIndex(WindowIndex):
         # A closed window stays as it is, whatever becomes of the events in it.
         return np.minimum(np.maximum(first, self._closed), stop)
 
-    def _edge(self, watermark: int) -> int:
+    def _first_hidden_window(self, watermark: int) -> int:
         """The first window that is not in view by the watermark alone."""
         if self._view == "ended":
             return self._numbering.first_ending_after(watermark)
         return self._numbering.first_starting_after(watermark)
 
-    def _find_coming(self, watermark: int) -> tuple[Index, Index, Index]:
+    def _find_newly_visible(self, watermark: int) -> tuple[Index, Index, Index]:
         """The stretch of windows that come into view as the watermark moves, for every group they matter to.
 
         Where all windows are shown, only those over endless events still come.
         """
-        low, high = self._edge(self.watermark), self._edge(watermark)
+        low, high = self._first_hidden_window(self.watermark), self._first_hidden_window(watermark)
         find = self._points.endless_groups if self._view == "all" else self._points.groups_in_use
         groups = find() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
-    def _limit(self, side: Side, watermark: int) -> Index:
+    def _limit(self, side: AxisSide, watermark: int) -> Index:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.full(len(side.n), self._edge(watermark))
+        edge = np.full(len(side.n), self._first_hidden_window(watermark))
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:

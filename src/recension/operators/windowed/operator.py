@@ -31,7 +31,7 @@ from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.window_limit import TooManyWindowsError
 from recension.operators.base import Chunks, Operator, Output
-from recension.operators.windowed.index import Change, Closing, WindowIndex
+from recension.operators.windowed.index import Closing, WindowChange, WindowIndex
 from recension.operators.windowed.steps import NOTHING, Contributions
 
 Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -60,7 +60,7 @@ class Measure(ABC):
         return NOTHING
 
     @abstractmethod
-    def apply(self, change: Change, batch: EventBatch, group: Index) -> EventBatch:
+    def apply(self, change: WindowChange, batch: EventBatch, group: Index) -> EventBatch:
         """Take in a batch that changes these stretches; gives back the changes of the output."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Measure(ABC):
         """The input has ended: forget everything."""
 
     def trace(self) -> tuple[int, ...]:
-        """As that of an operator."""
+        """See `Operator.trace`."""
         return ()
 
     @abstractmethod

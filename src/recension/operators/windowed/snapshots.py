@@ -23,15 +23,15 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.end_points import EndPoints
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
-    Change,
     Closing,
     IndexSpec,
+    WindowChange,
     WindowIndex,
     changed_stretches,
     in_view,
 )
 from recension.operators.windowed.steps import Contributions, axis_steps
-from recension.operators.windowed.working_set import Side, WorkingSet, lay_over, state_columns
+from recension.operators.windowed.working_set import AxisSide, WorkingSet, merge_steps, state_columns
 
 
 class SnapshotIndex(WindowIndex):
@@ -47,7 +47,7 @@ class SnapshotIndex(WindowIndex):
     def place(self) -> Placement | None:
         return None
 
-    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> Change:
+    def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> WindowChange:
         look = self._upcoming.pop_until(watermark)
         if not len(batch) and not len(look[0]):
             return self._move_to(watermark)
@@ -56,7 +56,7 @@ class SnapshotIndex(WindowIndex):
         is_plain = bool((batch.kind == INSERT).all())
         ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
         steps = axis_steps(group, batch.vs, *ends, amounts, look=look, since=since)
-        work = lay_over(self._points, steps)
+        work = merge_steps(self._points, steps)
 
         def write_back() -> None:
             work.write_back(self._points)
@@ -70,7 +70,7 @@ class SnapshotIndex(WindowIndex):
         at = np.flatnonzero(is_other & (np.maximum(had, has) > work.time))
         return changed_stretches(work, at, work.time, (had, has), write_back)
 
-    def _limit(self, work: WorkingSet, side: Side, watermark: int) -> Ticks:
+    def _limit(self, work: WorkingSet, side: AxisSide, watermark: int) -> Ticks:
         """Up to when each snapshot is shown; its own start if it is not."""
         there = side.is_point & (side.n > 0) & ~work.is_context
         shown = there & in_view(self._view, watermark, work.time, side.following)

@@ -74,16 +74,16 @@ def axis_steps(
     A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
     further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
-    change = _Change(group, vs, a, b, since)
-    extra = _Extra.of(group, since, look, spans)
+    change = _EndChange(group, vs, a, b, since)
+    extra = _Extra.collect(group, since, look, spans)
     begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
-    if not amounts.pairs and (dense := DenseAxis.of(begins, ends, looked, amounts.ints)) is not None:
+    if not amounts.pairs and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
         return _count_steps(dense, change, amounts.ints, extra)
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _EndChange:
     """What each element does at its two ends."""
 
     group: Index
@@ -108,7 +108,7 @@ class _Change:
         return np.where(self.a < self.b, 0, -1), np.where(self.a < self.b, -1, 0)
 
 
-def _count_steps(dense: DenseAxis, change: _Change, ints: list[Index], extra: _Extra) -> AxisSteps:
+def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra: _Extra) -> AxisSteps:
     at = dense.points()
     begins, ends = dense.counts()
     n = begins - ends
@@ -124,7 +124,7 @@ def _count_steps(dense: DenseAxis, change: _Change, ints: list[Index], extra: _E
     )
 
 
-def _sort_steps(keys: Index, change: _Change, amounts: Contributions, extra: _Extra) -> AxisSteps:
+def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     ints = [
         np.concatenate([*change.refs(), none]),
@@ -150,7 +150,7 @@ class _Extra:
     cover: Index
 
     @staticmethod
-    def of(
+    def collect(
         group: Index,
         since: Ticks | None,
         look: tuple[Ticks, Index] | None,
@@ -190,7 +190,7 @@ class DenseAxis:
     size: int
 
     @staticmethod
-    def of(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
+    def try_build(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
         """None if counting would not pay, or sums would not be exact in floats."""
         count = 2 * len(begins) + len(looked)
         if not count or any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):

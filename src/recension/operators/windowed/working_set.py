@@ -40,7 +40,7 @@ class Sums:
         return Sums(self.n[rows], [column[rows] for column in self.ints], pairs)
 
     def columns(self) -> Columns:
-        """The sums as the block table keeps them."""
+        """The sums as the leaf table keeps them."""
         columns: Columns = {"n": self.n} | {f"int{i}": column for i, column in enumerate(self.ints)}
         for i, (high, low) in enumerate(self.pairs):
             columns |= {f"high{i}": high, f"low{i}": low}
@@ -48,7 +48,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class AxisSide:
     """The state from each end point to the next, before or after."""
 
     is_point: Mask
@@ -63,7 +63,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """The merged axis; ``blocks`` are those of the table that it was read from."""
+    """The merged axis; ``extract`` is what was read from the table for it."""
 
     extract: LeafExtract
     group: Index
@@ -72,8 +72,8 @@ class WorkingSet:
     is_new: Mask
     is_context: Mask
     is_changed: Mask
-    old: Side
-    new: Side
+    old: AxisSide
+    new: AxisSide
 
     @property
     def is_born(self) -> Mask:
@@ -100,7 +100,7 @@ def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
     return columns
 
 
-def lay_over(points: EndPoints, steps: AxisSteps) -> WorkingSet:
+def merge_steps(points: EndPoints, steps: AxisSteps) -> WorkingSet:
     """The steps of a batch over the end points kept so far."""
     return _merge(points.extract(*steps.segments()), steps)
 
@@ -126,8 +126,8 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     new = _new_sums(old, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
-        Side(~is_new, next_point(group, time, ~is_new), old),
-        Side(refs > 0, next_point(group, time, refs > 0), new),
+        AxisSide(~is_new, next_point(group, time, ~is_new), old),
+        AxisSide(refs > 0, next_point(group, time, refs > 0), new),
     )  # fmt: skip
 
 

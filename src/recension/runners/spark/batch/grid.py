@@ -10,21 +10,18 @@ from pyspark.sql import functions as f
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import kind_in_messages
 from recension.core.window_limit import FROM, WindowLimit
-from recension.operators.windowed.grid import GAP
+from recension.operators.windowed.grid import AT_BEGINNING, GAP, NEAR_GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.windows import Windows
 from recension.runners.spark.batch.frame import VE, VS, describe_time
 from recension.runners.spark.batch.times import add, floor_divide, tick, type_of_kind
-
-UNBEGUN = "an event that starts at the beginning of time is in windows without number"
-WITHOUT_NUMBER = f"an event within a window of {GAP} is in windows without number"
 
 
 def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
     """The rows with `_vs`, `_ve` as the first window each overlaps and the first it does not."""
     vs, ve = f.col(VS), f.col(VE)
     first, stop = (_first(grid), _stop(grid)) if grid.hop > 1 else _every_tick(grid)
-    first = f.when(vs == tick(BEGINNING), f.raise_error(UNBEGUN).cast("bigint")).otherwise(first)
+    first = f.when(vs == tick(BEGINNING), f.raise_error(AT_BEGINNING).cast("bigint")).otherwise(first)
     if grid.until is None:
         stop = f.when(ve == tick(FOREVER), f.raise_error(ENDLESS).cast("bigint")).otherwise(stop)
     else:
@@ -50,7 +47,7 @@ def _every_tick(grid: Windows) -> tuple[Column, Column]:
     """Below the gap windows are numbered by their ends."""
     vs, ve = f.col(VS), f.col(VE)
     below, above = tick(max(BEGINNING, GAP - grid.size)), tick(GAP + grid.size - 1)
-    nowhere = f.raise_error(WITHOUT_NUMBER).cast("bigint")
+    nowhere = f.raise_error(NEAR_GAP).cast("bigint")
     first = f.when((vs < above) & (ve > below), nowhere).when(vs < above, add(vs, 1))
     return first.otherwise(add(vs, 1 - grid.size)), f.when(ve <= below, add(ve, grid.size)).otherwise(ve)
 
