@@ -39,6 +39,25 @@ def test_no_private_name_of_another_package_is_imported() -> None:
     assert found == []
 
 
+# PySpark has no other way to the file systems and the running queries of the JVM; a namedtuple to its fields.
+PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_asdict", "_field_defaults"}
+
+
+def test_private_attributes_of_other_packages_are_the_known_ones() -> None:
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(SOURCE.rglob("*.py"))}
+    every = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    own = {node.name for _, node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {"_lock"}
+    found = [
+        (file, node)
+        for file, node in every
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own
+        if not isinstance(node.value, ast.Name) or node.value.id not in ("self", "cls")
+    ]
+    assert {node.attr for _, node in found} == PRIVATE_ATTRIBUTES
+    at_jvm = {str(file.relative_to(SOURCE)) for file, node in found if node.attr.startswith("_j")}
+    assert all(file.startswith("recension/runners/spark/") for file in at_jvm)
+
+
 def test_completion_shows_what_is_meant_for_users() -> None:
     assert dir(rc) == sorted(rc.__all__)
     assert all(hasattr(rc, name) for name in rc.__all__ if name != "spark")

@@ -89,7 +89,7 @@ def test_the_page_says_what_was_found(report: str, played: tuple[Trace, Verdict]
 def test_the_page_says_so_when_the_answer_is_wrong(played: tuple[Trace, Verdict]) -> None:
     trace, verdict = played
     short = verdict.merged.filter(np.arange(len(verdict.merged)) > 0)
-    wrong = replace(verdict, merged=short, difference=difference(verdict.truth, short))
+    wrong = replace(verdict, merged=short, difference=difference(short, verdict.truth))
     told = page(trace, wrong, "local")
     assert "Merged history equals the batch answer: <b>NO</b>" in told
     assert "1 missing, 0 unexpected" in told

@@ -17,7 +17,7 @@ def test_the_numbers_are_those_of_the_streams(played: tuple[Trace, Verdict]) -> 
     for witness in [*verdict.inputs, verdict.output]:
         whole = concat([said.batch for said in trace.outputs_of(witness.name)])
         assert witness.revisions == int((whole.kind == RETRACT).sum())
-        found = difference(verdict.truth, reconstitute([whole], whole.schema))
+        found = difference(reconstitute([whole], whole.schema), verdict.truth)
         assert (witness.missed, witness.wrong) == (len(found.missing), len(found.unexpected))
         assert witness.final_up_to == last_cti(trace.outputs_of(witness.name))
 

@@ -62,7 +62,7 @@ def _rewrite(path: Path, result: History) -> None:
     except RecensionError:
         return
     again = read_history(copy, schema=reader.schema)
-    found = difference(result, again)
+    found = difference(again, result)
     assert not found, f"rewritten it is another history: {found}"
 
 

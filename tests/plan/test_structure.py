@@ -28,7 +28,7 @@ from recension.plan.group_apply import Group
 from recension.plan.node import Node, plan_structure, walk
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
-from recension.plan.structure import difference, is_structure, to_json, written_structure
+from recension.plan.structure import describe_structure_difference, is_structure, to_json, written_structure
 from recension.testing.transcripts import load_transcripts
 
 SCHEMA = {"k": "string", "x": "int64", "y": "float64"}
@@ -498,4 +498,4 @@ def test_it_is_the_same_in_another_process() -> None:
 
 def test_differences_are_shown_where_they_are() -> None:
     one, two = (written_structure(expression(col("k").str.slice(*given))) for given in ((0, 3), (3,)))
-    assert difference(one, two) == "tree.arguments.offset is 0 there and 3 here"
+    assert describe_structure_difference(one, two) == "tree.arguments.offset is 0 there and 3 here"

@@ -12,7 +12,7 @@ import recension as rc
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
-from recension.testing.difference import difference
+from recension.testing.difference import compare_events
 from recension.testing.runners import check_final, has_valid_inputs, input_models
 from recension.testing.transcripts import Transcript, load_transcripts
 
@@ -35,7 +35,7 @@ QUERIES = [t for t in load_transcripts([Path(__file__).parent]) if t.query is no
 def _stand_for_one(transcript: Transcript) -> bool:
     """Do the inputs of a merge have one history in the end? Those that are still apart are refused."""
     first, *others = (walk.events() for walk in input_models(transcript).values())
-    return "merge" not in str(transcript.query) or not any(difference(first, other) for other in others)
+    return "merge" not in str(transcript.query) or not any(compare_events(first, other) for other in others)
 
 
 # Broken chains and repeats, which finalize repairs on the way, have no history of their own.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from recension.cli.outputs import STANDARD, Output, TextFormat, check_folder
+from recension.cli.outputs import STANDARD, OutputTarget, TextFormat, check_folder
 from recension.cli.progress import show_progress
 from recension.cli.root import app
 from recension.core.batch import EventBatch
@@ -179,23 +179,25 @@ def generate(
             strict=True,
         )
     ]
-    job = _Job(settings, pa.timestamp("us", "UTC") if timestamps else pa.int64(), arrival)
+    job = _CommonSettings(settings, pa.timestamp("us", "UTC") if timestamps else pa.int64(), arrival)
     outputs = _outputs(output, replicas, format_, arrival)
     _write(job, outputs, profiles, is_replica=bool(replicas))
 
 
-def _outputs(output: Path, replicas: int | None, form: str | None, arrival: Path | None) -> list[Output]:
+def _outputs(
+    output: Path, replicas: int | None, form: str | None, arrival: Path | None
+) -> list[OutputTarget]:
     """Where the streams go: all that can be refused is refused before the first is made."""
     if arrival is not None:
         check_folder(arrival)
     if replicas is None:
-        one = Output(output, form=_text_format(form) if str(output) == STANDARD else TextFormat.JSONL)
+        one = OutputTarget(output, form=_text_format(form) if str(output) == STANDARD else TextFormat.JSONL)
         one.check()
         return [one]
     if str(output) == STANDARD:
         raise SettingsError("--output -: replicas are several streams, and need a folder")
     check_folder(output)
-    return [Output(output / f"replica-{n}.{form or 'parquet'}") for n in range(1, replicas + 1)]
+    return [OutputTarget(output / f"replica-{n}.{form or 'parquet'}") for n in range(1, replicas + 1)]
 
 
 def _text_format(form: str | None) -> TextFormat:
@@ -205,7 +207,7 @@ def _text_format(form: str | None) -> TextFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _CommonSettings:
     """What all streams of one call have in common."""
 
     settings: StreamSettings
@@ -213,7 +215,9 @@ class _Job:
     arrival: Path | None
 
 
-def _write(job: _Job, outputs: Sequence[Output], profiles: Sequence[Profile], *, is_replica: bool) -> None:
+def _write(
+    job: _CommonSettings, outputs: Sequence[OutputTarget], profiles: Sequence[Profile], *, is_replica: bool
+) -> None:
     """Write every stream, with a progress bar when somebody watches."""
     for number, (output, profile) in enumerate(zip(outputs, profiles, strict=True), start=1):
         if is_replica:
@@ -225,7 +229,7 @@ def _write(job: _Job, outputs: Sequence[Output], profiles: Sequence[Profile], *,
             print(f"{output.path}: {elements:,} elements")
 
 
-def _write_one(job: _Job, output: Output, stream: Iterable[TimedBatch]) -> int:
+def _write_one(job: _CommonSettings, output: OutputTarget, stream: Iterable[TimedBatch]) -> int:
     # A revision adds an element and a half to the event it corrects.
     expected = job.settings.size * (1 + 1.6 * job.settings.revisions)
     name = "stream" if output.is_standard else output.path.stem

@@ -47,7 +47,7 @@ FormatOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputTarget:
     """Where a stream or a history goes: to a file, or to standard output in a format."""
 
     path: Path
@@ -89,19 +89,19 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class ResultTargets:
     """Where the stream and the history that a command gives go; what goes nowhere is shown."""
 
-    output: Output | None
-    history: Output | None
+    output: OutputTarget | None
+    history: OutputTarget | None
 
     @staticmethod
-    def of(output: Path | None, history: Path | None, form: TextFormat | None) -> Results:
+    def of(output: Path | None, history: Path | None, form: TextFormat | None) -> ResultTargets:
         """The outputs that the options name."""
         written = form or TextFormat.JSONL
-        results = Results(
-            None if output is None else Output(output, written),
-            None if history is None else Output(history, written),
+        results = ResultTargets(
+            None if output is None else OutputTarget(output, written),
+            None if history is None else OutputTarget(history, written),
         )
         if form is not None and not any(output.is_standard for output in results.outputs):
             raise RecensionError(
@@ -110,7 +110,7 @@ class Results:
         return results
 
     @property
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[OutputTarget]:
         """Those that were given."""
         return [output for output in (self.output, self.history) if output is not None]
 

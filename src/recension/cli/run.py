@@ -21,7 +21,7 @@ from recension.cli.inputs import (
     report_dropped,
     with_policy,
 )
-from recension.cli.outputs import FormatOption, Results
+from recension.cli.outputs import FormatOption, ResultTargets
 from recension.cli.progress import show_progress, with_progress
 from recension.cli.query_file import load_query
 from recension.cli.root import app
@@ -97,7 +97,7 @@ def run(
     as CSV.
     """
     paths = parse_inputs(inputs)
-    results = Results.of(output, history, form)
+    results = ResultTargets.of(output, history, form)
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
     plan = load_query(query).plan
@@ -126,7 +126,7 @@ def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | Non
 
 
 def _run_local(
-    plan: Node, paths: Mapping[str, Path], results: Results, size: int, *, close: bool, profile: bool
+    plan: Node, paths: Mapping[str, Path], results: ResultTargets, size: int, *, close: bool, profile: bool
 ) -> None:
     session = Session({"query": plan}, size, history_limit=0)
     readers = open_inputs(paths, plan, session.unchecked, size)
@@ -167,7 +167,7 @@ def _add_to(builder: HistoryBuilder, batches: Iterator[EventBatch]) -> Iterator[
         yield batch
 
 
-def _run_batch(plan: Node, paths: Mapping[str, Path], results: Results, batch_size: int) -> None:
+def _run_batch(plan: Node, paths: Mapping[str, Path], results: ResultTargets, batch_size: int) -> None:
     """The query as one Spark job over the inputs' histories; its output is inserts and a closing CTI.
 
     Inputs are read, checked and reconstituted here, so that an error names file and row. Spark gets them as

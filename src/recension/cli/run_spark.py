@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from recension.cli.inputs import common_time_type, open_inputs, report_dropped
-from recension.cli.outputs import Results, check_folder, is_within
+from recension.cli.outputs import ResultTargets, check_folder, is_within
 from recension.cli.progress import Meter, show_progress, with_progress
 from recension.cli.show import show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
@@ -42,7 +42,7 @@ def missing_for_spark() -> str | None:
 def run_spark(
     plan: Node,
     folders: Mapping[str, Path],
-    results: Results,
+    results: ResultTargets,
     *,
     close: bool,
     shards: int | None,
@@ -75,7 +75,7 @@ def run_spark(
             rmtree(folder, ignore_errors=True)
 
 
-def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: Results) -> None:
+def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: ResultTargets) -> None:
     """Refuse a folder that cannot be kept, that is something else, or that is read or written as well."""
     check_folder(checkpoint)
     for path in (*folders.values(), *(output.path for output in results.outputs if not output.is_standard)):
@@ -156,7 +156,7 @@ def _report_stopped(checkpoint: Path | None) -> None:
     print(f"recension: stopped before the end, no output is written: {advice}", file=sys.stderr)
 
 
-def _write_output(job: Job, plan: Node, results: Results, time_type: pa.DataType) -> None:
+def _write_output(job: Job, plan: Node, results: ResultTargets, time_type: pa.DataType) -> None:
     """The whole output so far, from the changelog in the checkpoint."""
     has_any = any(job.changelog.glob("*.parquet"))
     changelog: Iterable[EventBatch] = open_stream(job.changelog, schema=plan.schema) if has_any else ()

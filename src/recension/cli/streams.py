@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from recension.cli.inputs import EndOption, OnViolation, OnViolationOption, StartOption, report_dropped
-from recension.cli.outputs import FormatOption, Results
+from recension.cli.outputs import FormatOption, ResultTargets
 from recension.cli.progress import with_progress
 from recension.cli.root import FAILED, app
 from recension.cli.show import sort_by_lifetime
@@ -46,7 +46,7 @@ def history(
 
     On a terminal its first rows are shown; elsewhere it is printed whole, as CSV.
     """
-    results = Results.of(None, output, form)
+    results = ResultTargets.of(None, output, form)
     results.check([path])
     reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
     results.check_columns(reader.schema)
@@ -155,7 +155,7 @@ def diff(
     left, right = (_history_of(mine, other) for mine, other in (sides, sides[::-1]))
     try:
         merge_kinds(*(side.reader.kind for side in sides))  # times of two kinds cannot be compared
-        found = difference(left, right)
+        found = difference(actual=right, expected=left)
     except (SchemaError, TimeError) as why:
         print(f"different: {why}")
         raise typer.Exit(FAILED) from None
@@ -168,7 +168,7 @@ def diff(
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _ComparedStream:
     """One of the two streams, and how to read it again in other types."""
 
     path: Path
@@ -176,7 +176,7 @@ class _Side:
     reopen: Callable[[pa.Schema], StreamReader]
 
 
-def _open_side(path: Path, start: str | None, end: str | None, on_violation: OnViolation) -> _Side:
+def _open_side(path: Path, start: str | None, end: str | None, on_violation: OnViolation) -> _ComparedStream:
     """A stream; the names of time columns are for whichever of the two needs them."""
 
     def read(schema: pa.Schema | None, times: tuple[str | None, str | None]) -> StreamReader:
@@ -187,10 +187,10 @@ def _open_side(path: Path, start: str | None, end: str | None, on_violation: OnV
         with suppress(FormatError):
             read(None, (None, None))
             times = (None, None)
-    return _Side(path, read(None, times), lambda schema: read(schema, times))
+    return _ComparedStream(path, read(None, times), lambda schema: read(schema, times))
 
 
-def _history_of(mine: _Side, other: _Side) -> History:
+def _history_of(mine: _ComparedStream, other: _ComparedStream) -> History:
     """The history of one side, in the types of the other where its own are only guesses."""
     schema = _better_schema(mine.reader, other.reader)
     if schema is not None and schema != mine.reader.schema:

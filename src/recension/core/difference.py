@@ -50,10 +50,10 @@ def _first(history: History) -> History:
 
 def equivalent(left: History, right: History) -> bool:
     """Do both hold the same bag of events?"""
-    return not difference(left, right)
+    return not difference(right, left)
 
 
-def difference(expected: History, actual: History) -> Difference:
+def difference(actual: History, expected: History) -> Difference:
     """What ``actual`` lacks of ``expected``, and what it holds beyond it."""
     expected, actual = unify(expected, actual)
     missing, unexpected = _cancel(expected, actual)

@@ -86,7 +86,7 @@ class LateElements:
         self._note_cut(part, links, lifetimes)
         return _rewrite(batch, rows, links, lifetimes)
 
-    def _remember(self, changes: BagChanges, links: _Links, lifetimes: _Lifetimes) -> None:
+    def _remember(self, changes: BagChanges, links: _CorrectionLinks, lifetimes: _Lifetimes) -> None:
         """What was altered and is not yet corrected, in order of arrival."""
         size, stays = len(links.parent), links.is_altered & ~links.is_corrected()
         added = changes.take((changes.delta > 0) & stays[changes.row])
@@ -95,7 +95,7 @@ class LateElements:
         key = np.concatenate([links.known_key[stays[size:]], added.key])
         self._known.put(_Altered(key, lifetimes.start[row], lifetimes.end[row]))
 
-    def _note_cut(self, part: EventBatch, links: _Links, lifetimes: _Lifetimes) -> None:
+    def _note_cut(self, part: EventBatch, links: _CorrectionLinks, lifetimes: _Lifetimes) -> None:
         given, end = new_end(part), lifetimes.end[: len(part)]
         is_cut = links.is_altered[: len(part)] & (lifetimes.start != NO_OUTPUT)[: len(part)] & (given < end)
         self._cut.note(given[is_cut], end[is_cut])
@@ -189,7 +189,7 @@ class _CutEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class _Links:
+class _CorrectionLinks:
     """Which rows concern altered events, and which row before them, or known event, left each such event.
 
     Known events are numbered on after the rows. A row without ``parent`` (-1) concerns an event that is not
@@ -207,14 +207,14 @@ class _Links:
         return corrected
 
 
-def _link(changes: BagChanges, is_late: Mask, known: _Altered) -> _Links:
+def _link(changes: BagChanges, is_late: Mask, known: _Altered) -> _CorrectionLinks:
     changes = _sort_changes(changes, len(is_late), known)
     is_altered, corrects = _find_altered(changes, np.append(is_late, np.ones(len(known), np.bool_)))
     parent = np.full(len(is_late), -1)
     concerns = np.where(changes.delta < 0, corrects[changes.row], is_altered[changes.row])
     row, of = _pair(changes.take(concerns))
     parent[row] = of
-    return _Links(is_altered, parent, known.key)
+    return _CorrectionLinks(is_altered, parent, known.key)
 
 
 def _sort_changes(changes: BagChanges, size: int, known: _Altered) -> BagChanges:
@@ -291,7 +291,7 @@ class _Lifetimes:
 
 
 def _output_lifetimes(
-    part: EventBatch, cti: Ticks, links: _Links, known: _Altered, *, adjusts: bool
+    part: EventBatch, cti: Ticks, links: _CorrectionLinks, known: _Altered, *, adjusts: bool
 ) -> _Lifetimes:
     """What the input says of the time from the CTI on holds, if the output has the event until then."""
     is_insert = part.kind == INSERT
@@ -314,7 +314,7 @@ def _origins(parent: Index, is_open: Mask) -> tuple[Index, Mask]:
     return to, is_open & is_open[to]
 
 
-def _rewrite(batch: EventBatch, rows: Index, links: _Links, lifetimes: _Lifetimes) -> AdjustedBatch:
+def _rewrite(batch: EventBatch, rows: Index, links: _CorrectionLinks, lifetimes: _Lifetimes) -> AdjustedBatch:
     at = np.flatnonzero(links.is_altered[: len(rows)])
     start, old, new = lifetimes.start[at], lifetimes.old_end[at], lifetimes.end[at]
     stays = (start != NO_OUTPUT) & (old != new)

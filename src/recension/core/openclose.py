@@ -76,7 +76,7 @@ class OpenClose(DroppedElements):
 
     def judge(
         self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
-    ) -> Translation:
+    ) -> TranslatedBatch:
         """What `translate` gives, without remembering anything yet."""
         frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
         rows, faults, events = np.flatnonzero(batch.kind >= OPEN), _FaultyRows(), None
@@ -84,9 +84,9 @@ class OpenClose(DroppedElements):
             toggles = self._drop_faulty(_sort_toggles(batch, rows, self._frontier, self._open), faults)
             self._report(faults, batch, first_row, file, kind)
             events, batch = toggles.last_of_each(), _rewrite(batch, rows, toggles)
-        return Translation(batch, events, frontier, faults.counts, faults.dropped)
+        return TranslatedBatch(batch, events, frontier, faults.counts, faults.dropped)
 
-    def note(self, translated: Translation) -> None:
+    def note(self, translated: TranslatedBatch) -> None:
         """Remember what was opened and closed, and count what was dropped."""
         self.counts.update(translated.counts)
         self.dropped += translated.dropped
@@ -163,7 +163,7 @@ class OpenClose(DroppedElements):
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class TranslatedBatch:
     """A batch without opens and closes, and what is to be remembered of them once all of it is taken in."""
 
     batch: EventBatch

@@ -17,7 +17,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.demo.leases import CLOSES, HOURS, OPENS, clock
 from recension.demo.local_stage import LocalStage
 from recension.demo.page import page
-from recension.demo.script import Stage, World, now, play
+from recension.demo.script import ReplicaStage, World, now, play
 from recension.demo.trace import MERGED, Trace, last_cti
 from recension.demo.verdict import Verdict, judge, print_verdict
 
@@ -39,7 +39,7 @@ def perform(world: World, console: Console, report: Path, *, on_spark: bool) -> 
 
 
 @contextmanager
-def _open_stage(display: Display, *, on_spark: bool) -> Iterator[Stage]:
+def _open_stage(display: Display, *, on_spark: bool) -> Iterator[ReplicaStage]:
     if not on_spark:
         yield LocalStage()
         return

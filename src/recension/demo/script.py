@@ -28,7 +28,7 @@ from recension.demo.trace import Trace
 CUT_OVER: Final = "south-2"
 
 
-class Stage(Protocol):
+class ReplicaStage(Protocol):
     """Where it is played: replicas that read feeds, and a merge that reads the replicas."""
 
     engine: str
@@ -77,7 +77,7 @@ class World:
         return {feed.name: feed.parts(self.leases, self.seed) for feed in (NORTH, SOUTH, WEST)}
 
 
-def play(world: World, stage: Stage, on_change: Callable[[], None]) -> None:
+def play(world: World, stage: ReplicaStage, on_change: Callable[[], None]) -> None:
     """The whole day. ``on_change`` is called whenever something has happened."""
     player = _Player(world, stage)
     stage.trace.begin()
@@ -91,7 +91,7 @@ def play(world: World, stage: Stage, on_change: Callable[[], None]) -> None:
 
 
 class _Player:
-    def __init__(self, world: World, stage: Stage) -> None:
+    def __init__(self, world: World, stage: ReplicaStage) -> None:
         self._world, self._stage, self._feeds = world, stage, world.feeds
         self._dead_feeds: set[str] = set()
 

@@ -18,7 +18,7 @@ from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.demo.leases import as_history, clock
 from recension.demo.plans import first_plan
-from recension.demo.script import Stage, World
+from recension.demo.script import ReplicaStage, World
 from recension.demo.trace import MERGED, StreamOutput, Trace, last_cti
 
 ENGINES: Final = {
@@ -72,7 +72,7 @@ class Verdict:
         return max(self.speculative, default=0.0)
 
 
-def judge(world: World, stage: Stage) -> Verdict:
+def judge(world: World, stage: ReplicaStage) -> Verdict:
     """Ask the same question of the leases as they were in the end, and compare."""
     trace = stage.trace
     truth = stage.batch_answer(first_plan(), as_history(world.leases))
@@ -82,7 +82,7 @@ def judge(world: World, stage: Stage) -> Verdict:
         elements_fed=dict(trace.elements_fed),
         truth=truth,
         merged=merged,
-        difference=difference(truth, merged),
+        difference=difference(merged, truth),
         inputs=[_summarize(name, trace, truth) for name in trace.streams],
         output=_summarize(MERGED, trace, truth),
         speculative=_speculative_seconds(trace.outputs_of(MERGED), merged),
@@ -96,7 +96,7 @@ def history_of(outputs: Sequence[StreamOutput], schema_of: History) -> History:
 
 def _summarize(name: str, trace: Trace, truth: History) -> StreamSummary:
     outputs = trace.outputs_of(name)
-    found = difference(truth, history_of(outputs, truth))
+    found = difference(history_of(outputs, truth), truth)
     answers, revisions = (
         sum(output.inserts for output in outputs),
         sum(output.revisions for output in outputs),

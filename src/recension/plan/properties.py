@@ -68,11 +68,6 @@ class Properties:
         """Ordered and without retractions (Operator Algorithm Design, definition 4)."""
         return self.is_ordered and self.is_insert_only
 
-    @property
-    def is_cti_frequency_known(self) -> bool:
-        """Is there a bound on how far CTIs lag?"""
-        return self.cti_frequency is not None
-
 
 NOTHING_KNOWN = Properties()
 

@@ -124,7 +124,7 @@ def type_named(text: str) -> pa.DataType:
     >>> type_named("timestamp[us, tz=Europe/Paris]"), type_named("list<item: decimal128(10, 2)>").value_type
     (TimestampType(timestamp[us, tz=Europe/Paris]), Decimal128Type(decimal128(10, 2)))
     """
-    reader = _Reader(text.strip())
+    reader = _TypeNameParser(text.strip())
     kind = reader.type()
     if reader.rest():
         raise ValueError(text)
@@ -147,7 +147,7 @@ def list_columns(schema: pa.Schema) -> str:
     return "the columns are " + ", ".join(f"{f.name} ({type_name(f.type)})" for f in schema)
 
 
-class _Reader:
+class _TypeNameParser:
     """A name, read from its start."""
 
     def __init__(self, text: str) -> None:

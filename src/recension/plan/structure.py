@@ -182,10 +182,10 @@ def _name_of(value: Any, opaque: Opaque) -> Structure:
     return ("object", type(value).__qualname__, _structure(value.__getstate__(), opaque))
 
 
-def difference(old: Structure, new: Structure) -> str:
+def describe_structure_difference(old: Structure, new: Structure) -> str:
     """Where two structures first differ, for people.
 
-    >>> difference(["Call", ["length", None]], ["Call", ["length", 3]])
+    >>> describe_structure_difference(["Call", ["length", None]], ["Call", ["length", 3]])
     'length is None there and 3 here'
     """
     path, was, now = _first_difference(old, new, ())

@@ -32,7 +32,7 @@ Dropped: TypeAlias = dict[str, list[tuple[str, EventBatch]]]
 log = logging.getLogger("recension")
 
 
-class Answers:
+class QueryAnswers:
     """What every query of a session gave. What is staged can be read once the whole step has gone well."""
 
     def __init__(self, queries: Mapping[str, Node], history_limit: int | None) -> None:

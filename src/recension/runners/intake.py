@@ -22,7 +22,7 @@ from recension.core.formats.decode import DecodedRows, Decoder
 from recension.core.formats.reader import StreamReader
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
-from recension.core.openclose import OpenClose, Translation
+from recension.core.openclose import OpenClose, TranslatedBatch
 from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
@@ -38,7 +38,7 @@ Data: TypeAlias = Any
 class Push:
     """Data that was looked at and could be taken in; nothing has changed yet."""
 
-    translated: Translation
+    translated: TranslatedBatch
     rows: int
     first_row: int
     decoded: list[DecodedRows] = field(default_factory=list)

@@ -302,7 +302,7 @@ class Session(LockedSession):
         return seal_snapshot({SESSION: session_table(self._run.plan), **histories, **self._run.snapshot()})
 
     @exclusive
-    def state(self) -> dict[str, pa.Table]:
+    def snapshot_state(self) -> dict[str, pa.Table]:
         """What `snapshot` has of operators and sources, for who keeps it safe by other means."""
         return self._run.snapshot()
 
@@ -315,14 +315,14 @@ class Session(LockedSession):
         with self._lock.hold("restore", even_failed=True):
             own = open_snapshot(chunks)
             require_same_session(own, self._run.plan)
-            self._load(own)
+            self._restore(own)
 
-    def load_state(self, chunks: Chunks) -> None:
-        """Become the session whose `state` this is."""
-        with self._lock.hold("load_state", even_failed=True):
-            self._load(chunks)
+    def restore_state(self, chunks: Chunks) -> None:
+        """Become the session whose `snapshot_state` this is."""
+        with self._lock.hold("restore_state", even_failed=True):
+            self._restore(chunks)
 
-    def _load(self, chunks: Chunks) -> None:
+    def _restore(self, chunks: Chunks) -> None:
         self._run.require_same(chunks)
         with self._lock.fail_on_error():
             try:

@@ -24,7 +24,7 @@ from recension.operators.pipeline import Flow, flow_of, split_ctis
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
 from recension.plan.source import describe_unknown_source, times_in
-from recension.runners.answers import Answers
+from recension.runners.answers import QueryAnswers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
@@ -48,7 +48,7 @@ class QueryRun:
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
         self._open_intakes()
-        self.answers = Answers(self.plan.queries, history_limit)
+        self.answers = QueryAnswers(self.plan.queries, history_limit)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False

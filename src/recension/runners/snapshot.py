@@ -23,7 +23,7 @@ from recension.core.rowhash import checksum
 from recension.lowering import PhysicalPlan, Vertex
 from recension.operators.base import Chunks
 from recension.plan.schemas import describe_columns
-from recension.plan.structure import difference
+from recension.plan.structure import describe_structure_difference
 
 # Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
 STATE_FORMAT: Final = 2
@@ -97,7 +97,7 @@ def _describe_difference(theirs: dict[str, Any] | None, ours: dict[str, Any] | N
     if theirs["operator"] != ours["operator"]:
         return f"which has {theirs['operator']!r} where this one has {ours['operator']!r}"
     parts = (json.loads(plan["structure"]) for plan in (theirs, ours))
-    return f"whose {ours['operator']!r} is another one: {difference(*parts)}"
+    return f"whose {ours['operator']!r} is another one: {describe_structure_difference(*parts)}"
 
 
 def _require_format(found: int, known: int) -> None:

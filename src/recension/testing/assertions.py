@@ -11,7 +11,7 @@ from recension.core.batch import EventBatch
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
 from recension.core.ticks import FOREVER, instant
-from recension.testing.difference import difference
+from recension.testing.difference import compare_events
 from recension.testing.model import Close, Open, OpenClose, StreamModel, Written, reconstitute
 
 _CONTROL = ("_kind", "_vs", "_ve", "_new_ve", "_count", "_batch", "_seq")
@@ -42,7 +42,7 @@ def assert_equivalent(actual: StreamLike, expected: StreamLike, *, tolerance: fl
     names, wanted = _column_names(actual), _column_names(expected)
     if names is not None and wanted is not None and names != wanted:
         raise AssertionError(f"the columns differ: expected {sorted(wanted)}, got {sorted(names)}")
-    if found := difference(_read_events(actual), _read_events(expected), tolerance):
+    if found := compare_events(_read_events(actual), _read_events(expected), tolerance):
         raise AssertionError(str(found))
 
 

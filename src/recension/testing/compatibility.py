@@ -54,7 +54,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _Input:
+class _InputSoFar:
     """One input: its elements so far, and from when on it is complete."""
 
     since: int = BEGINNING
@@ -71,13 +71,13 @@ class Compatibility:
 
     def __init__(self, inputs: int, *, in_order: bool = False) -> None:
         self._in_order = in_order
-        self._inputs = [_Input() for _ in range(inputs)]
+        self._inputs = [_InputSoFar() for _ in range(inputs)]
         self._output = StreamModel()
         self.consumed, self.produced = Counts(), Counts()
 
     def attach(self, since: int) -> int:
         """One more input, complete for what ends at ``since`` or later; its number."""
-        self._inputs.append(_Input(since))
+        self._inputs.append(_InputSoFar(since))
         return len(self._inputs) - 1
 
     def take_input(self, port: int, elements: Sequence[Element]) -> None:

@@ -17,7 +17,7 @@ MOST_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class EventDifference:
     """What an actual history lacks, has too much, or has slightly wrong; false when there is nothing."""
 
     other_lifetime: Sequence[Pair]
@@ -40,7 +40,9 @@ class Difference:
         return "\n".join([head, *(_section(title, lines) for title, lines in found)]) if found else "equal"
 
 
-def difference(actual: Sequence[Event], expected: Sequence[Event], tolerance: float = 1e-9) -> Difference:
+def compare_events(
+    actual: Sequence[Event], expected: Sequence[Event], tolerance: float = 1e-9
+) -> EventDifference:
     """Compare two bags of events; floats are equal within a relative ``tolerance``."""
     _, surplus, lacking = _pair(actual, expected, lambda e: (e.vs, e.ve, payload_key(e.payload)))
     _, surplus, lacking = _pair_if(
@@ -49,7 +51,7 @@ def difference(actual: Sequence[Event], expected: Sequence[Event], tolerance: fl
     started, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, payload_key(e.payload)))
     moved, surplus, lacking = _pair(surplus, lacking, lambda e: payload_key(e.payload))
     changed, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, e.ve))
-    return Difference(started + moved, changed, _sort(lacking), _sort(surplus))
+    return EventDifference(started + moved, changed, _sort(lacking), _sort(surplus))
 
 
 def is_close(actual: Any, expected: Any, tolerance: float) -> bool:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.ticks import FOREVER
-from recension.testing.difference import difference
+from recension.testing.difference import compare_events
 from recension.testing.model import Close, Open, StreamModel
 from recension.testing.notation import render
 from recension.testing.transcripts import OUTPUT, Step, Transcript
@@ -162,14 +162,14 @@ def _check_elements(name: str, actual: Sequence[Element], expected: Sequence[Ele
 
 
 def _check_history(actual: Sequence[Event], expected: Sequence[Event], what: str) -> None:
-    if found := difference(actual, expected):
+    if found := compare_events(actual, expected):
         raise AssertionError(f"{what}: {found}")
 
 
 def check_final(transcript: Transcript, actual: Sequence[Event]) -> None:
     """Fail unless the history of the closed inputs agrees with what the transcript says is final."""
     t = final_until(transcript)
-    if found := difference(_before(actual, t), _before(stated_history(transcript), t)):
+    if found := compare_events(_before(actual, t), _before(stated_history(transcript), t)):
         raise AssertionError(f"{transcript.file}:{transcript.line}: {transcript.name}\n{found}")
 
 

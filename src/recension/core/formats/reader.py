@@ -17,7 +17,7 @@ from recension.core.errors import FormatError, StreamError
 from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile, format_of, stored_files
-from recension.core.formats.stream_files import Chunk, StreamFile, agreed_payload, read_chunks
+from recension.core.formats.stream_files import FileChunk, StreamFile, agreed_payload, read_chunks
 from recension.core.history import History
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
@@ -153,7 +153,7 @@ class _Pass:
         self.openclose = OpenClose(checking.policy)
         self.checker = Checker(checking.policy, orphans=checking.orphans)
 
-    def check(self, chunk: Chunk) -> EventBatch:
+    def check(self, chunk: FileChunk) -> EventBatch:
         """The valid elements of a chunk, without opens and closes."""
         try:
             return self._check_elements(chunk.batch, chunk)
@@ -163,7 +163,7 @@ class _Pass:
             file, row = chunk.locate(why.row)
             raise StreamError(why.reason, file=file, row=row) from None
 
-    def _check_elements(self, batch: EventBatch, chunk: Chunk) -> EventBatch:
+    def _check_elements(self, batch: EventBatch, chunk: FileChunk) -> EventBatch:
         try:
             batch = self.openclose.translate(
                 batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind

@@ -117,7 +117,7 @@ def _agreed_type(name: str, files: Sequence[StreamFile]) -> pa.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class FileChunk:
     """Elements as the files have them; ``origin`` gives each row's file and row where files are mixed."""
 
     batch: EventBatch
@@ -135,7 +135,7 @@ class Chunk:
 
 def read_chunks(
     files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, size: int
-) -> Iterator[Chunk]:
+) -> Iterator[FileChunk]:
     """All elements, at most about ``size`` at a time."""
     if not any(file.layout.has_order for file in files):
         for file in files:
@@ -148,16 +148,16 @@ def read_chunks(
             yield from _read_file(members[0], decoder, payload, size)
 
 
-def _read_file(file: StreamFile, decoder: Decoder, payload: pa.Schema, size: int) -> Iterator[Chunk]:
+def _read_file(file: StreamFile, decoder: Decoder, payload: pa.Schema, size: int) -> Iterator[FileChunk]:
     first_row = 1
     for rows in file.rows.batches(file.columns_to_read(payload), size):
-        yield Chunk(decoder.decode(rows, file.layout, file.name, first_row).batch, file.name, first_row)
+        yield FileChunk(decoder.decode(rows, file.layout, file.name, first_row).batch, file.name, first_row)
         first_row += len(rows)
 
 
 def _read_sorted(
     files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, size: int
-) -> Iterator[Chunk]:
+) -> Iterator[FileChunk]:
     """The rows of several files together, by their numbers."""
     parts: list[EventBatch] = []
     columns: list[tuple[Index, ...]] = []
@@ -177,7 +177,7 @@ def _read_sorted(
     for start in range(0, len(order), size):
         rows_at = order[start : start + size]
         origin = (names, number_of[rows_at], row_of[rows_at])
-        yield Chunk(everything.take(rows_at), names[0], 1, origin)
+        yield FileChunk(everything.take(rows_at), names[0], 1, origin)
 
 
 def sort_rows(table: pa.Table) -> pa.Table:

@@ -34,7 +34,7 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Elements in arrival order, payloads by number (see `Payloads`)."""
+    """Elements in arrival order, payloads by number (see `GeneratedPayloads`)."""
 
     kind: Kinds
     vs: Ticks
@@ -53,7 +53,7 @@ class Draft:
         """The earliest time each element changes."""
         return sync_times(self.kind, self.vs, self.ve, self.new_ve)
 
-    def batches(self, payloads: Payloads, rows: int) -> Iterator[EventBatch]:
+    def batches(self, payloads: GeneratedPayloads, rows: int) -> Iterator[EventBatch]:
         """The elements with their payloads, at most ``rows`` at a time."""
         for at in range(0, len(self), rows):
             part = self.take(slice(at, at + rows))
@@ -92,7 +92,7 @@ def rows_at_once(string_size: int) -> int:
     return max(64, min(_ROWS, _TEXT_BYTES // max(1, string_size)))
 
 
-class Payloads:
+class GeneratedPayloads:
     """The payloads of one seed and text length."""
 
     def __init__(self, seed: int, string_size: int) -> None:

@@ -18,7 +18,7 @@ from recension.core.batch import INSERT, EventBatch, Mask
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.testing.generator.draft import (
     Draft,
-    Payloads,
+    GeneratedPayloads,
     concat_drafts,
     cti_drafts,
     empty_draft,
@@ -36,7 +36,7 @@ def generate(settings: StreamSettings) -> Iterator[EventBatch]:
     if settings.revisions:
         yield from replica(settings, 1)
         return
-    payloads = Payloads(settings.seed, settings.string_size)
+    payloads = GeneratedPayloads(settings.seed, settings.string_size)
     rows = rows_at_once(settings.string_size)
     for chunk in chunks(settings):
         yield from chunk.draft.batches(payloads, rows)
@@ -53,7 +53,7 @@ def replicas(settings: StreamSettings, count: int) -> list[Iterator[EventBatch]]
 
 def replica(settings: StreamSettings, number: int) -> Iterator[EventBatch]:
     """One of the streams of the history that the settings describe."""
-    payloads = Payloads(settings.seed, settings.string_size)
+    payloads = GeneratedPayloads(settings.seed, settings.string_size)
     rows = rows_at_once(settings.string_size)
     punctuation = Punctuation(settings)
     waiting: list[DueDraft] = []

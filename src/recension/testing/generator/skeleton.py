@@ -16,14 +16,14 @@ import numpy as np
 
 from recension.core.batch import CTI, INSERT, Index, Mask
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.testing.generator.draft import Draft, Payloads, rows_at_once
+from recension.testing.generator.draft import Draft, GeneratedPayloads, rows_at_once
 from recension.testing.generator.settings import StreamSettings
 
 _NEARBY = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class DraftChunk:
     """A run of elements, and the clock when it ends: nothing later starts before, once put in order."""
 
     draft: Draft
@@ -41,21 +41,21 @@ class _Carry:
     after_cti: bool = True
 
 
-def chunks(settings: StreamSettings) -> Iterator[Chunk]:
+def chunks(settings: StreamSettings) -> Iterator[DraftChunk]:
     """The stream without payloads and without its closing CTI."""
     left = settings.size - int(settings.close)
     carry = _Carry(settings.start)
-    payloads = Payloads(settings.seed, settings.string_size)
+    payloads = GeneratedPayloads(settings.seed, settings.string_size)
     index = 0
     while left:
         size = min(left, rows_at_once(settings.string_size))
         rng = np.random.default_rng([settings.seed, 0, index])
-        yield Chunk(_chunk(settings, payloads, rng, size, carry), carry.clock)
+        yield DraftChunk(_chunk(settings, payloads, rng, size, carry), carry.clock)
         left, index = left - size, index + 1
 
 
 def _chunk(
-    settings: StreamSettings, payloads: Payloads, rng: np.random.Generator, size: int, carry: _Carry
+    settings: StreamSettings, payloads: GeneratedPayloads, rng: np.random.Generator, size: int, carry: _Carry
 ) -> Draft:
     is_cti = place_ctis(rng, size, settings.stable_freq, carry.after_cti)
     # The closing CTI, too, comes after an insert.
@@ -128,7 +128,7 @@ def _lifetimes(settings: StreamSettings, rng: np.random.Generator, size: int) ->
     return np.maximum(1, settings.event_duration + rng.integers(-wide, wide, size, endpoint=True))
 
 
-def _sort_ties(draft: Draft, payloads: Payloads) -> Draft:
+def _sort_ties(draft: Draft, payloads: GeneratedPayloads) -> Draft:
     """Inserts of equal start in (payload, ve) order; assumes starts that never fall."""
     at = np.flatnonzero(draft.kind == INSERT)
     at = at[is_tied(draft.vs[at])]

@@ -44,13 +44,13 @@ def to_spark(computed: Expression, schema: pa.Schema, resolve: Resolve) -> Colum
     if computed.column is not None:
         return resolve(computed.column)
     try:
-        found = _Translation(schema, resolve).of(computed.tree)
+        found = _ColumnTranslation(schema, resolve).of(computed.tree)
     except DiffersError:
         return None
     return found.column if found.kind == result_type(computed, schema, "batch") else None
 
 
-class _Translation:
+class _ColumnTranslation:
     def __init__(self, schema: pa.Schema, resolve: Resolve) -> None:
         self._schema, self._resolve = schema, resolve
 

@@ -212,7 +212,7 @@ class Host:
         return {"memory": memory} | {
             f"{number}/{name}": table
             for number, session in enumerate(self._sessions)
-            for name, table in session.state().items()
+            for name, table in session.snapshot_state().items()
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
@@ -225,7 +225,7 @@ class Host:
         for number, session in enumerate(self._sessions):
             prefix = f"{number}/"
             own = {n.removeprefix(prefix): t for n, t in tables.items() if n.startswith(prefix)}
-            session.load_state(own)
+            session.restore_state(own)
         feedback, self._memory.feedback = self._memory.feedback, BEGINNING
         self._apply_feedback(feedback)
         for report in self._reports:

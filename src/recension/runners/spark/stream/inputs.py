@@ -53,7 +53,7 @@ _BINARY_FILE = "path string, modificationTime timestamp, length long, content bi
 
 
 @dataclass(frozen=True)
-class Input:
+class InputFrame:
     """A DataFrame ready to be packed, and how its rows come."""
 
     frame: DataFrame
@@ -71,7 +71,7 @@ def read_folder(
     files: int | None,
     delay: int | None = None,
     closing: Path | None = None,
-) -> Input:
+) -> InputFrame:
     """A folder of stream files as an input: the tasks read them, by the same rules as everyone.
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
@@ -85,7 +85,7 @@ def read_folder(
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
-    return Input(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
+    return InputFrame(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
@@ -109,7 +109,7 @@ def require_seen_by_spark(folder: Path) -> None:
         )
 
 
-def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> Input:
+def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> InputFrame:
     """Check a DataFrame against the source it is for, and put its rows' order into columns."""
     if not frame.isStreaming:
         raise RecensionError(
@@ -128,7 +128,7 @@ def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     order = _order_columns(source, frame, order_by, is_stream)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return Input(frame.select(*picked, *order), Inlet(delay), layout.kind)
+    return InputFrame(frame.select(*picked, *order), Inlet(delay), layout.kind)
 
 
 def _order_columns(
@@ -236,11 +236,11 @@ def _publish_message(root: AnyPath, name: str, verb: str, message: dict[str, int
     publish_text(folder / f"{name}{verb}", json.dumps(message) + "\n")
 
 
-def read_root(spark: SparkSession, root: Path, files: int | None, kind: TimeKind) -> Input:
+def read_root(spark: SparkSession, root: Path, files: int | None, kind: TimeKind) -> InputFrame:
     """All streams of a root as one input."""
     root.mkdir(parents=True, exist_ok=True)
     frame = watch_files(spark, root, files, recursiveFileLookup="true")
-    return Input(frame, Inlet(is_root=True), kind, partial(RootPacker, root=root))
+    return InputFrame(frame, Inlet(is_root=True), kind, partial(RootPacker, root=root))
 
 
 def columns_of_streams(root: Path) -> tuple[pa.Schema, TimeKind]:

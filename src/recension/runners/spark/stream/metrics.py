@@ -69,13 +69,13 @@ class Report:
         pairs = zip_longest(before, self._metrics, fillvalue=nothing)
         return {
             "elements": elements,
-            "operators": [_difference(old, new) for old, new in pairs],
+            "operators": [_metrics_since(old, new) for old, new in pairs],
             "counts": {name: dict(counted) for name, counted in counts.items() if counted},
             "inputs": inputs,
         }
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _metrics_since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """What an operator did in one micro-batch, and what it holds now."""
     done = {name: new[name] - old.get(name, 0) for name in _SUMS}
     return {**new, **done, "warnings": new["warnings"][len(old.get("warnings", ())) :]}

@@ -31,7 +31,7 @@ from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
-    Input,
+    InputFrame,
     columns_of_streams,
     read_folder,
     read_frame,
@@ -71,7 +71,7 @@ def stream(
     prepare_streaming(spark)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
-    ready: dict[str, Input] = {}
+    ready: dict[str, InputFrame] = {}
     for name, source in sources.items():
         match inputs[name]:
             case str() | Path() as folder:
@@ -144,7 +144,7 @@ def merge_root(
 def build_pipeline(
     spark: SparkSession,
     query: Node,
-    inputs: Mapping[str, Input],
+    inputs: Mapping[str, InputFrame],
     shards: int | None,
     *,
     feedback_files: DataFrame | None = None,
@@ -185,7 +185,7 @@ def _watch_feedback(spark: SparkSession, folder: Path) -> DataFrame:
     return watch_files(spark, folder, None)
 
 
-def _source_packets(plan: Topology, inputs: Mapping[str, Input], level: int) -> list[DataFrame]:
+def _source_packets(plan: Topology, inputs: Mapping[str, InputFrame], level: int) -> list[DataFrame]:
     """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
     edges = [edge for edge in plan.edges if edge.level == level]

@@ -25,7 +25,7 @@ from recension.plan.node import Node, plan_structure
 from recension.plan.nodes import Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
-from recension.plan.structure import difference
+from recension.plan.structure import describe_structure_difference
 
 # Counted up whenever the format of the state or of the owner changes.
 FORMAT: Final = 2
@@ -178,17 +178,18 @@ def _refusal(old: dict[str, Any], new: dict[str, Any]) -> str:
     was, now = old["shards"], new["shards"]
     if was != now:
         return f"the checkpoint was made with {was} shards, not {now}: go on with shards={was}, or {CUT_OVER}"
-    return f"the checkpoint was made by another query: {_difference(old['plan'], new['plan'])}; {CUT_OVER}"
+    found = _describe_plan_difference(old["plan"], new["plan"])
+    return f"the checkpoint was made by another query: {found}; {CUT_OVER}"
 
 
-def _difference(old: list[Any], new: list[Any]) -> str:
+def _describe_plan_difference(old: list[Any], new: list[Any]) -> str:
     theirs, ours = [node[0] for node in old], [node[0] for node in new]
     gone, fresh = _first_extra(theirs, ours), _first_extra(ours, theirs)
     if gone and fresh:
         return f"it has {gone!r} where this one has {fresh!r}"
     if gone:
         return f"it has {gone!r} and this one does not"
-    return f"this one has {fresh!r} and it does not" if fresh else _hidden_difference(old, new)
+    return f"this one has {fresh!r} and it does not" if fresh else _describe_hidden_difference(old, new)
 
 
 def _first_extra(steps: list[str], others: list[str]) -> str | None:
@@ -197,12 +198,12 @@ def _first_extra(steps: list[str], others: list[str]) -> str | None:
     return next((step for step in steps if left[step]), None)
 
 
-def _hidden_difference(old: list[Any], new: list[Any]) -> str:
+def _describe_hidden_difference(old: list[Any], new: list[Any]) -> str:
     """What differs in plans whose steps look alike."""
     for (label, _, was, step), (_, _, now, other) in zip(old, new, strict=True):
         if was != now:
             columns = [", ".join(f"{name} {kind}" for name, kind in schema.items()) for schema in (was, now)]
             return f"{label!r} has the columns {columns[0]} there and {columns[1]} here"
         if step != other:
-            return f"{label!r} is another one: {difference(step, other)}"
+            return f"{label!r} is another one: {describe_structure_difference(step, other)}"
     return "it has the same steps in another order"
