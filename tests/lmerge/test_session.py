@@ -117,6 +117,19 @@ def test_what_joins_must_have_the_columns() -> None:
         rc.session(a).attach(a)
 
 
+def test_what_has_joined_does_not_join_again() -> None:
+    a, c = sources("a", "c", properties=KEYED)
+    live = rc.session(rc.merge(a))
+    live.attach(c, from_time=4)
+    for stream in (a, c):
+        with pytest.raises(rc.RecensionError, match=r"attach: source [ac] is an input of the merge already"):
+            live.attach(stream, from_time=4)
+    assert live.states() == ["joined", "joining"]
+    live.detach(c)
+    live.attach(c, from_time=4)
+    assert live.sources == ["a", "c"]
+
+
 def test_a_query_is_cut_over_to_another_plan_of_it() -> None:
     """Old and new plan read one source; the reader of the merge sees neither a repeat nor a gap."""
     s = rc.source("s", {"p": "string", "v": "int64"})

@@ -140,6 +140,13 @@ def test_values_that_do_not_fit_are_named_by_source_row_and_column(
     assert session.rows_seen("people") == 0
 
 
+def test_a_frame_with_two_columns_of_one_name_is_refused_in_one_line() -> None:
+    frame = pd.DataFrame([[1, 2, "ann", "bob", 1]], columns=["_vs", "_ve", "user", "user", "size"])
+    for take in (lambda: rc.run(people, {"people": frame}), lambda: rc.History.from_pandas(frame)):
+        with pytest.raises(rc.RecensionError, match=r"^\w+: column user is there twice$"):
+            take()
+
+
 def test_a_frame_that_arrow_cannot_read_is_refused_in_one_line() -> None:
     frame = pd.DataFrame({"_vs": [1, 2], "_ve": [2, 3], "user": ["ann", 3], "size": [1, 2]})
     with pytest.raises(rc.RecensionError, match="people: row 2: column user: 3 is not of the type of"):

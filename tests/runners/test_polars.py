@@ -120,3 +120,25 @@ def test_without_polars_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "import_module", absent)
     with pytest.raises(rc.RecensionError, match="polars is not installed: pip install polars"):
         history_with(pa.int64()).to_polars()
+
+
+BACK_FROM_POLARS = {
+    pa.date64(): pa.timestamp("ms"),
+    pa.time32("s"): pa.time64("ns"),
+    pa.time64("us"): pa.time64("ns"),
+    pa.duration("s"): pa.duration("ms"),
+    pa.timestamp("s", ZONE): pa.timestamp("ms", ZONE),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary(4): pa.binary(),
+    pa.large_list(pa.int64()): pa.list_(pa.int64()),
+    pa.decimal32(5, 2): pa.decimal128(5, 2),
+    pa.dictionary(pa.int32(), pa.int64()): pa.int64(),
+}
+
+
+@pytest.mark.parametrize("kind", BACK_FROM_POLARS, ids=str)
+def test_types_that_polars_does_not_have_come_back_as_the_guide_says(pl: Any, kind: pa.DataType) -> None:
+    table = pa.table({"_vs": [1], "_ve": [2], "x": pa.nulls(1, kind)})
+    back = rc.History.from_polars(rc.History.from_arrow(table).to_polars())
+    assert back.to_arrow()["x"].type == BACK_FROM_POLARS[kind]

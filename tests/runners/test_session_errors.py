@@ -269,6 +269,17 @@ def test_a_restored_session_goes_on(fresh: bool) -> None:
     assert len(session.history("raw")) == 3
 
 
+@pytest.mark.parametrize("per_row", [True, False])
+def test_an_error_of_several_lines_in_a_function_is_one_line(per_row: bool) -> None:
+    def broken(given: Any) -> Any:
+        raise ValueError("\nno such thing\nas this")
+
+    with pytest.raises(rc.RecensionError) as caught:
+        rc.run(s.map(broken, {"n": "int64"}, per_row=per_row), {"s": GOOD})
+    assert str(caught.value).endswith(": ValueError: no such thing")
+    assert "\n" not in str(caught.value)
+
+
 def test_an_interrupt_in_a_step_is_an_error_too() -> None:
     session, _ = failed(Fails(), KeyboardInterrupt())
     with pytest.raises(rc.RecensionError, match="failed in push"):

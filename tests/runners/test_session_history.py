@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import pickle
 from typing import Any
 
 import pandas as pd
@@ -64,6 +65,84 @@ def test_results_add_up(capsys: pytest.CaptureFixture[str]) -> None:
         _ = first + rc.run(s, {"s": []})
     with pytest.raises(rc.RecensionError, match="at least one"):
         rc.Result.concat([])
+
+
+def read_thrice(session: Session) -> list[rc.Result]:
+    read = list[rc.Result]()
+    for n in range(3):
+        session.push("s", [rc.Insert(P, 10 * n, 10 * n + 5)])
+        read.append(session.read())
+    return read
+
+
+def test_only_readings_that_follow_each_other_add_up() -> None:
+    session = rc.session(s)
+    first, second, third = read_thrice(session)
+    for one, other, words in [
+        (first, third, "reading 3 does not follow this reading 1"),
+        (first, first, "reading 1 does not follow this reading 1"),
+        (second, first, "reading 1 does not follow this reading 2"),
+        (first + second, second, "reading 2 does not follow this reading 2"),
+        (first, read_thrice(rc.session(s))[1], "reading 2 does not follow this reading 1"),
+    ]:
+        with pytest.raises(rc.RecensionError, match=f"{words}: add the readings of one query"):
+            _ = one + other
+    with pytest.raises(rc.RecensionError, match="does not follow"):
+        rc.Result.concat([first, third])
+    later = second + third
+    assert [first.is_whole, later.is_whole, (first + later).is_whole] == [True, False, True]
+    assert_equivalent(first + later, session.history())
+    assert_equivalent(rc.Result.from_arrow(first.to_arrow()) + later, session.history())
+    copied = pickle.loads(pickle.dumps(first))
+    assert_equivalent(copied + later, session.history())
+
+
+def test_a_restored_session_goes_on_with_its_readings() -> None:
+    session, other = rc.session(s), rc.session(s)
+    session.push("s", [rc.Insert(P, 1, 5)])
+    first, chunks = session.read(), session.snapshot()
+    session.push("s", [rc.Insert(P, 2, 5)])
+    unread, left = session.snapshot(), session.read()
+    other.restore(chunks)
+    other.push("s", [rc.Insert(P, 3, 5)])
+    second = other.read()
+    assert_equivalent(first + second, other.history())
+    other.push("s", [rc.Insert(P, 4, 5)])
+    with pytest.raises(rc.RecensionError, match="reading 3 does not follow this reading 2"):
+        _ = left + other.read()
+    other.restore(unread)
+    other.push("s", [rc.Insert(P, 3, 5)])
+    with pytest.raises(rc.RecensionError, match="reading 3 does not follow this reading 1"):
+        _ = first + other.read()
+
+
+def test_a_later_reading_is_an_input_only_after_the_earlier_ones() -> None:
+    session = rc.session(s)
+    first, second, third = read_thrice(session)
+    with pytest.raises(rc.RecensionError, match=r"s: reading 3 of a session is not its whole answer: give"):
+        rc.run(s, {"s": third})
+    next_session = rc.session(s)
+    for result, later in [(None, third), (first, third), (second, second)]:
+        if result is not None:
+            next_session.push("s", result)
+        with pytest.raises(rc.RecensionError, match=r"s: reading \d does not follow what was pushed here"):
+            next_session.push("s", later)
+    next_session.push("s", third)
+    assert_equivalent(next_session.history(), session.history())
+    assert_equivalent(rc.run(s, {"s": first + second + third}), session.history())
+
+
+def test_a_later_reading_is_an_input_where_the_earlier_ones_may_be_there() -> None:
+    """In another form, in a snapshot, or at another input of a merge."""
+    first, second, _ = read_thrice(rc.session(s))
+    for data in (first.elements(), first.to_arrow()):
+        session, other = rc.session(s), rc.session(s)
+        session.push("s", data)
+        other.restore(session.snapshot())
+        for one in (session, other):
+            one.push("s", second)
+            assert len(one.history()) == 2
+    assert len(rc.run(rc.merge(s), {"s": second}).history()) == 1
 
 
 def test_each_query_has_its_history() -> None:
@@ -128,7 +207,7 @@ def test_no_history_is_kept_where_none_is_wanted() -> None:
     session = started(history_limit=0)
     with pytest.raises(rc.RecensionError, match="history_limit=0"):
         session.history()
-    assert not [name for name in session.snapshot() if name.startswith("answers/")]
+    assert not [name for name in session.snapshot() if name.endswith("/history")]
     with pytest.raises(rc.RecensionError, match="history_limit is a number"):
         rc.session(s, history_limit=-1)
 

@@ -43,7 +43,7 @@ def suggest_name(name: str, there: Sequence[str]) -> str:
 
 def first_line(why: BaseException) -> str:
     """The first line of an error's text."""
-    return (str(why).splitlines() or [""])[0]
+    return (str(why).strip().splitlines() or [""])[0]
 
 
 def describe_error(why: BaseException) -> str:

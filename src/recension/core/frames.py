@@ -6,14 +6,16 @@ not null. Other libraries are met through Arrow's C interface.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
 import narwhals as nw
 import pyarrow as pa
+from narwhals.exceptions import DuplicateError
 
-from recension.core.errors import RecensionError, StreamError, first_failure
+from recension.core.errors import FormatError, RecensionError, StreamError, first_failure
 
 _MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
@@ -29,6 +31,9 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
         return pa.Table.from_batches([data])
     try:
         frame = nw.from_native(data, eager_only=True)
+    except DuplicateError:
+        twin = next(name for name, times in Counter(data.columns).items() if times > 1)
+        raise FormatError(f"column {twin} is there twice", file=name) from None
     except TypeError:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)

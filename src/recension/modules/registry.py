@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, describe_error
 from recension.modules.module import Module
 
 GROUP: Final = "recension.modules"
@@ -43,7 +43,7 @@ def load_module(point: EntryPoint) -> type[Module]:
     try:
         kind = point.load()
     except Exception as why:
-        reason = f"{type(why).__name__}: {why}"
+        reason = describe_error(why)
         raise RecensionError(
             f"the module {point.name!r} cannot be loaded from {point.value}: {reason}"
         ) from why

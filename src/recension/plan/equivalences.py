@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Mask
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, describe_error
 from recension.plan.schemas import type_name
 
 IntoEquivalence: TypeAlias = "Equivalence | Callable[[pa.RecordBatch, pa.RecordBatch], Any] | str | None"
@@ -96,7 +96,7 @@ class Custom:
             truth = truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
             holds = _truth(truth.cast(pa.bool_()))
         except Exception as why:
-            raise RecensionError(f"equivalence {self}: {type(why).__name__}: {why}") from why
+            raise RecensionError(f"equivalence {self}: {describe_error(why)}") from why
         if len(holds) != after.num_rows:
             raise RecensionError(f"equivalence {self}: {after.num_rows} pairs went in, {len(holds)} came out")
         return holds

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from recension.core.batch import payload_of
-from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.errors import RecensionError, SchemaError, describe_error, suggest_name
 from recension.core.values import MISFITS, describe_misfit
 from recension.plan.evaluation import Kernel
 
@@ -46,7 +46,7 @@ def map_kernel(fn: Callable[[Any], Any], schema: pa.Schema, label: str, *, per_r
         try:
             return fn(given)
         except Exception as why:
-            raise RecensionError(f"{label}: {type(why).__name__}: {why}") from why
+            raise RecensionError(f"{label}: {describe_error(why)}") from why
 
     def kernel(payload: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
         mapped = [call(row) for row in payload.to_pylist()] if per_row else call(payload)

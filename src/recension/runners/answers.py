@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from recension.core.reconstitution import HistoryBuilder
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
+from recension.runners.result import Position
 
 HISTORY_LIMIT: Final = 1 << 20
 _COMPACT_AT: Final = 1 << 18
@@ -93,7 +95,7 @@ class Answer:
     """What one query gave."""
 
     def __init__(self, name: str, schema: pa.Schema, limit: int | None) -> None:
-        self.was_read = False
+        self.position = Position(0, _new_id())
         self.dropped: Dropped = {}
         self._unread: list[EventBatch] = []
         self._history = RunningHistory(name, schema, limit)
@@ -107,7 +109,8 @@ class Answer:
     def take_unread(self) -> list[EventBatch]:
         """What came since the last time of asking."""
         unread, self._unread = self._unread, []
-        self.was_read |= bool(unread)
+        if unread:
+            self.position = Position(self.position.number + 1, _new_id())
         return unread
 
     def take_dropped(self) -> Dropped:
@@ -120,13 +123,23 @@ class Answer:
         return self._history.build()
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """The history, if it is kept, as a table."""
-        return {"history": self.history().to_arrow()} if self._history.is_kept() else {}
+        """How far it was read, and the history, if it is kept, as tables."""
+        # What was not read is lost: it counts as a reading that nobody has.
+        position = self.position._replace(number=self.position.number + bool(self._unread))
+        history = {"history": self.history().to_arrow()} if self._history.is_kept() else {}
+        return {"position": pa.Table.from_pylist([position._asdict()]), **history}
 
     def restore(self, chunks: Chunks) -> None:
         """Become the answer whose snapshot this is, with everything read."""
-        self._unread, self.was_read, self.dropped = [], True, {}
+        self._unread, self.dropped = [], {}
+        # What `snapshot_state` gives does not say: then it is a new series, whose beginning nobody has.
+        saved = chunks["position"].to_pylist() if "position" in chunks else []
+        self.position = Position(**saved[0]) if saved else Position(1, _new_id())
         self._history.restore(chunks.get("history"))
+
+
+def _new_id() -> str:
+    return uuid4().hex
 
 
 class RunningHistory:

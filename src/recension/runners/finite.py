@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from recension.core import wall_clock
+from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamReader
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
 from recension.plan.node import Node
 from recension.runners.intake import Data, require_inputs, slices
 from recension.runners.local import BATCH_SIZE, Session
-from recension.runners.result import Result
+from recension.runners.result import Reading, Result
 
 
 def run(
@@ -26,7 +28,7 @@ def run(
     session = Session({"query": query}, batch_size, clock, history_limit=0)
     for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
         pass
-    result = session.read()
+    result = replace(session.read(), reading=Reading())
     # Asked for now: a result that still has to ask would keep the session, with all its state.
     _ = result.metrics
     return result
@@ -40,6 +42,12 @@ def push_inputs(
     An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
     """
     require_inputs(inputs, session.sources)
+    for name, data in inputs.items():
+        if isinstance(data, Result) and not data.is_whole and name not in session.unchecked:
+            raise RecensionError(
+                f"{name}: {data.reading} of a session is not its whole answer: give session.history(), or "
+                "the results added up, first + second"
+            )
     session.closes_inputs = close
     pieces = {name: _push_slices(session, name, data, batch_size) for name, data in inputs.items()}
     while pieces:

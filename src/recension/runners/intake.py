@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
 from recension.plan.source import Source, describe_unknown_source
-from recension.runners.result import Result
+from recension.runners.result import Position, Reading, Result
 
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
 Data: TypeAlias = Any
@@ -44,6 +44,7 @@ class Push:
     decoded: list[DecodedRows] = field(default_factory=list)
     layout: Layout | None = None
     kind: TimeKind = None
+    reading: Reading | None = None
 
     @property
     def batch(self) -> EventBatch:
@@ -66,6 +67,8 @@ class Intake:
         # A source declared free of retractions needs no memory of what could be retracted.
         orphans = check_orphans and not source.declared.is_insert_only
         self._checker = Checker(source.on_violation, orphans=orphans)
+        # How far the answers are here whose readings were pushed; None where that is not known or needed.
+        self._reached: set[Position] | None = set() if check_orphans else None
         self.rows = 0
         self._counted_before: Counter[str] = Counter()
         self._reader: StreamReader | None = None
@@ -116,10 +119,16 @@ class Intake:
         self.is_table = reader.is_table
         if self._reader is not None and self._reader is not reader:
             self._counted_before += self._reader.counts
-        self._reader = reader
+        self._reader, self._reached = reader, None
 
     def judge(self, data: Data) -> Push:
         """Look at the whole of the next data; what cannot be taken in is an error. Nothing changes."""
+        if not isinstance(data, Result):
+            return self._judge(data)
+        self._require_earlier(data.reading)
+        return replace(self._judge(data), reading=data.reading)
+
+    def _judge(self, data: Data) -> Push:
         data = to_readable(data, self._source.name)
         if isinstance(data, pa.Table):
             return self._judge_table(data)
@@ -133,6 +142,22 @@ class Intake:
                 f"the source's are {self._source.columns.names}"
             )
         return self._make_push(data, [], len(data))
+
+    def _require_earlier(self, reading: Reading) -> None:
+        """Refuse a later reading of a session where those before it were not pushed."""
+        if self._reached is not None and not reading.is_whole and reading.begin not in self._reached:
+            raise RecensionError(
+                f"{self._source.name}: {reading} does not follow what was pushed here: push the readings of "
+                "a session in order, or session.history()"
+            )
+
+    def _note_reading(self, push: Push) -> None:
+        """Other data may be earlier readings in another form: then nothing is known."""
+        begin, end = push.reading or Reading()
+        if end is None:
+            self._reached = self._reached if push.rows == 0 else None
+        elif self._reached is not None:
+            self._reached = {*self._reached - {begin}, end}
 
     def advance(self, t: int) -> Push:
         """A CTI, as if it had been pushed; it is no row of anybody's data."""
@@ -152,6 +177,7 @@ class Intake:
         if not push.is_only_ctis:
             self.is_table = push.layout is not None and push.layout.is_table
         self.rows += push.rows
+        self._note_reading(push)
         return batch
 
     def _judge_table(self, table: pa.Table) -> Push:
@@ -217,7 +243,7 @@ class Intake:
         for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
             counts.clear()
         self.take_dropped()
-        self._reader = None
+        self._reader = self._reached = None
 
 
 def require_inputs(given: Collection[str], sources: Collection[str]) -> None:

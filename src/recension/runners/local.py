@@ -38,7 +38,7 @@ from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
-from recension.runners.result import Result
+from recension.runners.result import Reading, Result
 from recension.runners.session_lock import LockedSession, exclusive
 from recension.runners.snapshot import (
     SESSION,
@@ -229,10 +229,11 @@ class Session(LockedSession):
             self._run.tick()
         self._run.keep_dropped()
         answer, node = self._run.answers[name], self._run.plan.queries[name]
-        is_whole, time_type = not answer.was_read, self._run.time_type
+        begin, time_type = answer.position, self._run.time_type
         batches, dropped = answer.take_unread(), answer.take_dropped()
+        reading = Reading(begin, answer.position)
         measure = partial(self._metrics_at, self._run.engine.counters())
-        return Result(batches, node.schema, node.properties, time_type, dropped, is_whole, measure)
+        return Result(batches, node.schema, node.properties, time_type, dropped, reading, measure)
 
     @exclusive
     def history(self, query: str | None = None) -> History:
@@ -310,7 +311,8 @@ class Session(LockedSession):
         """Become the session whose snapshot this is; the queries must be the same.
 
         A snapshot that is damaged, or of another session, is refused, and nothing changes. A session that has
-        failed goes on from here.
+        failed goes on from here. Its next reading follows the last one before the snapshot, if nothing was
+        unread then: the two add up.
         """
         with self._lock.hold("restore", even_failed=True):
             own = open_snapshot(chunks)

@@ -44,6 +44,8 @@ class MergePorts:
         require_same_columns(self.merge.schema, stream.schema, "attach")
         if self.merge.schema.names != stream.schema.names:
             raise RecensionError(f"attach: put the columns in order first: {self.merge.schema.names}")
+        if stream in [self._streams[port] for port in self.merge.inputs.live_ports()]:
+            raise RecensionError(f"attach: {stream.label} is an input of the merge already: detach it first")
         vertex = self._plan.vertices[self.vertex]
         read = (*vertex.inputs, extend(self._plan, stream))
         self._plan.vertices[self.vertex] = replace(vertex, inputs=read)

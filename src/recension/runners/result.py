@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,6 +29,37 @@ if TYPE_CHECKING:
     from recension.runners.metrics import Metrics
 
 
+class Position(NamedTuple):
+    """How far an answer was read: after so many readings that gave something, with an id of its own."""
+
+    number: int
+    id: str
+
+
+class Reading(NamedTuple):
+    """The part of a session's answer that a result is; where nothing is known, as of a table, None."""
+
+    begin: Position | None = None
+    end: Position | None = None
+
+    def __str__(self) -> str:
+        return "the result" if self.begin is None else f"reading {self.begin.number + 1}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Does it begin with the first reading?"""
+        return self.begin is None or self.begin.number == 0
+
+    def follow(self, earlier: Reading) -> Reading:
+        """Both as one, if this begins where the earlier one ends."""
+        if self.begin and earlier.end and self.begin != earlier.end:
+            raise RecensionError(
+                f"{self} does not follow this reading {earlier.end.number}: add the readings of one query of "
+                "one session, in order"
+            )
+        return Reading(earlier.begin, self.end)
+
+
 @dataclass(frozen=True, repr=False)
 class Result:
     """The output of a run, or of a session since it was last read. Results of one query add up."""
@@ -38,10 +69,15 @@ class Result:
     properties: Properties
     time_type: pa.DataType = field(default_factory=pa.int64)
     dropped: dict[str, list[tuple[str, EventBatch]]] = field(default_factory=dict)
-    is_whole: bool = True
-    """Does it begin with the stream's first element? A later reading of a session does not."""
+    reading: Reading = field(default=Reading(), compare=False)
+    """Which part of a session's answer it is."""
     measure: Callable[[], list[Metrics]] = field(default=list, compare=False)
     """Gives `metrics` when they are first asked for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Does it begin with the stream's first element? A later reading of a session does not."""
+        return self.reading.is_whole
 
     @cached_property
     def metrics(self) -> list[Metrics]:
@@ -69,7 +105,10 @@ class Result:
         return concat(self.batches) if self.batches else empty(self.schema)
 
     def history(self) -> History:
-        """The canonical history: what is left when every retraction is applied."""
+        """The canonical history: what is left when every retraction is applied.
+
+        Of a later reading of a session, it is that of the elements in it alone.
+        """
         try:
             found = reconstitute(self.batches, self.schema)
         except StreamError as why:
@@ -83,6 +122,8 @@ class Result:
 
     def __add__(self, later: Result) -> Result:
         """This and what the same query gave after it, as one result.
+
+        The readings of a session must follow each other; those that gave nothing may be left out.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -101,6 +142,7 @@ class Result:
                 f"results of one query add up: one has the columns {self.schema.names}, the other "
                 f"{later.schema.names}"
             )
+        reading = later.reading.follow(self.reading)
         dropped = {where: [*elements] for where, elements in self.dropped.items()}
         for where, elements in later.dropped.items():
             dropped.setdefault(where, []).extend(elements)
@@ -111,7 +153,7 @@ class Result:
             batches=batches,
             time_type=time_type,
             dropped=dropped,
-            is_whole=self.is_whole,
+            reading=reading,
             measure=lambda: later.metrics,
         )
 
