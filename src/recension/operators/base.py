@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -163,6 +163,44 @@ class Operator(ABC):
         advances = t > self.out_cti
         self.out_cti = max(self.out_cti, t)
         return Output(self._nothing if batch is None else batch, t if advances else None)
+
+
+class HeldState(Protocol):
+    """State that knows its size and can be stored."""
+
+    def __len__(self) -> int: ...
+
+    def nbytes(self) -> int:
+        """Memory taken."""
+
+    def snapshot(self) -> Chunks:
+        """The whole state as named Arrow tables."""
+
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+
+
+class SingleStateOperator(Operator):
+    """An operator whose state is one object, and all of it rows."""
+
+    def __init__(self, schema: pa.Schema, state: HeldState) -> None:
+        super().__init__(schema)
+        self._held_state = state
+
+    def trace(self) -> tuple[int, ...] | None:
+        return ()
+
+    def state_rows(self) -> int:
+        return len(self._held_state)
+
+    def state_bytes(self) -> int:
+        return self._held_state.nbytes()
+
+    def snapshot_state(self) -> Chunks:
+        return self._held_state.snapshot()
+
+    def restore_state(self, chunks: Chunks) -> None:
+        self._held_state.restore(chunks)
 
 
 def worst_outcome(of_readers: Sequence[Orphans]) -> Orphans:

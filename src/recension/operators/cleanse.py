@@ -22,7 +22,7 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import NetChanges, net_changes
 from recension.operators.state.events_by_start import EventsByStart, Front, is_open_at
-from recension.operators.value_order import payload_keys
+from recension.operators.value_order import order_by_payload
 
 
 class Cleanse(Operator):
@@ -87,7 +87,8 @@ class Cleanse(Operator):
         is_open = is_open_at(columns[1], t)
         first = int(columns[0][is_open].min(initial=FOREVER))
         out = np.flatnonzero(columns[0] <= first)
-        out = out[self._order(*(column[out] for column in columns[:3]))]
+        starts, ends, rows = (column[out] for column in columns[:3])
+        out = out[order_by_payload([starts], ends, lambda tied: self._held.payload(rows[tied]))]
         size = int(is_open[out].argmax()) if bool(is_open[out].any()) else len(out)
         if size < len(out):
             _, end, row, payload_hash = (column[out[size:]] for column in columns)
@@ -107,17 +108,6 @@ class Cleanse(Operator):
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay; an event that is not there holds back no other."""
         return [t]
-
-    def _order(self, vs: Ticks, ve: Ticks, row: Index) -> Index:
-        """By start, payload and end; payloads are compared where starts are equal."""
-        order = np.lexsort((ve, vs))
-        tied = np.append(False, vs[order][1:] == vs[order][:-1])
-        tied |= np.append(tied[1:], False)
-        rows = order[tied]
-        if len(rows):
-            keys = payload_keys(self._held.payload(row[rows]))
-            order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows]))]
-        return order
 
     def is_endless(self) -> bool:
         front = () if self._front is None else self._front.end[self._front.at :]

@@ -20,13 +20,12 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, empty
 from recension.core.rowhash import row_hash
-from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Output, SingleStateOperator
 from recension.operators.changes import EventRows, net_changes, transition
 from recension.operators.state.chains import ChainEnds, Chains, Equivalent
 
 
-class Coalesce(Operator):
+class Coalesce(SingleStateOperator):
     """``schema`` has the group's columns and those that the equivalence compares."""
 
     changes_on_cti = False
@@ -35,9 +34,9 @@ class Coalesce(Operator):
     def __init__(
         self, schema: pa.Schema, group_by: Sequence[str], on: Sequence[str], equivalent: Equivalent
     ) -> None:
-        super().__init__(schema)
         self._group_by = list(group_by)
         self._chains = Chains(schema, self._group_by, list(on), equivalent)
+        super().__init__(schema, self._chains)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -66,25 +65,5 @@ class Coalesce(Operator):
         return transition(before, after, payload)
 
     def on_cti(self, port: int, t: int) -> Output:
-        if t == FOREVER:
-            self._chains.clear()
-            return self.emit(t)
-        self._chains.forget_before(t)
-        self._chains.retire()
-        self._chains.tidy()
+        self._chains.advance(t)
         return self.emit(t)
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
-    def state_rows(self) -> int:
-        return len(self._chains)
-
-    def state_bytes(self) -> int:
-        return self._chains.nbytes()
-
-    def snapshot_state(self) -> Chunks:
-        return self._chains.snapshot()
-
-    def restore_state(self, chunks: Chunks) -> None:
-        self._chains.restore(chunks)

@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
-from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Output, SingleStateOperator
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.readings import ReadingAxis, Readings
 
 
-class Edges(Operator):
+class Edges(SingleStateOperator):
     """Readings by group; without ``group_by`` all are of one."""
 
     changes_on_cti = False
@@ -31,9 +30,9 @@ class Edges(Operator):
 
     def __init__(self, schema: pa.Schema, group_by: Sequence[str] = (), keyed_by: str = "group_by") -> None:
         """``keyed_by`` says, in errors, where the groups were named."""
-        super().__init__(schema)
         self._group_by = list(group_by)
         self._readings = Readings(schema, pa.schema([schema.field(name) for name in group_by]), keyed_by)
+        super().__init__(schema, self._readings)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -60,25 +59,5 @@ class Edges(Operator):
         return changes(at[order], old[order], new[order], self._readings.payload(row[order]))
 
     def on_cti(self, port: int, t: int) -> Output:
-        if t == FOREVER:
-            self._readings.clear()
-            return self.emit(t)
-        self._readings.forget_all_but_last(t, keep=1)
-        self._readings.retire()
-        self._readings.tidy()
+        self._readings.advance(t)
         return self.emit(t)
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
-    def state_rows(self) -> int:
-        return len(self._readings)
-
-    def state_bytes(self) -> int:
-        return self._readings.nbytes()
-
-    def snapshot_state(self) -> Chunks:
-        return self._readings.snapshot()
-
-    def restore_state(self, chunks: Chunks) -> None:
-        self._readings.restore(chunks)

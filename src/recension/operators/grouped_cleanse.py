@@ -22,7 +22,7 @@ from recension.operators.base import Chunks, Operator, Output
 from recension.operators.changes import net_changes
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.progress import group_hash
-from recension.operators.value_order import payload_keys
+from recension.operators.value_order import order_by_payload
 
 
 class GroupedCleanse(Operator):
@@ -60,7 +60,13 @@ class GroupedCleanse(Operator):
         first = np.full(int(group.max()) + 1, FOREVER)
         np.minimum.at(first, group[is_open], vs[is_open])
         candidates = np.flatnonzero(vs <= first[group])
-        order = candidates[self._order(at[candidates], group[candidates], vs[candidates], ve[candidates])]
+        order = candidates[
+            order_by_payload(
+                [vs[candidates], group[candidates]],
+                ve[candidates],
+                lambda tied: self._held.payload(at[candidates[tied]]),
+            )
+        ]
         before = _count_open_before(group[order], is_open[order])
         self._first_start = int(first.min())
         ends = ve[order[(before == 0) & is_open[order]]]
@@ -76,17 +82,6 @@ class GroupedCleanse(Operator):
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay; an event that is not there holds back no other."""
         return [t]
-
-    def _order(self, at: Index, group: Index, vs: Ticks, ve: Ticks) -> Index:
-        """By group, start, payload and end; payloads are compared where starts are equal."""
-        order = np.lexsort((ve, vs, group))
-        is_same = (vs[order][1:] == vs[order][:-1]) & (group[order][1:] == group[order][:-1])
-        tied = np.append(False, is_same) | np.append(is_same, False)
-        rows = order[tied]
-        if len(rows):
-            keys = payload_keys(self._held.payload(at[rows]))
-            order[tied] = rows[np.lexsort((ve[rows], *keys[::-1], vs[rows], group[rows]))]
-        return order
 
     def _release(self, at: Index, vs: Ticks, ve: Ticks) -> EventBatch:
         if not len(at):

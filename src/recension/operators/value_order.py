@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index
+from recension.core.ticks import Ticks
 
 
 def payload_order(payload: pa.RecordBatch, size: int) -> Index:
@@ -50,3 +53,20 @@ def value_ranks(column: pa.Array) -> Index:
     if is_nan is not None:
         found = np.where(is_nan.to_numpy(zero_copy_only=False), len(ordered), found)
     return found
+
+
+def order_by_payload(firsts: list[Index], ends: Ticks, payload: Callable[[Index], pa.RecordBatch]) -> Index:
+    """The order of events by the columns ``firsts``, the last of them first, then by payload and end.
+
+    ``payload`` gives the payloads of some events. It is asked only for those that are alike in ``firsts``.
+    """
+    order = np.lexsort((ends, *firsts))
+    is_same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in firsts:
+        is_same &= column[order][1:] == column[order][:-1]
+    is_tied = (np.append(False, is_same) | np.append(is_same, False))[: len(order)]
+    tied = order[is_tied]
+    if len(tied):
+        keys = payload_keys(payload(tied))
+        order[is_tied] = tied[np.lexsort((ends[tied], *keys[::-1], *(column[tied] for column in firsts)))]
+    return order

@@ -16,6 +16,7 @@ Source      Temporal Coalescing on Window Extents over Data Streams, §4 and §5
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -196,12 +197,7 @@ def emit_answers(
     at, end = np.append(old.at, new.at), np.append(old.end, new.end)
     start, facts = region.time[at], merged.payload.select(query.columns)
 
-    def payload(rows: Index) -> pa.RecordBatch:
-        columns = take_rows(facts, region.source[at[rows]]).columns
-        return pa.RecordBatch.from_arrays(
-            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
-        )
-
+    payload = partial(_answer_rows, schema, facts, region.source[at], start, end)
     if not len(old.at):
         return insert_rows(new.vs, new.ve, payload)
     hashes: Hashes = combine(combine(region.fact[at], start), end)
@@ -225,14 +221,16 @@ def scan_extent(
     at, end = (np.concatenate(part) for part in zip(*found, strict=True))
     vs = np.repeat(np.array(slides, np.int64), [len(leads) for leads, _ in found])
     start = stretch.columns["time"][at]
-
-    def payload(rows: Index) -> pa.RecordBatch:
-        columns = take_rows(facts, place[at[rows]]).columns
-        return pa.RecordBatch.from_arrays(
-            [*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema
-        )
-
+    payload = partial(_answer_rows, schema, facts, place[at], start, end)
     return insert_rows(vs, add(vs, window.slide), payload)
+
+
+def _answer_rows(
+    schema: pa.Schema, facts: pa.RecordBatch, source: Index, start: Ticks, end: Ticks, rows: Index
+) -> pa.RecordBatch:
+    """Some rows of answers: the facts of the reading that leads each, and the interval where they hold."""
+    columns = take_rows(facts, source[rows]).columns
+    return pa.RecordBatch.from_arrays([*columns, pa.array(start[rows]), pa.array(end[rows])], schema=schema)
 
 
 def _runs(stretch: Stretch, group: Index, low: int, high: int) -> tuple[Index, Ticks]:

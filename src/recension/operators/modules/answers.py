@@ -31,7 +31,7 @@ from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import Caller, Given, HostedModule
 from recension.operators.modules.states import States
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
+from recension.operators.windowed.accumulators import Accumulator, name_overflows
 from recension.operators.windowed.aggregates import Aggregation
 from recension.operators.windowed.events import CoveringEvents
 from recension.operators.windowed.selections import Selection
@@ -67,12 +67,18 @@ class NamedValues(ModuleAnswers):
     def compute(
         self, contents: WindowContents, keys: pa.RecordBatch, changes: EventChanges | None, gone: WindowKeys
     ) -> ModuleRows:
-        return self._rows(contents, keys, [value.compute(contents, changes, gone) for value in self._values])
+        return self._rows(contents, keys, lambda value: value.compute(contents, changes, gone))
 
     def recompute(self, contents: WindowContents, keys: pa.RecordBatch) -> ModuleRows:
-        return self._rows(contents, keys, [value.recompute(contents) for value in self._values])
+        return self._rows(contents, keys, lambda value: value.recompute(contents))
 
-    def _rows(self, contents: WindowContents, keys: pa.RecordBatch, columns: list[pa.Array]) -> ModuleRows:
+    def _rows(
+        self, contents: WindowContents, keys: pa.RecordBatch, compute: Callable[[Value], pa.Array]
+    ) -> ModuleRows:
+        columns = []
+        for name, value in zip(self.schema.names[keys.num_columns :], self._values, strict=True):
+            with name_overflows(name, keys):
+                columns.append(compute(value))
         payload = pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=self.schema)
         windows = contents.windows
         return ModuleRows(np.arange(len(windows)), windows.start, windows.end, payload)
@@ -138,14 +144,7 @@ class BuiltIn(Value):
         if isinstance(self._measure, Selection):
             return self._measure.result(events, values)
         assert isinstance(self._measure, Accumulator)
-        try:
-            return self._sum(self._measure, events, values)
-        except TooLargeError as why:
-            raise OverflowError(
-                f"the value {why}, where sums may leave float64; scale the values down"
-            ) from None
-        except BeyondInt64Error:
-            raise OverflowError("a sum does not fit in int64; give the column as float64") from None
+        return self._sum(self._measure, events, values)
 
     def _sum(self, measure: Accumulator, events: CoveringEvents, values: pa.Array | None) -> pa.Array:
         window, event = events.incidence_in(np.arange(len(events.vs)))

@@ -141,6 +141,9 @@ class PaneStates:
     The panes of consecutive windows of ``n`` panes are merged in blocks of ``n``, from each pane to the end
     of its block and from the start of the block to each pane: every window is one of the former with one of
     the latter. So three merges a pane suffice however many there are in a window (van Herk; Gil and Werman).
+
+    Only a grid has panes, by choice: the widths come from `Grid.panes`, not from the index, because windows
+    of other kinds have no common width to share. Those keep one state for each window.
     """
 
     def __init__(

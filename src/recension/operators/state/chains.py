@@ -25,16 +25,13 @@ from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import FOREVER, Ticks, add
 from recension.core.time_kind import describe_time_in_message
-from recension.operators.base import Chunks
 from recension.operators.changes import NetChanges, identity
-from recension.operators.state.end_points import EndPoints, is_among
+from recension.operators.state.end_points import PointsWithPayloads, is_among, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
 
 _COLUMNS: Final = ("end", "row", "hash", "start", "head", "reach")
-_SLACK: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +59,16 @@ class _ChainAxis:
         return np.append(True, (group[1:] != group[:-1]) | self.is_last[:-1])[: len(group)]
 
 
-class Chains(EndPoints):
+class Chains(PointsWithPayloads):
     """Events by (group, start), which tell them apart; ``on`` are the columns an equivalence compares."""
 
+    _max_rows_per_point = 4
+    _row_columns = ("row", "head")
+
     def __init__(self, schema: pa.Schema, group_by: list[str], on: list[str], equivalent: Equivalent) -> None:
-        self._store, self._on, self._equivalent = RowStore(schema), on, equivalent
-        super().__init__(
-            dict.fromkeys(_COLUMNS, np.int64), pa.schema([schema.field(name) for name in group_by])
-        )
-
-    def clear(self) -> None:
-        super().clear()
-        self._store.clear()
-
-    def nbytes(self) -> int:
-        return super().nbytes() + self._store.nbytes()
-
-    def payload(self, rows: Index) -> pa.RecordBatch:
-        """Payloads of rows, also of events that have just gone."""
-        return self._store.take(rows)
+        self._on, self._equivalent = on, equivalent
+        keys = pa.schema([schema.field(name) for name in group_by])
+        super().__init__(dict.fromkeys(_COLUMNS, np.int64), keys, schema, "events")
 
     def apply(self, change: NetChanges, group: Index, payload: pa.RecordBatch) -> tuple[ChainEnds, ChainEnds]:
         """Take in changes, each with its group; the chains before and after, where any may differ."""
@@ -107,7 +95,7 @@ class Chains(EndPoints):
         held = identity(kept["hash"].view(np.uint64), kept["time"], kept["end"])
         stays, _, found = cancel(held, removed)
         if len(found) < len(removed):
-            raise StreamError("an event was retracted that had never been inserted")
+            raise never_inserted_error()
         columns = {name: np.concatenate([kept[name], added[name]]) for name in kept}
         order = np.lexsort((columns["time"], columns["group"]))
         size, more = len(stays), len(added["row"])
@@ -157,7 +145,7 @@ class Chains(EndPoints):
         come, went = ((own["group"][rows], own["time"][rows]) for rows in (born, gone))
         self.replace(extract, columns, come, went)
 
-    def forget_before(self, t: int) -> Index:
+    def _forget_past(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
 
         Such an event has ended. If another one that starts before ``t`` follows it, that one has ended too or
@@ -166,7 +154,7 @@ class Chains(EndPoints):
         """
         groups = self._pop_due(t)
         if not len(groups):
-            return groups
+            return
         extract = self._extract_past(groups, t)
         own = {name: column[~extract.follower] for name, column in extract.columns.items()}
         group, past = own["group"], (own["time"] < t) & is_among(own["group"], groups)
@@ -179,7 +167,6 @@ class Chains(EndPoints):
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
         self._count(group[:0], group[goes])
         self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
-        return groups
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""
@@ -187,18 +174,6 @@ class Chains(EndPoints):
         waits = np.where(end >= t, end, np.where(is_followed[at], following, own["reach"][at]))
         again = waits < FOREVER
         self._expiring.push(waits[again], own["group"][at[again]])
-
-    def tidy(self) -> None:
-        """Drop payloads when most of them belong to no event and begin no chain."""
-        if len(self._store) > 4 * len(self) + _SLACK:
-            drop_unused_rows(self._store, self._table, "row", "head")
-
-    def snapshot(self) -> Chunks:
-        return {**super().snapshot(), **self._store.snapshot("events")}
-
-    def restore(self, chunks: Chunks) -> None:
-        super().restore(chunks)
-        self._store.restore("events", chunks)
 
 
 def _check(axis: _ChainAxis) -> None:

@@ -10,6 +10,7 @@ number once such groups are the majority.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.errors import StreamError
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -25,12 +27,14 @@ from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.leaf_table import LeafExtract, LeafTable, unique_numbers
+from recension.operators.state.row_store import RowStore, drop_unused_rows
 from recension.operators.state.time_queue import TimeQueue
 
 Points: TypeAlias = tuple[Index, Ticks]
 """The group and the time of each."""
 
 _RETIRE_AT = 1024
+_SLACK = 1024  # payloads that may be kept for nothing
 _ROW = 64  # groups whose earliest time is kept
 
 
@@ -235,6 +239,55 @@ class KeptMoments(EndPoints):
         return group[goes], time[goes]
 
 
+class PointsWithPayloads(EndPoints, ABC):
+    """End points whose column ``row`` names payloads in a `RowStore`; ``name`` is that of its chunks."""
+
+    _max_rows_per_point = 2
+    _row_columns: tuple[str, ...] = ("row",)
+
+    def __init__(
+        self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema, schema: pa.Schema, name: str
+    ) -> None:
+        self._store, self._name = RowStore(schema), name
+        super().__init__(columns, key_schema)
+
+    def clear(self) -> None:
+        super().clear()
+        self._store.clear()
+
+    def nbytes(self) -> int:
+        return super().nbytes() + self._store.nbytes()
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        """Payloads of rows, also of those that have just gone."""
+        return self._store.take(rows)
+
+    def tidy(self) -> None:
+        """Drop payloads when most of them are named by no column."""
+        if len(self._store) > self._max_rows_per_point * len(self) + _SLACK:
+            drop_unused_rows(self._store, self._table, *self._row_columns)
+
+    def advance(self, t: int) -> None:
+        """A CTI has come to ``t``: forget what no change after it can make matter again."""
+        if t == FOREVER:
+            self.clear()
+            return
+        self._forget_past(t)
+        self.retire()
+        self.tidy()
+
+    @abstractmethod
+    def _forget_past(self, t: int) -> None:
+        """Drop end points, not payloads."""
+
+    def snapshot(self) -> Chunks:
+        return {**super().snapshot(), **self._store.snapshot(self._name)}
+
+    def restore(self, chunks: Chunks) -> None:
+        super().restore(chunks)
+        self._store.restore(self._name, chunks)
+
+
 class GroupTimes:
     """A time for each group, FOREVER unless it is set; finds the earliest without looking at all of them."""
 
@@ -264,6 +317,11 @@ class GroupTimes:
     def times(self) -> Ticks:
         """All of them, by group."""
         return self._times.reshape(-1)[: self._groups]
+
+
+def never_inserted_error() -> StreamError:
+    """The error of a retraction without its event."""
+    return StreamError("an event was retracted that had never been inserted")
 
 
 def is_among(groups: Index, some: Index) -> Mask:

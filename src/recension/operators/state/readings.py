@@ -15,14 +15,10 @@ from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
 from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
-from recension.operators.base import Chunks
 from recension.operators.changes import net_changes
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import KeptMoments
+from recension.operators.state.end_points import KeptMoments, PointsWithPayloads
 from recension.operators.state.leaf_table import LeafExtract
-from recension.operators.state.row_store import RowStore, drop_unused_rows
-
-_SLACK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +44,13 @@ class ReadingAxis:
         return ends
 
 
-class Readings(KeptMoments):
-    """A `KeptMoments` whose rows name payloads in a `RowStore`."""
+class Readings(PointsWithPayloads, KeptMoments):
+    """Moments with payloads, one a group and time."""
 
     def __init__(self, schema: pa.Schema, key_schema: pa.Schema, keyed_by: str) -> None:
         """``keyed_by`` says, in errors, where the groups were named."""
-        self._store, self._keyed_by = RowStore(schema), keyed_by
-        super().__init__({"row": np.int64}, key_schema)
-
-    def clear(self) -> None:
-        super().clear()
-        self._store.clear()
-
-    def nbytes(self) -> int:
-        return super().nbytes() + self._store.nbytes()
-
-    def payload(self, rows: Index) -> pa.RecordBatch:
-        """The payloads of rows, also of readings that have just gone."""
-        return self._store.take(rows)
+        self._keyed_by = keyed_by
+        super().__init__({"row": np.int64}, key_schema, schema, "readings")
 
     def apply(self, batch: EventBatch, group: Index) -> ReadingAxis:
         """Take in a batch of readings that come and go; those whose end alone moves stay as they are."""
@@ -89,17 +74,8 @@ class Readings(KeptMoments):
             extract, columns, (axis.group[born], axis.time[born]), (axis.group[gone], axis.time[gone])
         )
 
-    def tidy(self) -> None:
-        """Drop payloads when most of them belong to no reading."""
-        if len(self._store) > 2 * len(self) + _SLACK:
-            drop_unused_rows(self._store, self._table, "row")
-
-    def snapshot(self) -> Chunks:
-        return {**super().snapshot(), **self._store.snapshot("readings")}
-
-    def restore(self, chunks: Chunks) -> None:
-        super().restore(chunks)
-        self._store.restore("readings", chunks)
+    def _forget_past(self, t: int) -> None:
+        self.forget_all_but_last(t, keep=1)
 
 
 def find_come_and_gone(batch: EventBatch) -> tuple[Index, Index]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -110,6 +112,22 @@ class TooLargeError(Exception):
     def __init__(self, value: float) -> None:
         super().__init__(f"{value!r} is beyond 2**960")
         self.value = value
+
+
+@contextmanager
+def name_overflows(name: str, keys: pa.RecordBatch | None = None) -> Iterator[None]:
+    """Sums that cannot be represented become an error for users, with the column and the group if known."""
+    try:
+        yield
+    except TooLargeError as why:
+        reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
+        raise OverflowError(reason) from None
+    except BeyondInt64Error as why:
+        group = (
+            f" of {keys.slice(why.row, 1).to_pylist()[0]}" if keys is not None and keys.num_columns else ""
+        )
+        reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
+        raise OverflowError(reason) from None
 
 
 class SumFloats(Accumulator):

@@ -20,7 +20,7 @@ from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
-from recension.operators.windowed.accumulators import Accumulator, BeyondInt64Error, TooLargeError
+from recension.operators.windowed.accumulators import Accumulator, name_overflows
 from recension.operators.windowed.events import CoveringEvents, EventsOfGroups
 from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
@@ -96,12 +96,8 @@ class Aggregates(Measure):
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
                 values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-                try:
+                with name_overflows(self.schema.names[place]):
                     part = aggregation.measure.contributions(values, len(batch))
-                except TooLargeError as why:
-                    name = self.schema.names[place]
-                    reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
-                    raise OverflowError(reason) from None
                 total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
         return total
 
@@ -133,19 +129,12 @@ class Aggregates(Measure):
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
                 own = Sums(sums.n, ints[: measure.ints], pairs[: measure.pairs])
-                columns.append(self._sum_column(measure, self.schema.names[len(columns)], keys, own))
+                with name_overflows(self.schema.names[len(columns)], keys):
+                    columns.append(measure.result(own.n, own.ints, own.pairs))
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
                 columns.append(measure.result(events, aggregation.argument(events.payload)))
         return StretchResults(pa.RecordBatch.from_arrays(columns, schema=self.schema))
-
-    def _sum_column(self, measure: Accumulator, name: str, keys: pa.RecordBatch, sums: Sums) -> pa.Array:
-        try:
-            return measure.result(sums.n, sums.ints, sums.pairs)
-        except BeyondInt64Error as why:
-            group = f" of {keys.slice(why.row, 1).to_pylist()[0]}" if keys.num_columns else ""
-            reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
-            raise OverflowError(reason) from None
 
     def _top_k_rows(
         self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array

@@ -25,11 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import EventBatch, Index, Mask, new_end, old_end
-from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import KeptMoments
+from recension.operators.state.end_points import KeptMoments, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
@@ -260,29 +259,23 @@ def merge(extract: LeafExtract, changes: MomentChanges) -> MergedMoments:
         column[at_known] = known[name]
         return column
 
-    old = Sums(
-        spread("n"),
-        [spread(f"int{i}") for i in range(len(changes.by.ints))],
-        [(spread(f"high{i}"), spread(f"low{i}")) for i in range(len(changes.by.pairs))],
-    )
+    old = Sums.from_columns(spread, len(changes.by.ints), len(changes.by.pairs))
     new = _add(old, changes.by, at_changes)
     group, time = np.concatenate(groups)[first], np.concatenate(times)[first]
     return MergedMoments(group, time, is_known, is_changed, old, new)
 
 
 def _add(old: Sums, by: Sums, at: Index) -> Sums:
-    def plus(before: Index, change: Index) -> Index:
-        after = before.copy()
-        after[at] += change
-        return after
+    """The sums with those at ``at`` changed."""
+    new = old.take(at).add(by)
+    if bool((new.n < 0).any()):
+        raise never_inserted_error()
 
-    n = plus(old.n, by.n)
-    if bool((n < 0).any()):
-        raise StreamError("an event was retracted that had never been inserted")
-    pairs = []
-    for (high, low), change in zip(old.pairs, by.pairs, strict=True):
-        high, low = high.copy(), low.copy()
-        high[at], low[at] = dd.add((high[at], low[at]), change)
-        # With no event left there is no rounding error left either.
-        pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
-    return Sums(n, [plus(o, c) for o, c in zip(old.ints, by.ints, strict=True)], pairs)
+    def replace(column: Column, changed: Column) -> Column:
+        column = column.copy()
+        column[at] = changed
+        return column
+
+    after = new.columns()
+    columns = {name: replace(column, after[name]) for name, column in old.columns().items()}
+    return Sums.from_columns(columns.__getitem__, len(old.ints), len(old.pairs))

@@ -38,7 +38,13 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class Measure(ABC):
-    """What is computed for windows, and the state of events that this takes."""
+    """What is computed for windows, and the state of events that this takes.
+
+    A measure emits its own changes (`apply`). Aggregates have one answer for a stretch: it is compared once,
+    and written out only for the windows that come or go. Modules may give any rows, with lifetimes of their
+    own that need not be those of windows, so rows before and after are compared as bags of events
+    (`changes.transition`); for aggregates that would hash every row of every window.
+    """
 
     shards_share_ctis: bool = False
     always_answers: bool = False

@@ -10,17 +10,17 @@ Each end point of the merged axis knows the state that held from it to the next 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
-from recension.core.errors import StreamError
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import EndPoints
+from recension.operators.state.end_points import EndPoints, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.steps import AxisSteps, Pair
@@ -33,6 +33,24 @@ class Sums:
     n: Index
     ints: list[Index]
     pairs: list[Pair]
+
+    @staticmethod
+    def from_columns(read: Callable[[str], Column], ints: int, pairs: int) -> Sums:
+        """The sums in so many columns, which ``read`` gives by the names of `columns`."""
+        return Sums(
+            read("n"),
+            [read(f"int{i}") for i in range(ints)],
+            [(read(f"high{i}"), read(f"low{i}")) for i in range(pairs)],
+        )
+
+    def add(self, by: Sums) -> Sums:
+        """Row by row the two together; a row without events left has no rounding error left either."""
+        n = self.n + by.n
+        pairs = []
+        for pair, more in zip(self.pairs, by.pairs, strict=True):
+            high, low = dd.add(pair, more)
+            pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
+        return Sums(n, [a + b for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
@@ -116,7 +134,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     refs[at_known] = known["refs"]
     refs[at_steps] += steps.refs
     if bool((refs < 0).any()):
-        raise StreamError("an event was retracted that had never been inserted")
+        raise never_inserted_error()
     is_context = np.zeros(size, np.bool_)
     is_context[at_known] = extract.follower
     inherit = _inherit(at_known, group, size)
@@ -161,28 +179,18 @@ def _inherit(at_known: Index, group: Index, size: int) -> Index:
 
 
 def _old_sums(known: Columns, inherit: Index, ints: int, pairs: int) -> Sums:
-    def old(name: str) -> Column:
+    def inherit_column(name: str) -> Column:
         return np.append(known[name], 0)[inherit].astype(known[name].dtype, copy=False)
 
-    return Sums(
-        old("n"),
-        [old(f"int{i}") for i in range(ints)],
-        [(old(f"high{i}"), old(f"low{i}")) for i in range(pairs)],
-    )
+    return Sums.from_columns(inherit_column, ints, pairs)
 
 
 def _new_sums(old: Sums, steps: AxisSteps, last_step: Index, is_changed: Mask) -> Sums:
-    def moved(before: Index, running: Index) -> Index:
-        return before + np.where(is_changed, running[last_step], 0)
+    def spread(running: Column) -> Column:
+        return np.where(is_changed, running[last_step], 0)
 
-    n = moved(old.n, steps.n)
-    pairs = []
-    for (high, low), (by_high, by_low) in zip(old.pairs, steps.pairs, strict=True):
-        by = (np.where(is_changed, by_high[last_step], 0.0), np.where(is_changed, by_low[last_step], 0.0))
-        new_high, new_low = dd.add((high, low), by)
-        # With no event left there is no rounding error left either.
-        pairs.append((np.where(n == 0, 0.0, new_high), np.where(n == 0, 0.0, new_low)))
-    return Sums(n, [moved(o, r) for o, r in zip(old.ints, steps.ints, strict=True)], pairs)
+    pairs = [(spread(high), spread(low)) for high, low in steps.pairs]
+    return old.add(Sums(spread(steps.n), [spread(column) for column in steps.ints], pairs))
 
 
 def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
