@@ -31,7 +31,7 @@ class Stream(
 
     __slots__ = ()
 
-    def _windowed(self, windows: WindowKind) -> WindowedStream[Stream]:
+    def _over_windows(self, windows: WindowKind) -> WindowedStream[Stream]:
         return WindowedStream(self, (), windows)
 
 

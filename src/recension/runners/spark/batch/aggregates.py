@@ -244,7 +244,7 @@ def _mean(name: str) -> Column:
 def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
     """The rows with `_vs`, `_ve` as the first window each overlaps and the first it does not."""
     vs, ve = f.col(VS), f.col(VE)
-    first, stop = (_first(grid), _stop(grid)) if grid.hop > 1 else _every_tick(grid)
+    first, stop = (_first_window(grid), _stop_window(grid)) if grid.hop > 1 else _every_tick(grid)
     first = f.when(vs == tick(BEGINNING), f.raise_error(AT_BEGINNING).cast("bigint")).otherwise(first)
     if grid.until is None:
         stop = f.when(ve == tick(FOREVER), f.raise_error(ENDLESS).cast("bigint")).otherwise(stop)
@@ -255,14 +255,14 @@ def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
     return rows.select(first.alias(VS), stop.alias(VE), *others).where(f.col(VS) < f.col(VE))
 
 
-def _first(grid: Windows) -> Column:
+def _first_window(grid: Windows) -> Column:
     """Times are divided by the hop before anything is taken from them: only quotients are sure to fit."""
     hops, past = divmod(grid.size + grid.offset % grid.hop, grid.hop)
     is_past = f.pmod(f.col(VS), tick(grid.hop)) >= tick(past)
     return floor_divide(f.col(VS), grid.hop) - tick(hops) + f.when(is_past, tick(1)).otherwise(tick(0))
 
 
-def _stop(grid: Windows) -> Column:
+def _stop_window(grid: Windows) -> Column:
     is_past = f.pmod(f.col(VE), tick(grid.hop)) > tick(grid.offset % grid.hop)
     return floor_divide(f.col(VE), grid.hop) + f.when(is_past, tick(1)).otherwise(tick(0))
 
@@ -294,12 +294,15 @@ def window_lifetime(grid: Windows) -> list[Column]:
     """The lifetimes of windows given by number."""
     window, offset = f.col(VS), grid.offset % grid.hop
     if grid.hop > 1:
-        return [_at(grid.hop, offset).alias(VS), _at(grid.hop, offset + grid.size).alias(VE)]
+        return [
+            _scale_window(grid.hop, offset).alias(VS),
+            _scale_window(grid.hop, offset + grid.size).alias(VE),
+        ]
     start = f.when(window < tick(GAP), add(window, -grid.size)).otherwise(window)
     return [start.alias(VS), f.when(window < tick(GAP), window).otherwise(add(window, grid.size)).alias(VE)]
 
 
-def _at(hop: int, shift: int) -> Column:
+def _scale_window(hop: int, shift: int) -> Column:
     """``shift + window * hop``, saturated."""
     low, high = max(BEGINNING, -((shift - BEGINNING) // hop)), (FOREVER - shift) // hop
     window = f.col(VS)

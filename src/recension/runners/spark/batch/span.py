@@ -107,7 +107,7 @@ class _ColumnTranslation:
             case Literal(value, None):
                 return _literal(value)
             case Call("when", operands):
-                return _when([self.of(x) for x in operands])
+                return _translate_when([self.of(x) for x in operands])
             case Call(name, operands) if name in _STEPS:
                 options = {k: self.of(v) if isinstance(v, Tree) else v for k, v in tree.arguments}
                 return _STEPS[name](*(self.of(x) for x in operands), **options)
@@ -126,7 +126,7 @@ def _literal(value: Any) -> TypedColumn:
     raise DiffersError(repr(value))
 
 
-def _when(operands: Sequence[TypedColumn]) -> TypedColumn:
+def _translate_when(operands: Sequence[TypedColumn]) -> TypedColumn:
     """A condition that is null is not true."""
     condition, then, *rest = operands
     _require(condition.kind == pa.bool_() and all(other.kind == then.kind for other in rest))
@@ -182,7 +182,7 @@ def _is_comparable(kind: pa.DataType) -> bool:
     return kind in plain
 
 
-def _between(
+def _translate_between(
     value: TypedColumn, lower_bound: TypedColumn, upper_bound: TypedColumn, closed: str
 ) -> TypedColumn:
     at_least = _STEPS[">=" if closed in ("both", "left") else ">"]
@@ -234,7 +234,7 @@ _STEPS: Final[dict[str, Callable[..., TypedColumn]]] = {
     "&": _logic(operator.and_),
     "|": _logic(operator.or_),
     "not": _invert,
-    "is_between": _between,
+    "is_between": _translate_between,
     "is_null": _is_null,
     "fill_null": _fill_null,
     "is_in": _is_in,
