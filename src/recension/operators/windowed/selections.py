@@ -130,7 +130,7 @@ class FunctionError(Exception):
         self.row = row
         self._name, self._reason, self._values = name, reason, values
 
-    def name_window(self, start: int, end: int) -> ModuleError:
+    def to_module_error(self, start: int, end: int) -> ModuleError:
         """The error that the user sees."""
         return module_error(self._name, self._reason, Window(start, end), self._values)
 
