@@ -97,7 +97,7 @@ def run(
     as CSV.
     """
     paths = parse_inputs(inputs)
-    results = ResultTargets.of(output, history, form)
+    results = ResultTargets.from_options(output, history, form)
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
     plan = load_query(query).plan
