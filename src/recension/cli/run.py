@@ -129,7 +129,7 @@ def _run_local(
     plan: Node, paths: Mapping[str, Path], results: ResultTargets, size: int, *, close: bool, profile: bool
 ) -> None:
     session = Session({"query": plan}, size, history_limit=0)
-    readers = open_inputs(paths, plan, session.unchecked, size)
+    readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
     elements = _run_session(session, readers, size, close=close)

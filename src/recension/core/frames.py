@@ -144,7 +144,7 @@ def to_polars(table: pa.Table) -> Any:
 
 
 def _pandas_type(kind: pa.DataType) -> Any:
-    if (own := _nullable().get(kind)) is not None:
+    if (own := _nullable_dtypes().get(kind)) is not None:
         return own
     is_own = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_dictionary, pa.types.is_null)
     if any(check(kind) for check in is_own) or isinstance(kind, pa.BaseExtensionType):
@@ -153,7 +153,7 @@ def _pandas_type(kind: pa.DataType) -> Any:
 
 
 @cache
-def _nullable() -> dict[pa.DataType, Any]:
+def _nullable_dtypes() -> dict[pa.DataType, Any]:
     pandas = import_module("pandas")
     kinds = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
     types = {getattr(pa, kind.lower())(): getattr(pandas, f"{kind}Dtype")() for kind in kinds}

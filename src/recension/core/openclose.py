@@ -97,7 +97,7 @@ class OpenClose(DroppedElements):
             self._forget()
 
     def _remember(self, events: Toggles) -> None:
-        """Whether the caller ignores changes to these is not known yet, however long ago they ended."""
+        """Keep these until `forget_before` is called, even if they ended long ago."""
         self._no_effect_before = int(events.end.min(initial=self._no_effect_before))
         self._forget()
         self._open.put(events)
