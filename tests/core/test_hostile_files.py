@@ -78,7 +78,7 @@ def test_json_that_is_nested_just_deep_enough(tmp_path: Path) -> None:
 def test_which_lines_arrow_may_see(line: bytes, is_objects: bool) -> None:
     """Arrow goes on in the next line where one leaves something open, as deep as there are lines."""
     for text in (line, line + b"\n", b"\n" + line + b"\n \n", b'{"a":[]}\n' + line + b"\n" + line):
-        block = Block.of(text, "f", 1)
+        block = Block.parse(text, "f", 1)
         assert block.is_objects == is_objects
         assert block.size == len(block.lines())
 
@@ -99,11 +99,11 @@ def test_lines_that_are_left_open_do_not_add_up(tmp_path: Path) -> None:
 
 def test_a_block_of_many_names_is_cut() -> None:
     text = b"".join(b'{"c%d":1}\n' % i for i in range(20_000))
-    parts = list(Block.of(text, "f", 1).parts())
+    parts = list(Block.parse(text, "f", 1).parts())
     assert b"".join(part.text for part in parts) == text
     assert [part.first_row for part in parts[1:]] == [p.first_row + p.size for p in parts[:-1]]
     assert all(part.size * part.text.count(b":") <= MOST_CELLS for part in parts)
-    assert len(list(Block.of(text, "f", 1).parts(columns=5))) == 1
+    assert len(list(Block.parse(text, "f", 1).parts(columns=5))) == 1
 
 
 def test_too_many_columns(tmp_path: Path) -> None:

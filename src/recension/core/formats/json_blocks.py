@@ -62,7 +62,7 @@ class Block:
     is_objects: bool
 
     @staticmethod
-    def of(text: bytes, file: str, first_row: int) -> Block:
+    def parse(text: bytes, file: str, first_row: int) -> Block:
         """A block, or an error if one of its objects is nested too deep."""
         raw = np.frombuffer(text, np.uint8)
         lines = _Lines(raw)
@@ -90,7 +90,7 @@ class Block:
             return
         first_row = self.first_row
         for text in texts:
-            part = Block.of(text, self.file, first_row)
+            part = Block.parse(text, self.file, first_row)
             first_row += part.size
             yield from part.parts(columns) if part.size else ()
 

@@ -98,7 +98,7 @@ class JsonRows:
             for text in _whole_lines(self._path):
                 if not text or text.isspace():
                     continue
-                block = Block.of(text, self._file, first_row)
+                block = Block.parse(text, self._file, first_row)
                 yield block
                 first_row += block.size
 
