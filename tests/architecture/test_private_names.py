@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -43,15 +44,23 @@ def test_no_private_name_of_another_package_is_imported() -> None:
 PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_asdict", "_field_defaults"}
 
 
+def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """Is it an attribute of ``self`` or ``cls``?"""
+    is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    return is_attribute and node.value.id in ("self", "cls")  # type: ignore[attr-defined]
+
+
 def test_private_attributes_of_other_packages_are_the_known_ones() -> None:
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(SOURCE.rglob("*.py"))}
     every = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
-    own = {node.name for _, node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {"_lock"}
+    own = {node.name for _, node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.attr for _, node in every if is_of_self(node) and isinstance(node.ctx, ast.Store)}
+    own -= PRIVATE_ATTRIBUTES
     found = [
         (file, node)
         for file, node in every
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own
-        if not isinstance(node.value, ast.Name) or node.value.id not in ("self", "cls")
+        if not is_of_self(node)
     ]
     assert {node.attr for _, node in found} == PRIVATE_ATTRIBUTES
     at_jvm = {str(file.relative_to(SOURCE)) for file, node in found if node.attr.startswith("_j")}

@@ -216,6 +216,12 @@ UNREADABLE: list[tuple[str, Make, int | None, str]] = [
     ("a lone surrogate", jsonl('{"_vs":1,"k":"\\ud800"}'), 1, "column k"),
     ("mixed types", jsonl({"_vs": 1, "k": 1}, {"_vs": 1, "k": "a"}), 2, 'column k: "a" does not fit'),
     ("an object without names", jsonl({}), 1, "names nothing"),
+    (
+        "a column of its own in each row",
+        jsonl(*({"_vs": 1, f"c{i}": 1} for i in range(9_500))),
+        None,
+        "different column names in the first",
+    ),
     ("too many columns", csv("_vs,k", "1,a", "1,a,b"), 2, "3 columns where the header has 2"),
     ("too few columns", csv("_vs,k", "1,a", "2,b", "3"), 3, "1 columns where the header has 2"),
     ("not utf-8 in csv", raw("s.csv", b"_vs,k\n1,a\n2,\xff\n"), 2, "invalid UTF8"),

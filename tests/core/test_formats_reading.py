@@ -202,6 +202,52 @@ class TestDeclaredPayload:
         with pytest.raises(FormatError, match=r"t.csv: no column b"):
             open_stream(path, schema=self.SCHEMA)
 
+    @pytest.mark.parametrize("block", [30, 4 << 20])
+    def test_a_column_that_no_row_of_json_names(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+    ) -> None:
+        monkeypatch.setattr("recension.core.formats.json_lines._BLOCK", block)
+        lines(tmp_path / "a.jsonl", {"_vs": 1, "a": 7, "b": 1})
+        rows = [{"_vs": 1, "a": 7, "bb": {"b": "b"}}, {"_vs": 2, "a": 7, "c": '"b": \\ 1'}] * 5
+        path = lines(tmp_path / "b.jsonl", *rows)
+        for place in (path, tmp_path):
+            with pytest.raises(
+                FormatError, match=r"b\.jsonl: no column b \(did you mean 'bb'\?\); there are a, b"
+            ):
+                open_stream(place, schema=self.SCHEMA)
+        late = {"_kind": "insert", "_vs": 1, "b": 1, "A": 7}
+        path = lines(
+            tmp_path / "b.jsonl", {"_kind": "cti", "_vs": 0}, {"_kind": "insert", "_vs": 1, "b": 1}, late
+        )
+        with pytest.raises(FormatError, match=r"b\.jsonl: no column a"):
+            open_stream(path, schema=self.SCHEMA)
+
+    def test_json_may_leave_out_a_column_of_nulls(self, tmp_path: Path) -> None:
+        """Nothing in the file could be the column under another name."""
+        path = lines(tmp_path / "t.jsonl", {"_vs": 1, "a": 7})
+        assert elements(path, schema=self.SCHEMA) == [Insert({"b": None, "a": 7}, 1)]
+
+    @pytest.mark.parametrize("last", ['"b": null', '"b" : 2', '"\\u0062": 2'])
+    @pytest.mark.parametrize("block", [30, 4 << 20])
+    def test_a_column_that_one_row_of_json_names(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, last: str
+    ) -> None:
+        monkeypatch.setattr("recension.core.formats.json_lines._BLOCK", block)
+        rows = [{"_vs": 1, "a": 7}] * 5
+        path = lines(tmp_path / "t.jsonl", *rows, f'{{"_vs": 1, {last}}}')
+        values = concat(list(open_stream(path, schema=self.SCHEMA))).payload.column("b").to_pylist()
+        assert values == [None] * 5 + [None if "null" in last else 2.0]
+
+    @pytest.mark.parametrize("block", [30, 4 << 20])
+    def test_json_without_payload_need_not_name_columns(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+    ) -> None:
+        monkeypatch.setattr("recension.core.formats.json_lines._BLOCK", block)
+        assert elements(lines(tmp_path / "t.jsonl", ""), schema=self.SCHEMA) == []
+        rows = [{"_kind": "external_cti", "_vs": 0, "_ve": 9, "_count": 3}, {"_kind": "cti", "_vs": 6}]
+        expected = [ExternalCti(0, 9, 3), Cti(6)]
+        assert elements(lines(tmp_path / "t.jsonl", *rows), schema=self.SCHEMA) == expected
+
     def test_reserved_names(self, tmp_path: Path) -> None:
         path = lines(tmp_path / "t.csv", "_vs,a", "1,7")
         with pytest.raises(FormatError, match="payload column _vs: the name is reserved"):

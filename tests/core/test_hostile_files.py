@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 from io import BytesIO
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_json_that_is_nested_just_deep_enough(tmp_path: Path) -> None:
 def test_which_lines_arrow_may_see(line: bytes, is_objects: bool) -> None:
     """Arrow goes on in the next line where one leaves something open, as deep as there are lines."""
     for text in (line, line + b"\n", b"\n" + line + b"\n \n", b'{"a":[]}\n' + line + b"\n" + line):
-        block = Block.of(text, "f", 1)
+        block = Block.parse(text, "f", 1)
         assert block.is_objects == is_objects
         assert block.size == len(block.lines())
 
@@ -98,11 +99,11 @@ def test_lines_that_are_left_open_do_not_add_up(tmp_path: Path) -> None:
 
 def test_a_block_of_many_names_is_cut() -> None:
     text = b"".join(b'{"c%d":1}\n' % i for i in range(20_000))
-    parts = list(Block.of(text, "f", 1).parts())
+    parts = list(Block.parse(text, "f", 1).parts())
     assert b"".join(part.text for part in parts) == text
     assert [part.first_row for part in parts[1:]] == [p.first_row + p.size for p in parts[:-1]]
     assert all(part.size * part.text.count(b":") <= MOST_CELLS for part in parts)
-    assert len(list(Block.of(text, "f", 1).parts(columns=5))) == 1
+    assert len(list(Block.parse(text, "f", 1).parts(columns=5))) == 1
 
 
 def test_too_many_columns(tmp_path: Path) -> None:
@@ -111,10 +112,24 @@ def test_too_many_columns(tmp_path: Path) -> None:
         open_stream(_written(tmp_path / "s.csv", f"_vs,{names}\n".encode()))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("row", ['{{"_vs":1,"c{}":1}}\n', '{{"_vs":1,"x":{{"c{}":[1]}}}}\n'])
+def test_each_row_names_a_column_of_its_own(tmp_path: Path, row: str) -> None:
+    """A cell for every column in every row would be many times the file."""
+    path = _written(tmp_path / "s.jsonl", "".join(row.format(i) for i in range(9_500)).encode())
+    with pytest.raises(FormatError, match=r"[\d,]+ different column names in the first [\d,]+ rows"):
+        open_stream(path)
+
+
+def test_wide_rows(tmp_path: Path) -> None:
+    """Thousands of columns, of which each row has hundreds."""
+    rows = [{"_vs": i} | {f"c{n}": n for n in range(2_500) if not (n + i) % 8} for i in range(1_700)]
+    path = _written(tmp_path / "s.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert len(open_stream(path).schema) == 2_500
+
+
 def test_too_many_names_inside_of_objects(tmp_path: Path) -> None:
-    rows = "".join(f'{{"_vs":1,"p":[{{"k{i}":1}}]}}\n' for i in range(10_001))
-    path = _written(tmp_path / "s.jsonl", rows.encode())
+    row = {"_vs": 1, "p": [{f"k{i}": 1 for i in range(10_001)}]}
+    path = _written(tmp_path / "s.jsonl", json.dumps(row).encode())
     with pytest.raises(FormatError, match=r"columns, those inside of objects counted; at most 10,000"):
         open_stream(path)
 
@@ -146,6 +161,9 @@ def test_columns_that_only_later_blocks_have(tmp_path: Path) -> None:
         ("row.csv", b"_vs,x\n1," + b"y" * (9 << 20) + b"\n2,z\n", "a row of more than 4 MiB"),
         ("quote.csv", b'_vs,x"y"\n1,2\n', None),
         ("blank.csv", b"\n\n_vs,x\n1,2\n", None),
+        ("header.csv", b"_vs,_ve,k", None),
+        ("header.csv.gz", gzip.compress(b'\xef\xbb\xbf\n_vs,"_ve",k'), None),
+        ("open.csv", b'_vs,"k', "cannot infer number of columns"),
         ("bom.jsonl", b'\xef\xbb\xbf{"_vs":1}\n', None),
         ("nothing.jsonl", b"\n \r\n\t\n", None),
         ("mac.csv", b"_vs,x\r1,2\r", None),

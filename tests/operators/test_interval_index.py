@@ -146,7 +146,7 @@ def test_the_next_start(instants: list[tuple[int, int]], data: st.DataObject) ->
     for some in (instants[:9], instants[9:]):
         index.insert(hashes([g for g, _ in some]), ticks([t for _, t in some]))
     gone = data.draw(st.lists(st.sampled_from(instants), max_size=30)) if instants else []
-    index.take_away(hashes([g for g, _ in gone]), ticks([t for _, t in gone]))
+    index.remove_at(hashes([g for g, _ in gone]), ticks([t for _, t in gone]))
     left = (Counter(instants) - Counter(gone)).keys()
     for group in GROUPS:
         for after, before in ((BEGINNING, FOREVER), (-9, FOREVER), (-3, 4), (0, 1), (2, 2**50)):

@@ -90,8 +90,8 @@ def test_it_says_how_it_stands_to_time(node: Node) -> None:
 
 @every_step
 def test_on_all_groups_its_first_columns_are_the_keys(node: Node) -> None:
-    givers = [at for at, child in enumerate(node.inputs) if child in node.givers] or [0]
-    keyed = [_keyed(child) if at in givers else child for at, child in enumerate(node.inputs)]
+    visible_inputs = [at for at, child in enumerate(node.inputs) if child in node.visible_inputs] or [0]
+    keyed = [_keyed(child) if at in visible_inputs else child for at, child in enumerate(node.inputs)]
     made = node.with_group_keys(("a key",), keyed)
     assert made.schema.names == ["a key", *node.schema.names]
 

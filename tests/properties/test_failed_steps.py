@@ -34,7 +34,9 @@ def started(plan: Plan, known: Properties, policy: Policy = "raise") -> Session:
 def operators_of(session: Session) -> list[Operator]:
     """Those that run."""
     engine = session._run.engine
-    return [operator for at in engine.running if (operator := engine._vertices[at].operator) is not None]
+    return [
+        operator for at in engine.running_vertices if (operator := engine._vertices[at].operator) is not None
+    ]
 
 
 class FaultAt(NamedTuple):

@@ -63,8 +63,8 @@ def test_so_may_one_in_a_file(tmp_path: Path) -> None:
     retract = '{"_kind": "retract", "_vs": 0, "_ve": 9, "_new_ve": 4, "k": "a"}\n'
     (tmp_path / "s.jsonl").write_text(retract + '{"_kind": "insert", "_vs": 0, "_ve": 9, "k": "a"}\n')
     query = s.shift(3).finalize()
-    unchecked = "s" in rc.session(query).unchecked
-    result = rc.run(query, {"s": open_stream(tmp_path / "s.jsonl", check_orphans=not unchecked)})
+    unchecked_sources = "s" in rc.session(query).unchecked_sources
+    result = rc.run(query, {"s": open_stream(tmp_path / "s.jsonl", check_orphans=not unchecked_sources)})
     assert_equivalent(result.history(), [Event(A, 3, 7)])
 
 

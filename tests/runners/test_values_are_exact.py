@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,3 +190,73 @@ def test_numbers_of_json_are_exact_and_fields_may_be_left_out(tmp_path: Path) ->
     file.write_text('{"_vs": 1, "_ve": 2, "p": {"age": 2.0}}\n')
     out = rc.run(people, {"p": open_stream(file, schema=people.schema)})
     assert out.elements()[0] == rc.Insert({"p": {"name": None, "age": 2}}, 1, 2)
+
+
+def payload_of(kind: Any, column: pa.Array) -> list[Any]:
+    table = pa.table({"_vs": [1] * len(column), "v": column})
+    history = rc.run(rc.source("s", {"v": kind}), {"s": table}).history()
+    values: list[Any] = history.to_arrow()["v"].to_pylist()
+    return values
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "reason"),
+    [
+        ("timestamp[us]", pa.array([1], pa.timestamp("us", "Europe/Paris")), "one has a time zone"),
+        ("timestamp[us, tz=UTC]", pa.array([1], pa.timestamp("us")), "one has a time zone"),
+        ("date32", pa.array([1], pa.timestamp("us", "UTC")), "a date has no time zone"),
+        (
+            "date32",
+            pa.array([dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 5)]),
+            "row 2: column v: .* not the same",
+        ),
+        ("float32", pa.array([0.1, 1e300]), "row 2: column v: 1e\\+300 is not the same"),
+        (pa.decimal128(5, 2), pa.array([0.5, 0.125]), "row 2: column v: 0.125 is not the same"),
+        ("int64", pa.array([True]), "bool values are not int64 values"),
+        ("bool", pa.array([2]), "int64 values are not bool values"),
+        ("int64", pa.array([1], pa.timestamp("us")), "values are not int64 values"),
+        ("int64", pa.array([1], pa.duration("us")), "values are not int64 values"),
+        (pa.list_(pa.int64()), pa.array([[True]]), "bool values are not int64 values"),
+        (pa.struct([("a", pa.int64())]), pa.array([{"a": True}]), "bool values are not int64 values"),
+    ],
+)
+def test_columns_of_tables_are_exact_or_refused(kind: Any, column: pa.Array, reason: str) -> None:
+    with pytest.raises(rc.FormatError, match=reason):
+        payload_of(kind, column)
+
+
+def test_columns_of_tables_in_wider_types_are_taken() -> None:
+    assert payload_of("float64", pa.array([1, None])) == [1.0, None]
+    assert payload_of("date32", pa.array([dt.datetime(2024, 1, 1)])) == [dt.date(2024, 1, 1)]
+    assert payload_of(pa.decimal128(5, 2), pa.array([0.5])) == [decimal.Decimal("0.50")]
+    paris = pa.array([1], pa.timestamp("us", "Europe/Paris"))
+    assert payload_of("timestamp[us, tz=UTC]", paris) == [
+        dt.datetime(1970, 1, 1, microsecond=1, tzinfo=dt.UTC)
+    ]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 17, 30)],
+        [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)],
+        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1)],
+    ],
+)
+def test_times_of_several_kinds_in_a_pandas_column_are_refused(times: list[Any]) -> None:
+    """Arrow makes them all like the first: it cuts the time of day off, or drops or invents a zone."""
+    frame = pd.DataFrame({"_vs": pd.Series(times, dtype=object), "v": [1, 2]})
+    with pytest.raises(rc.StreamError, match=r"s: row 2: column _vs: .* and those before it are"):
+        rc.run(rc.source("s", {"v": "int64"}), {"s": frame})
+    late = pd.DataFrame({"_vs": [1, 2], "_ve": [3, 4], "t": pd.Series(times, dtype=object)})
+    with pytest.raises(rc.StreamError, match="row 2: column t"):
+        rc.History.from_pandas(late)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_text_with_a_zone_is_no_time_without_one(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"s.{suffix}"
+    moment = "2024-01-01T05:00:00+02:00"
+    path.write_text(f"_vs,t\n1,{moment}\n" if suffix == "csv" else f'{{"_vs": 1, "t": "{moment}"}}\n')
+    with pytest.raises(rc.FormatError, match=r"row 1: column t: .* has a time zone"):
+        list(open_stream(path, schema=pa.schema([("t", pa.timestamp("us"))])))

@@ -31,7 +31,7 @@ class WindowMethods(Generic[S]):
     __slots__ = ()
 
     @abstractmethod
-    def _windowed(self, windows: WindowKind) -> WindowedStream[S]: ...
+    def _over_windows(self, windows: WindowKind) -> WindowedStream[S]: ...
 
     def agg(
         self,
@@ -90,7 +90,7 @@ class WindowMethods(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return self._windowed(windows_of(size, hop, offset, until, max_windows))
+        return self._over_windows(windows_of(size, hop, offset, until, max_windows))
 
     def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
@@ -99,7 +99,7 @@ class WindowMethods(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).snapshot()
         <WindowedStream of source s: snapshots>
         """
-        return self._windowed(None)
+        return self._over_windows(None)
 
     def count_window(self, n: int, by: Moment = "start") -> WindowedStream[S]:
         """A window from every moment at which events start (end) to the ``n``-th such moment.
@@ -115,7 +115,7 @@ class WindowMethods(Generic[S]):
         1    4    4
         3    8    10
         """
-        return self._windowed(CountWindows(n, by))
+        return self._over_windows(CountWindows(n, by))
 
 
 class AggregateMethods(StreamBase):
@@ -131,7 +131,7 @@ class AggregateMethods(StreamBase):
         >>> s.group_by("site", parity=rc.col("x") % 2).agg(n=rc.count()).schema.names
         ['site', 'parity', 'n']
         """
-        outputs = self._named(keys, named, "group_by")
+        outputs = self._name_outputs(keys, named, "group_by")
         if not outputs:
             raise SchemaError("group_by: give at least one key, or aggregate the stream as it is")
         projected_schema(outputs, self.plan.schema, "group_by")
@@ -146,7 +146,7 @@ class GroupedStream(WindowMethods[S]):
     def __init__(self, stream: S, keys: Outputs) -> None:
         self._stream, self._keys = stream, keys
 
-    def _windowed(self, windows: WindowKind) -> WindowedStream[S]:
+    def _over_windows(self, windows: WindowKind) -> WindowedStream[S]:
         return WindowedStream(self._stream, self._keys, windows)
 
     def apply(self, query: Callable[[S], S]) -> S:

@@ -21,7 +21,7 @@ class StreamBase:
     def _then(self, node: Node) -> Self:
         return type(self)(node)
 
-    def _named(
+    def _name_outputs(
         self, columns: Iterable[IntoExpression], named: Mapping[str, IntoExpression], verb: str
     ) -> Outputs:
         """Columns and expressions under the names they go by, then those given a name."""

@@ -41,7 +41,7 @@ class SpanMethods(StreamBase):
         >>> leases.select("site", bits=rc.col("bytes") * 8).schema.names
         ['site', 'bits']
         """
-        return self._then(Project(self.plan, self._named(columns, named, "select"), "select"))
+        return self._then(Project(self.plan, self._name_outputs(columns, named, "select"), "select"))
 
     def with_columns(self, *columns: IntoExpression, **named: IntoExpression) -> Self:
         """All columns; a computed one replaces the column of its name or follows the others.
@@ -51,7 +51,7 @@ class SpanMethods(StreamBase):
         >>> leases.with_columns(bits=rc.col("bytes") * 8).schema.names
         ['site', 'bytes', 'bits']
         """
-        computed = self._named(columns, named, "with_columns")
+        computed = self._name_outputs(columns, named, "with_columns")
         outputs = {name: column(name) for name in self.plan.schema.names} | dict(computed)
         if len(dict(computed)) < len(computed):
             raise SchemaError("with_columns: two columns are given the same name")

@@ -6,8 +6,7 @@ from recension.api.aggregation import AggregateMethods, WindowMethods
 from recension.api.coalescing import CoalescingMethods
 from recension.api.consistency import ConsistencyMethods
 from recension.api.inspection import InspectionMethods
-from recension.api.joining import JoinMethods
-from recension.api.lifetime import LifetimeMethods
+from recension.api.lifetime import JoinMethods, LifetimeMethods
 from recension.api.span import SpanMethods
 from recension.api.windows import WindowedStream
 from recension.core.ticks import TimeLike, instant
@@ -32,7 +31,7 @@ class Stream(
 
     __slots__ = ()
 
-    def _windowed(self, windows: WindowKind) -> WindowedStream[Stream]:
+    def _over_windows(self, windows: WindowKind) -> WindowedStream[Stream]:
         return WindowedStream(self, (), windows)
 
 

@@ -67,7 +67,7 @@ def with_policy(plan: Node, policy: Policy) -> Node:
 
 
 def open_inputs(
-    paths: Mapping[str, Path], plan: Node, unchecked: set[str], batch_size: int
+    paths: Mapping[str, Path], plan: Node, unchecked_sources: set[str], batch_size: int
 ) -> dict[str, StreamReader]:
     """The streams at the paths, each read as its source says. Their files are opened, and not yet read."""
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
@@ -77,7 +77,7 @@ def open_inputs(
     if missing := [name for name in known if name not in paths]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {
-        name: _open_input(path, known[name], batch_size, check_orphans=name not in unchecked)
+        name: _open_input(path, known[name], batch_size, check_orphans=name not in unchecked_sources)
         for name, path in paths.items()
     }
     require_one_kind(plan, {name: reader.kind for name, reader in readers.items()})

@@ -96,7 +96,7 @@ class ResultTargets:
     history: OutputTarget | None
 
     @staticmethod
-    def of(output: Path | None, history: Path | None, form: TextFormat | None) -> ResultTargets:
+    def from_options(output: Path | None, history: Path | None, form: TextFormat | None) -> ResultTargets:
         """The outputs that the options name."""
         written = form or TextFormat.JSONL
         results = ResultTargets(

@@ -97,7 +97,7 @@ def run(
     as CSV.
     """
     paths = parse_inputs(inputs)
-    results = ResultTargets.of(output, history, form)
+    results = ResultTargets.from_options(output, history, form)
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
     plan = load_query(query).plan
@@ -129,7 +129,7 @@ def _run_local(
     plan: Node, paths: Mapping[str, Path], results: ResultTargets, size: int, *, close: bool, profile: bool
 ) -> None:
     session = Session({"query": plan}, size, history_limit=0)
-    readers = open_inputs(paths, plan, session.unchecked, size)
+    readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
     elements = _run_session(session, readers, size, close=close)

@@ -46,7 +46,7 @@ def history(
 
     On a terminal its first rows are shown; elsewhere it is printed whole, as CSV.
     """
-    results = ResultTargets.of(None, output, form)
+    results = ResultTargets.from_options(None, output, form)
     results.check([path])
     reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
     results.check_columns(reader.schema)

@@ -36,13 +36,13 @@ class Difference:
             return "equivalent"
         lines = [f"{len(self.missing)} missing, {len(self.unexpected)} unexpected"]
         for sign, side in (("-", self.missing), ("+", self.unexpected)):
-            lines += [f"  {sign} {event}" for event in _first(side).to_events()]
+            lines += [f"  {sign} {event}" for event in _first_events(side).to_events()]
             if len(side) > _SHOWN:
                 lines.append(f"  {sign} … and {len(side) - _SHOWN} more")
         return "\n".join(lines)
 
 
-def _first(history: History) -> History:
+def _first_events(history: History) -> History:
     keep = np.zeros(len(history), np.bool_)
     keep[np.lexsort((history.ve, history.vs))[:_SHOWN]] = True
     return history.filter(keep)

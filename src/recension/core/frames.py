@@ -7,6 +7,7 @@ not null. Other libraries are met through Arrow's C interface.
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date, datetime
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
@@ -41,6 +42,7 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
         raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
     try:
         if frame.implementation.is_pandas():
+            _refuse_mixed_times(frame, name)
             return _from_pandas(frame.to_native())
         table = frame.to_arrow()
         return _with_usual_types(table) if frame.implementation.is_polars() else table
@@ -69,6 +71,28 @@ def _from_pandas(frame: Any) -> pa.Table:
         for field, dtype in zip(table.schema, frame.dtypes, strict=True)
     ]
     return pa.schema(list(zip(table.column_names, kinds, strict=True))).empty_table()
+
+
+def _refuse_mixed_times(frame: nw.DataFrame[Any], name: str | None) -> None:
+    """Dates, times and times with a zone in one column: Arrow would make them all like the first one."""
+    for column in frame.columns:
+        if frame[column].dtype != nw.Object:
+            continue
+        values = frame[column].to_list()
+        kinds = [_kind_of_time(value) for value in values] if set(map(type, values)) - {str} else []
+        known = [kind for kind in kinds if kind is not None]
+        if len(set(known)) > 1:
+            at = next(i for i, kind in enumerate(kinds) if kind not in (None, known[0]))
+            reason = f"column {column}: {values[at]!r} is {kinds[at]}, and those before it are {known[0]}"
+            raise StreamError(reason, file=name, row=at + 1)
+
+
+def _kind_of_time(value: Any) -> str | None:
+    if isinstance(value, datetime):
+        if value != value:
+            return None
+        return "a time without a zone" if value.utcoffset() is None else "a time with a zone"
+    return "a date" if isinstance(value, date) else None
 
 
 def _with_usual_types(table: pa.Table) -> pa.Table:
@@ -125,7 +149,7 @@ def to_polars(table: pa.Table) -> Any:
 
 
 def _pandas_type(kind: pa.DataType) -> Any:
-    if (own := _nullable().get(kind)) is not None:
+    if (own := _nullable_dtypes().get(kind)) is not None:
         return own
     is_own = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_dictionary, pa.types.is_null)
     if any(check(kind) for check in is_own) or isinstance(kind, pa.BaseExtensionType):
@@ -134,7 +158,7 @@ def _pandas_type(kind: pa.DataType) -> Any:
 
 
 @cache
-def _nullable() -> dict[pa.DataType, Any]:
+def _nullable_dtypes() -> dict[pa.DataType, Any]:
     pandas = import_module("pandas")
     kinds = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
     types = {getattr(pa, kind.lower())(): getattr(pandas, f"{kind}Dtype")() for kind in kinds}

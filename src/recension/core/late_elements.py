@@ -37,7 +37,7 @@ NO_OUTPUT: Final = FOREVER
 class AdjustedBatch:
     """A batch with its late elements altered, and which of its rows are not as they came.
 
-    A row that is altered leaves an event that is. A row that corrects takes away one altered before.
+    An altered row produces an altered event. A row that corrects takes away one altered before.
     """
 
     batch: EventBatch
@@ -68,7 +68,7 @@ class LateElements:
         return np.searchsorted(found, keys, "right") - np.searchsorted(found, keys)
 
     def adjust(self, batch: EventBatch, before: Ticks, considered: Mask | None = None) -> AdjustedBatch:
-        """What becomes of a batch whose rows come after the CTIs ``before`` them; of those considered."""
+        """The batch with late elements adjusted, given the CTI before each row; only rows ``considered``."""
         is_late = batch.is_data() & (batch.sync() < before)
         is_retract = batch.kind == RETRACT
         if considered is not None:
@@ -293,7 +293,7 @@ class _Lifetimes:
 def _output_lifetimes(
     part: EventBatch, cti: Ticks, links: _CorrectionLinks, known: _Altered, *, adjusts: bool
 ) -> _Lifetimes:
-    """What the input says of the time from the CTI on holds, if the output has the event until then."""
+    """From the CTI on the input decides, if the output still has the event."""
     is_insert = part.kind == INSERT
     end = np.append(np.maximum(new_end(part), cti), known.end)
     first = np.where(adjusts & (part.ve >= cti), np.where(is_insert, cti, part.vs), NO_OUTPUT)

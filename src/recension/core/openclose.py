@@ -97,7 +97,7 @@ class OpenClose(DroppedElements):
             self._forget()
 
     def _remember(self, events: Toggles) -> None:
-        """Whether the caller ignores changes to these is not known yet, however long ago they ended."""
+        """Keep these until `forget_before` is called, even if they ended long ago."""
         self._no_effect_before = int(events.end.min(initial=self._no_effect_before))
         self._forget()
         self._open.put(events)
@@ -198,7 +198,7 @@ def _sort_toggles(batch: EventBatch, rows: Index, frontier: int, known: _OpenEve
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
     before = frontier_before(batch, frontier)[rows]
     fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
-    toggles = _concat([known.of(np.unique(keys)), fresh])
+    toggles = _concat([known.find_events(np.unique(keys)), fresh])
     return toggles.take(np.argsort(toggles.key, kind="stable"))
 
 
@@ -283,7 +283,7 @@ class _OpenEvents(SortedRuns):
         types = {"key": np.uint64, "start": np.int64, "end": np.int64, "output_end": np.int64}
         super().__init__(types, equal="newest", expiry="output_end")
 
-    def of(self, keys: Hashes) -> Toggles:
+    def find_events(self, keys: Hashes) -> Toggles:
         """The events of the given (sorted) payloads that can still be closed."""
         found = self.find_rows(keys)
         size = len(found["key"])

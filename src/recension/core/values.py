@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recension.core.errors import SchemaError, suggest_name
 
@@ -47,6 +48,50 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, *, may_lack_fields: bo
     column = pa.array(values, kind)  # refuses what is of another form altogether
     _Losses(may_lack_fields).refuse(values, kind)
     return column
+
+
+def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column in another type, or ``ArrowInvalid`` if that is of another nature or a value would change.
+
+    Digits that a float cannot hold are rounded, as they are wherever floats are written.
+
+    >>> cast_exactly(pa.array([1, 2]), pa.float64()).to_pylist()
+    [1.0, 2.0]
+    >>> cast_exactly(pa.array([True]), pa.int64())
+    Traceback (most recent call last):
+    pyarrow.lib.ArrowInvalid: bool values are not int64 values
+    """
+    _refuse_other_nature(column.type, kind)
+    cast = column.cast(kind)
+    if pa.types.is_floating(kind) and pa.types.is_floating(column.type):
+        changed = pc.and_not(pc.is_inf(cast), pc.is_inf(column))
+    elif pa.types.is_date(kind) or (pa.types.is_decimal(kind) and pa.types.is_floating(column.type)):
+        changed = pc.not_equal(cast.cast(column.type), column)
+    else:
+        return cast
+    if bool(pc.any(changed).as_py()):
+        raise pa.ArrowInvalid(f"{column.filter(changed)[0].as_py()!r} is not the same as {kind}")
+    return cast
+
+
+def _refuse_other_nature(old: pa.DataType, new: pa.DataType) -> None:
+    """Booleans, numbers and times are no instances of each other, nor are times with and without a zone."""
+    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    was_number, becomes_number = (any(check(kind) for check in is_number) for kind in (old, new))
+    is_other = (
+        (pa.types.is_boolean(old) and becomes_number)
+        or (was_number and pa.types.is_boolean(new))
+        or (pa.types.is_temporal(old) and becomes_number)
+    )
+    if is_other:
+        raise pa.ArrowInvalid(f"{old} values are not {new} values")
+    if pa.types.is_timestamp(old) and pa.types.is_timestamp(new) and (old.tz is None) != (new.tz is None):
+        raise pa.ArrowInvalid(f"{old} values are not {new} values: one has a time zone, the other has none")
+    if pa.types.is_timestamp(old) and old.tz is not None and pa.types.is_date(new):
+        raise pa.ArrowInvalid(f"{old} values are not {new} values: a date has no time zone")
+    if old.num_fields == new.num_fields:
+        for inner in range(new.num_fields):
+            _refuse_other_nature(old.field(inner).type, new.field(inner).type)
 
 
 def describe_misfit(value: Any, kind: pa.DataType) -> str | None:

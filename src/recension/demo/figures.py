@@ -134,11 +134,11 @@ def _lags(trace: Trace, stream: str) -> list[tuple[float, float]]:
             break
         if points:
             points.append((at, points[-1][1]))
-        points.append((at, _behind(trace, ctis, at)))
+        points.append((at, _lag_minutes(trace, ctis, at)))
     return points
 
 
-def _behind(trace: Trace, ctis: Sequence[tuple[float, int]], at: float) -> float:
+def _lag_minutes(trace: Trace, ctis: Sequence[tuple[float, int]], at: float) -> float:
     fed = OPENS + bisect_right(trace.hours, at) * HOUR
     reached = max((t for when, t in ctis if when <= at), default=OPENS)
     return max(fed - max(reached, OPENS), 0) / MINUTE

@@ -41,13 +41,13 @@ def with_columns(history: History, /, **expressions: Expression) -> History:
 def rename(history: History, names: Mapping[str, str]) -> History:
     """All columns in their places, some under new names, which may be exchanged but not shared."""
 
-    def renamed(payload: Payload) -> Payload:
+    def rename_payload(payload: Payload) -> Payload:
         result = {names.get(name, name): value for name, value in payload.items()}
         if len(result) < len(payload):
             raise SchemaError(f"rename {dict(names)} gives two columns of {list(payload)} the same name")
         return result
 
-    return map_payload(history, renamed)
+    return map_payload(history, rename_payload)
 
 
 def drop(history: History, *columns: str) -> History:

@@ -51,12 +51,12 @@ class PhysicalPlan:
     numbers: dict[Node, int]
 
     @property
-    def unchecked(self) -> set[str]:
+    def unchecked_sources(self) -> set[str]:
         """Sources in which a retraction may name an unknown event: Finalize and merges cope with that."""
         return {
             name
             for name, number in self.source_vertices.items()
-            if self.sources[name].external_ctis or self._is_coped_with(number)
+            if self.sources[name].external_ctis or self._handles_orphans_above(number)
         }
 
     @property
@@ -70,7 +70,8 @@ class PhysicalPlan:
 
     def with_advice(self, source: str, why: StreamError) -> StreamError:
         """The error, with advice if a finalize or merge above the source would have handled its cause."""
-        if not self._leads_to_mending(self.source_vertices[source]) or not why.reason.startswith(UNKNOWN):
+        vertex = self.source_vertices[source]
+        if not why.reason.startswith(UNKNOWN) or not self._has_orphan_handler_above(vertex):
             return why
         advice = (
             f"a finalize or merge above {source!r} copes with that, but {source!r} is read without one too: "
@@ -81,22 +82,22 @@ class PhysicalPlan:
     def _readers(self, number: int) -> list[tuple[int, Vertex]]:
         return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
 
-    def _is_coped_with(self, number: int) -> bool:
+    def _handles_orphans_above(self, number: int) -> bool:
         """Is this read by nothing but Finalize and merges, with only steps between that orphans may pass?"""
         readers = [at for at, _ in self._readers(number)]
         is_answer = number in self.query_vertices.values()
-        return not is_answer and bool(readers) and all(self._copes(at, number) for at in readers)
+        return not is_answer and bool(readers) and all(self._handles_orphans(at, number) for at in readers)
 
-    def _copes(self, reader: int, number: int) -> bool:
+    def _handles_orphans(self, reader: int, number: int) -> bool:
         """Does this reader handle orphans, or pass them on only to readers that do?"""
         becomes = self._orphans(reader, number)
-        return becomes == "take" or (becomes == "pass" and self._is_coped_with(reader))
+        return becomes == "take" or (becomes == "pass" and self._handles_orphans_above(reader))
 
-    def _leads_to_mending(self, number: int) -> bool:
+    def _has_orphan_handler_above(self, number: int) -> bool:
         """Is there any step above that handles orphans?"""
         becomes = {at: self._orphans(at, number) for at, _ in self._readers(number)}
         return "take" in becomes.values() or any(
-            self._leads_to_mending(at) for at, orphans in becomes.items() if orphans == "pass"
+            self._has_orphan_handler_above(at) for at, orphans in becomes.items() if orphans == "pass"
         )
 
     def _orphans(self, reader: int, number: int) -> Orphans:
@@ -115,7 +116,7 @@ class PhysicalPlan:
             source = self.sources[name]
             if source.on_violation == "raise" or source.external_ctis or source.declared.is_insert_only:
                 continue
-            copes = {at: self._copes(at, number) for at, _ in self._readers(number)}
+            copes = {at: self._handles_orphans(at, number) for at, _ in self._readers(number)}
             others = [at for at, is_coping in copes.items() if not is_coping]
             answers = [query for query, at in self.query_vertices.items() if at == number]
             if any(copes.values()) and (others or answers):

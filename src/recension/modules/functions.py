@@ -109,7 +109,7 @@ class OfSeries:
 
     @property
     def __name__(self) -> str:
-        return str(getattr(_inside(self.fn), "__name__", "function"))
+        return str(getattr(_wrapped_function(self.fn), "__name__", "function"))
 
     def __call__(self, values: Any) -> Any:
         """What it gives of the values."""
@@ -124,9 +124,9 @@ def on_arrays(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     >>> on_arrays(len)([1, 2])
     2
     """
-    is_of_pandas = (getattr(_inside(fn), "__module__", None) or "").partition(".")[0] == "pandas"
+    is_of_pandas = (getattr(_wrapped_function(fn), "__module__", None) or "").partition(".")[0] == "pandas"
     return OfSeries(fn) if is_of_pandas else fn
 
 
-def _inside(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn.func if isinstance(fn, partial) else fn

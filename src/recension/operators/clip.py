@@ -48,12 +48,12 @@ class Clip(Operator):
         has_keys = self._sides[port].has_keys(batch)
         arriving = self._sides[port].net_changes_of(batch.filter(has_keys))
         if port == RIGHT:
-            return self._from_right(arriving)
+            return self._apply_right(arriving)
         # Left events with a null among their keys are never clipped: they pass.
-        output = [self._from_left(arriving), batch.filter(~has_keys)]
+        output = [self._apply_left(arriving), batch.filter(~has_keys)]
         return concat([part for part in output if len(part)] or [empty(self.schema)])
 
-    def _from_left(self, arriving: SideChanges) -> EventBatch:
+    def _apply_left(self, arriving: SideChanges) -> EventBatch:
         change = arriving.change
         shown, live = self._take_out(arriving)
         new = change.new.copy()
@@ -82,13 +82,13 @@ class Clip(Operator):
         self._left.remove(found)
         return shown, live
 
-    def _from_right(self, arriving: SideChanges) -> EventBatch:
+    def _apply_right(self, arriving: SideChanges) -> EventBatch:
         """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
         come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
         stays, _, by = cancel(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
         come, gone = come[stays], np.delete(gone, by)
-        self._starts.take_away(group[gone], vs[gone])
+        self._starts.remove_at(group[gone], vs[gone])
         self._starts.insert(group[come], vs[come])
         # A new start s clips what is shown on both sides of s; an old one had clipped what is shown up to s.
         rows = np.concatenate([come, gone])

@@ -87,7 +87,7 @@ class CoverageJoin(Operator):
         has_keys = self._sides[port].has_keys(batch)
         arriving = self._sides[port].net_changes_of(batch.filter(has_keys))
         self._skew.note(port, arriving.group, arriving.payload)
-        output = self._from_left(arriving) if port == LEFT else self._from_right(arriving)
+        output = self._apply_left(arriving) if port == LEFT else self._apply_right(arriving)
         if port == LEFT and not self._covered and not bool(has_keys.all()):
             output.append(self._pass_unmatchable(batch.filter(~has_keys)))
         return concat([part for part in output if len(part)] or [empty(self.schema)])
@@ -97,7 +97,7 @@ class CoverageJoin(Operator):
         payload = self._output_payload(batch.payload, len(batch))
         return EventBatch(batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count, payload)
 
-    def _from_left(self, arriving: SideChanges) -> list[EventBatch]:
+    def _apply_left(self, arriving: SideChanges) -> list[EventBatch]:
         """Every changed left event is an owner; its region is what it gains or loses."""
         change, (lo, hi) = arriving.change, arriving.stretch()
         meeting = self._matching.meet(LEFT, arriving.group, lo, hi, arriving.payload)
@@ -130,7 +130,7 @@ class CoverageJoin(Operator):
         )
         return _hash_numbers(number)
 
-    def _from_right(self, arriving: SideChanges) -> list[EventBatch]:
+    def _apply_right(self, arriving: SideChanges) -> list[EventBatch]:
         """Every left event that meets a changed right event is an owner."""
         lo, hi = arriving.stretch()
         meeting = self._matching.meet(RIGHT, arriving.group, lo, hi, arriving.payload)

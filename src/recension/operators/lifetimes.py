@@ -65,7 +65,7 @@ class Shift(Lifetime):
         return add(ve, self.delta)
 
     def feedback(self, t: int) -> int | None:
-        return _back(t, self.delta)
+        return _subtract(t, self.delta)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SetDuration(Lifetime):
 
     def feedback(self, t: int) -> int | None:
         """What ends before ``t - duration`` has started before it."""
-        return _back(t, self.duration)
+        return _subtract(t, self.duration)
 
 
 class ToPoints(SetDuration):
@@ -140,7 +140,7 @@ class Extend(Lifetime):
         return int(add(np.array([t], np.int64), min(self.delta, 0))[0])
 
     def feedback(self, t: int) -> int | None:
-        return _back(t, self.delta)
+        return _subtract(t, self.delta)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Custom(Lifetime):
         return None
 
 
-def _back(t: int, delta: int) -> int:
+def _subtract(t: int, delta: int) -> int:
     """``t - delta``, saturated."""
     return max(BEGINNING, min(FOREVER, t - delta))
 

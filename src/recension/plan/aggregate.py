@@ -135,7 +135,7 @@ class SnapshotAggregate(AggregateNode):
         """In every variant a group has one row for each start (or one for each rank): the start is a key."""
         of, is_grouped = self.input.properties, bool(self.keys)
         if self.speculate == "perfect":
-            return _perfect(of, is_grouped, is_single=self.gives_one_row)
+            return _perfect_properties(of, is_grouped, is_single=self.gives_one_row)
         # Only end points that vanish make these variants lengthen, and only retractions make them vanish.
         return Properties(
             has_key=True,
@@ -147,7 +147,7 @@ class SnapshotAggregate(AggregateNode):
         )
 
 
-def _perfect(of: Properties, is_grouped: bool, is_single: bool) -> Properties:
+def _perfect_properties(of: Properties, is_grouped: bool, is_single: bool) -> Properties:
     """Perfect in, perfect out: a snapshot is shown once nothing can cut it any more.
 
     Not in order when grouped: a long snapshot of one group is shown after later ones of another, and

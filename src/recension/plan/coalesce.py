@@ -43,7 +43,7 @@ class Coalesce(TimedNode):
         return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}"
 
     def derive_schema(self) -> pa.Schema:
-        return facts(self.input.schema, self.on, self.columns, self.equivalence)
+        return require_fact_columns(self.input.schema, self.on, self.columns, self.equivalence)
 
     def derive_properties(self) -> Properties:
         """No two facts that are equal, and no two runs of a group, start together.
@@ -115,7 +115,7 @@ def describe_coalescing(
     return f"{', '.join(on)}{by}{like}"
 
 
-def facts(
+def require_fact_columns(
     schema: pa.Schema, on: tuple[str, ...], columns: tuple[str, ...], equivalence: Equivalence | None
 ) -> pa.Schema:
     """The columns of facts, if they can be coalesced."""

@@ -276,7 +276,7 @@ class ImportTime(Consistency):
         return (self.input,)
 
     @property
-    def givers(self) -> tuple[Node, ...]:
+    def visible_inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
 

@@ -119,7 +119,7 @@ class GroupApply(TimedNode):
         return grouped.isdisjoint(self.inputs[self.split :])
 
     @property
-    def givers(self) -> tuple[Node, ...]:
+    def visible_inputs(self) -> tuple[Node, ...]:
         return self.inputs[: self.split]
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
-from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, facts
+from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, require_fact_columns
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
@@ -111,7 +111,7 @@ class CoalesceExtent(TimedNode):
         if self.scheme not in get_args(Scheme):
             raise SchemaError(f"coalesce: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
         (asked,) = self.queries
-        columns = facts(self.input.schema, asked.on, asked.columns, asked.equivalence)
+        columns = require_fact_columns(self.input.schema, asked.on, asked.columns, asked.equivalence)
         interval = [pa.field(name, pa.int64()) for name in ("valid_start", "valid_end")]
         require_names([*columns.names, *(field.name for field in interval)], "coalesce")
         return pa.schema([*columns, *interval])
@@ -210,7 +210,7 @@ class CoalesceMany(TimedNode):
     def answers(self, j: int) -> pa.Schema:
         """The columns of one query's answers."""
         query = self.queries[j]
-        columns = facts(self.input.schema, query.on, query.columns, query.equivalence)
+        columns = require_fact_columns(self.input.schema, query.on, query.columns, query.equivalence)
         require_names([*columns.names, *_INTERVAL], "coalesce")
         return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
 

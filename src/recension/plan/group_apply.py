@@ -64,7 +64,7 @@ def readers_of(group: Group, applied: Node) -> list[Node]:
     for node in walk(applied):
         if any(child in grouped for child in node.inputs):
             grouped[node] = None
-            for child in node.givers:
+            for child in node.visible_inputs:
                 if child not in grouped:
                     raise SchemaError(
                         f"apply: {node.label} would show {child.label}, which is not of the group, in every "

@@ -111,7 +111,7 @@ class Join(PairNode):
         return (FilterRule(self.left_columns), FilterRule(right))
 
     @property
-    def givers(self) -> tuple[Node, ...]:
+    def visible_inputs(self) -> tuple[Node, ...]:
         return () if self.how == "inner" else (self.left,)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
@@ -125,7 +125,7 @@ class Join(PairNode):
         return replace(self, left=left, right=right, on=(*keys, *self.on), null_matches=null_matches)
 
 
-def _inner(left: Properties, right: Properties) -> Properties:
+def _inner_join_properties(left: Properties, right: Properties) -> Properties:
     """Pairs end when the first of the two does, so they change as either side changes.
 
     Inputs interleave: never ordered (ruling C7). Keys are not enough for a key: two left events of one
@@ -139,7 +139,7 @@ def _inner(left: Properties, right: Properties) -> Properties:
     )
 
 
-def _semi(left: Properties, right: Properties) -> Properties:
+def _semi_join_properties(left: Properties, right: Properties) -> Properties:
     """Matches that arrive lengthen covered parts, unless a part is the one tick of a point."""
     return Properties(
         is_insert_only=left.is_point and left.is_insert_only and right.is_insert_only,
@@ -148,7 +148,7 @@ def _semi(left: Properties, right: Properties) -> Properties:
     )
 
 
-def _anti(left: Properties, right: Properties) -> Properties:
+def _anti_join_properties(left: Properties, right: Properties) -> Properties:
     """A match that arrives takes back what was shown; one that is removed joins two parts into one again."""
     return Properties(
         is_shrink_only=left.is_shrink_only and right.is_insert_only,
@@ -157,7 +157,7 @@ def _anti(left: Properties, right: Properties) -> Properties:
     )
 
 
-def _left(left: Properties, right: Properties) -> Properties:
+def _left_join_properties(left: Properties, right: Properties) -> Properties:
     """The inner pairs and the anti parts: what both have in common, and no key.
 
     A pair whose right columns are null and the part without a match that it replaces are equal rows.
@@ -165,4 +165,9 @@ def _left(left: Properties, right: Properties) -> Properties:
     return Properties(is_shrink_only=left.is_shrink_only and right.is_insert_only, is_point=left.is_point)
 
 
-_RULES = {"inner": _inner, "left": _left, "semi": _semi, "anti": _anti}
+_RULES = {
+    "inner": _inner_join_properties,
+    "left": _left_join_properties,
+    "semi": _semi_join_properties,
+    "anti": _anti_join_properties,
+}

@@ -91,7 +91,7 @@ class Clip(PairNode):
         return (FilterRule(dict(all_of(self.schema))), None)
 
     @property
-    def givers(self) -> tuple[Node, ...]:
+    def visible_inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:

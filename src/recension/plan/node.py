@@ -94,17 +94,18 @@ class Node(Shared, metaclass=_Interned):
 
     def identity(self) -> tuple[Any, ...]:
         """What makes two nodes equal, by structure; inputs are equal when they are the same object."""
-        return (type(self), *(getattr(self, name) for name in self._structural()))
+        return (type(self), *(getattr(self, name) for name in self._structural_fields()))
 
     @cached_property
     def structure(self) -> Structure:
         """What this step is, apart from its inputs, as checkpoints have it: inputs are numbers of ports."""
         named = (
-            (name, written_structure(getattr(self, name), self._reference)) for name in self._structural()
+            (name, written_structure(getattr(self, name), self._reference))
+            for name in self._structural_fields()
         )
         return (type(self).__name__, *named)
 
-    def _structural(self) -> list[str]:
+    def _structural_fields(self) -> list[str]:
         every = fields(self)  # type: ignore[arg-type]
         return [field.name for field in every if is_structure(field)]
 
@@ -255,7 +256,7 @@ class Node(Shared, metaclass=_Interned):
         return self.ignores_ctis
 
     @property
-    def givers(self) -> tuple[Node, ...]:
+    def visible_inputs(self) -> tuple[Node, ...]:
         """The inputs whose events can be seen in the output even if the others have none.
 
         The safe answer is all of them: in a query on a group they must then be of the group.

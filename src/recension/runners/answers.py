@@ -107,14 +107,14 @@ class Answer:
             self._history.add(batch)
 
     def take_unread(self) -> list[EventBatch]:
-        """What came since the last time of asking."""
+        """What came since the last call."""
         unread, self._unread = self._unread, []
         if unread:
             self.position = Position(self.position.number + 1, _new_id())
         return unread
 
     def take_dropped(self) -> Dropped:
-        """The elements dropped since the last time of asking."""
+        """The elements dropped since the last call."""
         dropped, self.dropped = self.dropped, {}
         return dropped
 

@@ -131,9 +131,9 @@ class Engine:
             with suppress(Exception):  # of a user's function: the step itself will tell
                 coming[number] = vertex.operator.on_batch(0, given)
 
-    def hear(self, output: int, t: int) -> None:
+    def receive_feedback(self, output: int, t: int) -> None:
         """Those who read an answer do not want what finally ends before ``t``."""
-        self._feedback.hear(output, t)
+        self._feedback.receive_feedback(output, t)
 
     def wanted_outside(self, output: int, flow: Flow) -> Flow:
         """What of an answer its readers want."""
@@ -147,7 +147,7 @@ class Engine:
         return find_no_effect_times(self._steps(), self._outputs)
 
     @property
-    def running(self) -> list[int]:
+    def running_vertices(self) -> list[int]:
         """The vertices that some query needs, inputs before their readers."""
         return self._order
 
@@ -157,11 +157,11 @@ class Engine:
         metrics.warnings = [*metrics.warnings, warning]
         _log.warning(warning)
 
-    def given_by(self, source: int) -> Metrics:
+    def source_metrics(self, source: int) -> Metrics:
         """What a source has given so far."""
         return self._metrics[source]
 
-    def held_above(self, source: int) -> int:
+    def count_state_above(self, source: int) -> int:
         """How many rows of state the operators above a source hold."""
         above, held = {source}, 0
         for number in self._order:
@@ -192,7 +192,7 @@ class Engine:
         return measured
 
     def counts(self) -> dict[str, Counter[str]]:
-        """By operator, the elements left out or moved so far, by reason."""
+        """By operator, the elements dropped or moved so far, by reason."""
         found: dict[str, Counter[str]] = {}
         for vertex in self._vertices:
             if vertex.operator is not None and (counts := vertex.operator.counts()):
@@ -200,7 +200,7 @@ class Engine:
         return found
 
     def take_dropped(self) -> dict[str, list[tuple[str, EventBatch]]]:
-        """By operator, the elements left out and kept aside since the last time of asking."""
+        """By operator, the elements dropped since the last call."""
         found: dict[str, list[tuple[str, EventBatch]]] = {}
         for vertex in self._vertices:
             if vertex.operator is not None and (dropped := vertex.operator.take_dropped()):

@@ -1,7 +1,7 @@
-"""Feedback: a merge that has gone ahead tells its slower inputs what nobody wants of them any more.
+"""Feedback: a merge that has gone ahead tells slower inputs which events no reader needs.
 
 A signal goes from reader to input as far as operators can say what it means for theirs. A stream with several
-readers is spared only what none of them wants. What is not wanted is left out on the way into a reader, if
+readers skips only what no reader needs. What is not needed is left out on the way into a reader, if
 no retraction of that stream lengthens an event: then an end, once seen, is the latest there will be.
 
 Whoever reads an answer is a reader too, and wants all of it until it says otherwise.
@@ -54,7 +54,7 @@ class Feedback:
         kept = [batch.filter((batch.ve >= since) | ~batch.is_data()) for batch in flow.batches]
         return replace(flow, batches=kept)
 
-    def hear(self, output: int, t: int) -> None:
+    def receive_feedback(self, output: int, t: int) -> None:
         """Those who read an answer do not want what finally ends before ``t``."""
         if t > self._wanted.get((OUTSIDE, output), BEGINNING):
             self._wanted[OUTSIDE, output] = t
@@ -68,9 +68,9 @@ class Feedback:
             if BEGINNING < merge.out_cti < FOREVER and merge.out_cti > self._sent.get(number, BEGINNING):
                 self._sent[number] = merge.out_cti
                 for port in merge.lagging_ports():
-                    self._tell(number, port, merge.out_cti)
+                    self._set_wanted(number, port, merge.out_cti)
 
-    def _tell(self, reader: int, port: int, t: int) -> None:
+    def _set_wanted(self, reader: int, port: int, t: int) -> None:
         if t <= self._wanted.get((reader, port), BEGINNING):
             return
         self._wanted[reader, port] = t
@@ -88,4 +88,4 @@ class Feedback:
         shrinks = [self._vertices[i].is_shrink_only if i >= 0 else False for i in vertex.inputs]
         for own_port, since in enumerate(vertex.operator.on_feedback(least, shrinks)):
             if since is not None and since > BEGINNING:
-                self._tell(number, own_port, since)
+                self._set_wanted(number, own_port, since)

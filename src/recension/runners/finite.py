@@ -63,7 +63,7 @@ def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator
     """Push one batch of an input each time it is asked."""
     if isinstance(data, StreamReader):
         session.adopt(name, data)  # a table without rows is a table all the same
-        with session.advising(name):
+        with session.add_advice_to_errors(name):
             for batch in data:
                 session.push_checked(name, batch, data)
                 yield True

@@ -39,7 +39,7 @@ from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
 from recension.runners.result import Reading, Result
-from recension.runners.session_lock import LockedSession, exclusive
+from recension.runners.session_lock import LockedSession, run_exclusively
 from recension.runners.snapshot import (
     SESSION,
     open_snapshot,
@@ -82,9 +82,9 @@ class Session(LockedSession):
         return list(self._run.intakes)
 
     @property
-    def unchecked(self) -> set[str]:
+    def unchecked_sources(self) -> set[str]:
         """Sources in which a retraction may name an unknown event: a step above copes with that."""
-        return self._run.unchecked
+        return self._run.unchecked_sources
 
     @property
     def closes_inputs(self) -> bool:
@@ -95,7 +95,7 @@ class Session(LockedSession):
     def closes_inputs(self, closes: bool) -> None:
         self._run.closes_inputs = closes
 
-    @exclusive
+    @run_exclusively
     def attach(self, stream: Joining, from_time: TimeLike = BEGINNING, query: str | None = None) -> None:
         """Let a stream join the merge of a query while it runs.
 
@@ -113,7 +113,7 @@ class Session(LockedSession):
         with self._step():
             self._run.rewire(ports, answer)
 
-    @exclusive
+    @run_exclusively
     def detach(self, stream: Joining | str, query: str | None = None) -> None:
         """Let a stream, or the source of that name, leave the merge of a query; sources only it reads go."""
         ports = self._merge_ports(query)
@@ -121,12 +121,12 @@ class Session(LockedSession):
         with self._step():
             self._run.rewire(ports, answer)
 
-    @exclusive
+    @run_exclusively
     def state_of(self, stream: Joining | str, query: str | None = None) -> str:
         """Whether an input of the merge of a query is ``joining`` or has ``joined``."""
         return self._merge_ports(query).state_of(stream if isinstance(stream, str) else _plan_of(stream))
 
-    @exclusive
+    @run_exclusively
     def states(self, query: str | None = None) -> list[str]:
         """The state of every stream that ever joined the merge of a query, in the order they came."""
         return [str(state) for state in self._merge_ports(query).merge.states()]
@@ -145,26 +145,26 @@ class Session(LockedSession):
         """
         with self._lock.hold("push"):
             intake = self._run.intake(source)
-            with self.advising(source):
+            with self.add_advice_to_errors(source):
                 push = intake.judge(data)
                 self._run.check_push(source, push)
                 with self._step():
                     self._run.feed(source, self._run.take(source, push))
 
     @contextmanager
-    def advising(self, source: str) -> Iterator[None]:
+    def add_advice_to_errors(self, source: str) -> Iterator[None]:
         """Errors in the elements of a source say what to do about them."""
         try:
             yield
         except StreamError as why:
             raise self._run.plan.with_advice(source, why) from None
 
-    @exclusive
+    @run_exclusively
     def adopt(self, source: str, reader: StreamReader) -> None:
         """A source is fed from a reader, which makes the checks."""
         self._run.intake(source).adopt(reader)
 
-    @exclusive
+    @run_exclusively
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""
         self._run.refuse_external(source, batch)
@@ -172,14 +172,14 @@ class Session(LockedSession):
         with self._step():
             self._run.feed(source, [batch])
 
-    @exclusive
+    @run_exclusively
     def feed(self, source: str, batch: EventBatch) -> None:
         """Feed a source with elements that are known to be valid."""
         self._run.refuse_external(source, batch)
         with self._step():
             self._run.feed(source, [batch])
 
-    @exclusive
+    @run_exclusively
     def advance(self, source: str, t: TimeLike) -> None:
         """Promise that nothing before ``t`` changes any more at this source."""
         intake, until = self._run.intake(source), _instant(t, where := f"{source}: advance")
@@ -190,7 +190,7 @@ class Session(LockedSession):
         with self._step():
             self._run.feed(source, self._run.take(source, push))
 
-    @exclusive
+    @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
         self._run.engine.check_end(list(self._run.plan.source_vertices.values()))
@@ -199,9 +199,9 @@ class Session(LockedSession):
             for source, push in pushes.items():
                 self._run.feed(source, self._run.take(source, push))
 
-    @exclusive
+    @run_exclusively
     def hear(self, t: TimeLike, query: str | None = None) -> None:
-        """Those who read a query do not want events that finally end before ``t``: they are spared.
+        """Those who read a query do not need events that finally end before ``t``: these are not sent.
 
         A merge of replicas says so of those that lag (`rc.merge`, ``feedback``). Where an answer is never
         lengthened such events are left out of it; state that only serves them is dropped.
@@ -209,15 +209,15 @@ class Session(LockedSession):
         name, until = self._run.answers.query_name(query), _instant(t, "hear")
         self._run.name_times([("hear", until)])
         with self._step():
-            self._run.hear(name, until)
+            self._run.receive_feedback(name, until)
 
-    @exclusive
+    @run_exclusively
     def tick(self) -> None:
         """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
         with self._step():
             self._run.tick()
 
-    @exclusive
+    @run_exclusively
     def read(self, query: str | None = None) -> Result:
         """What a query gave since the last reading; its name may be left out if it is the only one.
 
@@ -235,7 +235,7 @@ class Session(LockedSession):
         measure = partial(self._metrics_at, self._run.engine.counters())
         return Result(batches, node.schema, node.properties, time_type, dropped, reading, measure)
 
-    @exclusive
+    @run_exclusively
     def history(self, query: str | None = None) -> History:
         """What is true now by a query's answer so far, whatever was read of it.
 
@@ -256,7 +256,7 @@ class Session(LockedSession):
             self._run.tick()
         return replace(self._run.answers[name].history(), time_type=self._run.time_type)
 
-    @exclusive
+    @run_exclusively
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far, and the state it holds."""
         return self._run.metrics(self._run.engine.counters())
@@ -266,7 +266,7 @@ class Session(LockedSession):
         with self._lock.hold("metrics", even_failed=True):
             return self._run.metrics(counters)
 
-    @exclusive
+    @run_exclusively
     def explain(self, query: str | None = None) -> str:
         """The plan of a query as it runs: what its steps have chosen by now."""
         plan = self._run.plan
@@ -277,22 +277,22 @@ class Session(LockedSession):
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 
-    @exclusive
+    @run_exclusively
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
         return self._run.counts()
 
-    @exclusive
+    @run_exclusively
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
         return self._run.intake(source).is_table
 
-    @exclusive
+    @run_exclusively
     def rows_seen(self, source: str) -> int:
         """How many rows were pushed to this source: messages count from the first."""
         return self._run.intake(source).rows
 
-    @exclusive
+    @run_exclusively
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables, with histories and the counts of what was dropped.
 
@@ -302,7 +302,7 @@ class Session(LockedSession):
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
         return seal_snapshot({SESSION: session_table(self._run.plan), **histories, **self._run.snapshot()})
 
-    @exclusive
+    @run_exclusively
     def snapshot_state(self) -> dict[str, pa.Table]:
         """What `snapshot` has of operators and sources, for who keeps it safe by other means."""
         return self._run.snapshot()

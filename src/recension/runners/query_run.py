@@ -55,10 +55,13 @@ class QueryRun:
 
     def _open_intakes(self) -> None:
         """An intake for every source; those of sources that are no longer read go."""
-        self.unchecked, self._without_external = self.plan.unchecked, self.plan.without_external
+        self.unchecked_sources, self._without_external = (
+            self.plan.unchecked_sources,
+            self.plan.without_external,
+        )
         self.intakes = {
             name: self.intakes.get(name)
-            or Intake(source, check_orphans=name not in self.unchecked, times=self.times)
+            or Intake(source, check_orphans=name not in self.unchecked_sources, times=self.times)
             for name, source in self.plan.sources.items()
         }
 
@@ -137,12 +140,12 @@ class QueryRun:
             intake.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
 
     def _warn_without_cti(self, source: str, vertex: int) -> None:
-        given, intake = self.engine.given_by(vertex), self.intakes[source]
+        given, intake = self.engine.source_metrics(vertex), self.intakes[source]
         if given.cti > BEGINNING or self.closes_inputs or intake.is_table:
             return
 
         def count_held() -> int:
-            return intake.state_rows() + self.engine.held_above(vertex)
+            return intake.state_rows() + self.engine.count_state_above(vertex)
 
         warning = self._cti_warnings.setdefault(source, NoCtiWarning())
         if message := warning.check(source, given.events_out, count_held):
@@ -157,18 +160,18 @@ class QueryRun:
         """Go on with other inputs of a merge, which has given this for the change."""
         self.keep_dropped()
         self.engine.rewire(self.plan.vertices)
-        ports.forget(self.engine.running)
+        ports.forget(self.engine.running_vertices)
         self._open_intakes()
         if len(answer.batch) or answer.cti is not None:
             given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
             self._collect(self.engine.step({ports.vertex: given}))
 
-    def hear(self, query: str, t: int) -> None:
+    def receive_feedback(self, query: str, t: int) -> None:
         """Those who read a query do not want events that finally end before ``t``."""
         self._heard[query] = max(t, self._heard.get(query, BEGINNING))
         vertex = self.plan.query_vertices[query]
         readers = [name for name, number in self.plan.query_vertices.items() if number == vertex]
-        self.engine.hear(vertex, min(self._heard.get(name, BEGINNING) for name in readers))
+        self.engine.receive_feedback(vertex, min(self._heard.get(name, BEGINNING) for name in readers))
 
     def metrics(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
         """What every operator had done when these were its counters, with the state it holds now."""

@@ -84,13 +84,13 @@ class SessionLock:
 
 
 class LockedSession:
-    """The part of a session that `exclusive` needs."""
+    """The part of a session that `run_exclusively` needs."""
 
     def __init__(self) -> None:
         self._lock = SessionLock()
 
 
-def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def run_exclusively(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """A method that only one thread may be in, of a session that has not failed."""
 
     @wraps(method)

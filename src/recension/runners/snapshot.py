@@ -124,13 +124,13 @@ def open_snapshot(chunks: Chunks) -> dict[str, pa.Table]:
         )
     seal = found.pop(SEAL)
     if seal.column_names != _SEAL_COLUMNS.names:
-        raise _damaged("its seal has other columns")
+        raise _damage_error("its seal has other columns")
     if len(formats := set(seal["format"].to_pylist())) == 1:
         _require_format(formats.pop(), SEAL_FORMAT)
     own = _seal(found)
     _require_same_lines(_seal_lines(seal), _seal_lines(own))
     if _checksum(SEAL, seal) != _checksum(SEAL, own):
-        raise _damaged("its seal is not what it was")
+        raise _damage_error("its seal was changed after it was written")
     return _from_portable(found)
 
 
@@ -141,11 +141,11 @@ def _require_tables(chunks: Chunks) -> dict[str, pa.Table]:
         )
     for name, table in chunks.items():
         if not isinstance(name, str) or not isinstance(table, pa.Table):
-            raise _damaged(f"{name!r} is a {type(table).__name__}, not an Arrow table")
+            raise _damage_error(f"{name!r} is a {type(table).__name__}, not an Arrow table")
         try:
             table.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as why:
-            raise _damaged(f"the table {name!r} is not valid: {first_line(why)}") from None
+            raise _damage_error(f"the table {name!r} is not valid: {first_line(why)}") from None
     return dict(chunks)
 
 
@@ -163,28 +163,28 @@ def _checksum(name: str, table: pa.Table) -> int:
     try:
         return checksum(table)
     except (RecensionError, pa.ArrowException) as why:
-        raise _damaged(f"the table {name!r} cannot be read: {first_line(why)}") from None
+        raise _damage_error(f"the table {name!r} cannot be read: {first_line(why)}") from None
 
 
 def _seal_lines(seal: pa.Table) -> dict[Any, tuple[Any, ...]]:
     columns = [seal[name].to_pylist() for name in ("chunk", "format", "rows", "checksum")]
     lines = list(zip(*columns, strict=True))
     if len({line[0] for line in lines}) < len(lines):
-        raise _damaged("its seal names a table twice")
+        raise _damage_error("its seal names a table twice")
     return {line[0]: line[1:] for line in lines}
 
 
 def _require_same_lines(sealed: dict[Any, tuple[Any, ...]], found: dict[Any, tuple[Any, ...]]) -> None:
     if missing := [name for name in sealed if name not in found]:
-        raise _damaged(f"the table {missing[0]!r} is missing")
+        raise _damage_error(f"the table {missing[0]!r} is missing")
     if extra := [name for name in found if name not in sealed]:
-        raise _damaged(f"the table {extra[0]!r} does not belong to it")
+        raise _damage_error(f"the table {extra[0]!r} does not belong to it")
     for name in found:
         if sealed[name] != found[name]:
-            raise _damaged(f"the table {name!r} is not what it was")
+            raise _damage_error(f"the table {name!r} was changed after it was written")
 
 
-def _damaged(what: str) -> RecensionError:
+def _damage_error(what: str) -> RecensionError:
     return RecensionError(f"the snapshot is damaged: {what}; restore an earlier one")
 
 

@@ -169,7 +169,7 @@ def _check_history(actual: Sequence[Event], expected: Sequence[Event], what: str
 def check_final(transcript: Transcript, actual: Sequence[Event]) -> None:
     """Fail unless the history of the closed inputs agrees with what the transcript says is final."""
     t = final_until(transcript)
-    if found := compare_events(_before(actual, t), _before(stated_history(transcript), t)):
+    if found := compare_events(_cut_before(actual, t), _cut_before(stated_history(transcript), t)):
         raise AssertionError(f"{transcript.file}:{transcript.line}: {transcript.name}\n{found}")
 
 
@@ -223,5 +223,5 @@ def has_valid_inputs(transcript: Transcript) -> bool:
     return True
 
 
-def _before(events: Sequence[Event], t: int) -> list[Event]:
+def _cut_before(events: Sequence[Event], t: int) -> list[Event]:
     return [Event(e.payload, e.vs, min(e.ve, t)) for e in events if e.vs < t]

@@ -71,7 +71,7 @@ class CsvRows:
                     f"column {field.name}: {field.type} cannot be read from CSV", file=self._file
                 )
         with format_errors(self._file):
-            self._names = _read_header(path)
+            self._names, self._header_only = _read_header(path)
         check_names(self._names, self._file)
         self.schema = self._infer_schema(declared)
 
@@ -154,8 +154,10 @@ class CsvRows:
 
     def _open_reader(self) -> Any:
         """Arrow's streaming parser."""
+        source = open_bytes(self._path) if is_packed(self._path) else str(self._path)
         return pcsv.open_csv(
-            open_bytes(self._path) if is_packed(self._path) else str(self._path),
+            # Arrow does not see a header that no line end follows.
+            source if self._header_only is None else io.BytesIO(self._header_only + b"\n"),
             pcsv.ReadOptions(use_threads=False, block_size=_BLOCK),
             pcsv.ParseOptions(newlines_in_values=True),
             pcsv.ConvertOptions(
@@ -187,17 +189,20 @@ def _with_row(why: FormatError, file: str) -> FormatError:
     return why
 
 
-def _read_header(path: Path) -> list[str]:
+def _read_header(path: Path) -> tuple[list[str], bytes | None]:
+    """The names of the columns; and all of the file, if that is a header that no line end follows."""
     # Arrow wants a row to fit into a block, the header too; what follows it there need not be sound here.
     with open_bytes(path) as file:
-        text = file.read(_BLOCK).decode("utf-8-sig", errors="surrogateescape")
+        block = file.read(_BLOCK)
+    lines = io.StringIO(block.decode("utf-8-sig", errors="surrogateescape"), newline="")
     try:
-        names = next(filter(None, csv.reader(io.StringIO(text, newline=""))), [])
+        names = next(filter(None, csv.reader(lines)), [])
     except csv.Error as why:
         raise FormatError(f"the header: {describe_file_error(why)}", file=str(path)) from None
     if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
         raise FormatError("the header is not UTF-8", file=str(path))
-    return names
+    is_all = names and len(block) < _BLOCK and not lines.read(1) and not block.endswith((b"\n", b"\r"))
+    return names, block if is_all else None
 
 
 class CsvSink(TextSink):

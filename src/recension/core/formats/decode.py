@@ -28,6 +28,7 @@ from recension.core.formats.text import ticks_from_text
 from recension.core.openclose import CLOSE, OPEN
 from recension.core.ticks import FOREVER, Ticks, from_arrow
 from recension.core.validity import Policy
+from recension.core.values import cast_exactly
 
 UNKNOWN_KIND: Final = "unknown kind"
 NO_START: Final = "no start"
@@ -209,7 +210,7 @@ class _RowColumns:
             column = column.dictionary_decode()
         if column.type == field.type:
             return column
-        return self._convert(column, lambda c: c.cast(field.type), field.name)
+        return self._convert(column, lambda c: cast_exactly(c, field.type), field.name)
 
     def _column(self, name: str) -> pa.Array:
         if name in self.rows.schema.names:

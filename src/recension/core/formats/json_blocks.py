@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -37,7 +38,7 @@ Row: TypeAlias = dict[str, Any]
 Others: TypeAlias = Literal["ignore", "error"]
 
 DEEPEST: Final = 100
-MOST_CELLS: Final = 1 << 25
+MOST_CELLS: Final = 1 << 24
 _OPEN, _CLOSE, _QUOTE, _BACKSLASH = (ord(letter) for letter in '{}"\\')
 
 _IS_SPACE: Final = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
@@ -61,7 +62,7 @@ class Block:
     is_objects: bool
 
     @staticmethod
-    def of(text: bytes, file: str, first_row: int) -> Block:
+    def parse(text: bytes, file: str, first_row: int) -> Block:
         """A block, or an error if one of its objects is nested too deep."""
         raw = np.frombuffer(text, np.uint8)
         lines = _Lines(raw)
@@ -89,7 +90,7 @@ class Block:
             return
         first_row = self.first_row
         for text in texts:
-            part = Block.of(text, self.file, first_row)
+            part = Block.parse(text, self.file, first_row)
             first_row += part.size
             yield from part.parts(columns) if part.size else ()
 
@@ -231,6 +232,45 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def find_absent(names: Iterable[str], blocks: Iterable[Block]) -> set[str]:
+    """Those of the names that no object has. It ends with the block that has the last of them."""
+    absent = set(names)
+    for block in blocks if absent else ():
+        parsed: set[int] = set()
+        for name in sorted(absent):
+            pattern = rb'"%b"[ \t\r]*:' % re.escape(name.encode())
+            for there in _names_in_lines(block.text, pattern, parsed) if name in absent else ():
+                absent -= there
+                if name not in absent:
+                    break
+        # With a backslash a name can be spelled in many ways.
+        for there in _names_in_lines(block.text, rb"\\", parsed) if absent else ():
+            absent -= there
+        if not absent:
+            break
+    return absent
+
+
+def _names_in_lines(text: bytes, pattern: bytes, parsed: set[int]) -> Iterator[set[str]]:
+    """The names in each line in which the pattern is; lines that were parsed before are passed over."""
+    search, at = re.compile(pattern).search, 0
+    while found := search(text, at):
+        start = text.rfind(b"\n", 0, found.start()) + 1
+        at = text.find(b"\n", found.start()) + 1 or len(text)
+        if start not in parsed:
+            parsed.add(start)
+            yield _names_of(text[start:at])
+
+
+def _names_of(line: bytes) -> set[str]:
+    """The names of an object; none if it is not sound, which is told when the line is read."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return set()
+    return set(value) if isinstance(value, dict) else set()
 
 
 def column_from_rows(rows: list[Row], field: pa.Field, block: Block) -> pa.Array:

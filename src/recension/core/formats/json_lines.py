@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recension.core.batch import CTI, EXTERNAL_CTI, KIND_NAMES
 from recension.core.errors import FormatError
-from recension.core.formats.columns import KIND, TimeColumns, is_text
+from recension.core.formats.columns import CONTROL, KIND, TimeColumns, describe_missing_column, is_text
 from recension.core.formats.files import convert_column, format_errors, open_bytes
 from recension.core.formats.json_blocks import (
     Block,
     Row,
     column_from_rows,
+    find_absent,
     parse_with_arrow,
     parse_with_python,
     time_texts,
@@ -37,6 +40,7 @@ from recension.core.formats.text import TextSink, is_integer_text, ticks_to_text
 _BLOCK: Final = 4 << 20
 _LONGEST: Final = 64 << 20
 _NULL: Final = "null"
+_WITHOUT_PAYLOAD: Final = (KIND_NAMES[CTI], KIND_NAMES[EXTERNAL_CTI])
 _TO_ESCAPE: Final = r'[\x00-\x1f"\\]'
 # Not in the JSON standard, but what Python, Spark and DuckDB read and write.
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -45,6 +49,7 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class JsonRows:
     """The rows of one JSON Lines file. A name that an object lacks is null there.
 
+    A declared column that no row names is refused if there are others in its place: it may be misspelt.
     Without a declared payload the whole file is looked through for names and types first: the last line
     may be the one that shows a column to be a float.
     """
@@ -60,6 +65,8 @@ class JsonRows:
                     f"column {field.name}: {field.type} cannot be read from JSON", file=self._file
                 )
         self.schema = infer_schema(self._blocks(), times, declared)
+        if declared is not None and (absent := find_absent(declared.names, self._blocks())):
+            self._refuse_absent(absent)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, at most ``size`` rows at a time."""
@@ -69,13 +76,29 @@ class JsonRows:
                 for start in range(0, len(batch), size):
                     yield batch.slice(start, size)
 
+    def _refuse_absent(self, absent: Collection[str]) -> None:
+        """Refuse columns that no row names, if a row with a payload has one that was not declared.
+
+        Without such a name nothing can be misspelt: some writers leave out every null.
+        """
+        control = {*CONTROL, *self._times.all}
+        expected = pa.schema([pa.field(f.name, self._carrier(f)) for f in self.schema])
+        for part in (part for block in self._blocks() for part in block.parts(len(expected))):
+            if parse_with_arrow(part, expected, self._times, "error") is not None:
+                continue
+            rows = [row for row in parse_with_python(part) if row.get(KIND) not in _WITHOUT_PAYLOAD]
+            there = [name for name in dict.fromkeys(chain.from_iterable(rows)) if name not in control]
+            if not set(there) <= set(self.schema.names):
+                name = next(name for name in self.schema.names if name in absent)
+                raise FormatError(describe_missing_column(name, there), file=self._file)
+
     def _blocks(self) -> Iterator[Block]:
         first_row = 1
         with format_errors(self._file):
             for text in _whole_lines(self._path):
                 if not text or text.isspace():
                     continue
-                block = Block.of(text, self._file, first_row)
+                block = Block.parse(text, self._file, first_row)
                 yield block
                 first_row += block.size
 

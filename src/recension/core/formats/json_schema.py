@@ -53,17 +53,23 @@ FieldPath: TypeAlias = tuple[str, ...]
 # A number, not a part of one or of a text, that may be more than a float can tell apart: 2**53 and above.
 _LONG_INTEGER: Final = re.compile(rb"[:\[,\s]-?(?:9[0-9]{15}|[0-9]{17,})\s*[,\]}]")
 
+# A row that names 20 of 9,000 columns still has a letter of text for every 30 of its cells.
+_CELLS_PER_LETTER: Final = 32
+_FEW_CELLS: Final = 1 << 22
+
 
 def infer_schema(blocks: Iterable[Block], times: TimeColumns, declared: pa.Schema | None) -> pa.Schema:
     """The columns of a file; with a declared payload its first block tells the rest."""
     found: dict[str, pa.DataType] = {}
     long = _LongIntegers()
+    rows, letters = 0, 0
     block: Block | None = None
     for block, batch in _parse_blocks(blocks if declared is None else islice(blocks, 1), times):
         for field in _block_fields(block, batch, times, long, is_declared=declared is not None):
             found[field.name] = _merge_types(found.get(field.name, pa.null()), field, block, times)
         check_names(list(found), block.file)
-        _check_inner_names(found, block.file)
+        rows, letters = rows + block.size, letters + len(block.text)
+        _check_cells(found, rows, letters, block.file)
     if declared is not None and block is not None:
         found = {**_add_control_columns(found, times), **{f.name: f.type for f in declared}}
     if block is not None and not found:
@@ -73,14 +79,20 @@ def infer_schema(blocks: Iterable[Block], times: TimeColumns, declared: pa.Schem
     return unify_time_columns(found, times)
 
 
-def _check_inner_names(found: dict[str, pa.DataType], file: str) -> None:
-    """Names inside of objects are columns too: every row has a cell for each."""
+def _check_cells(found: dict[str, pa.DataType], rows: int, letters: int, file: str) -> None:
+    """Refuse too many columns, or columns so sparse that the cells are far more than the text.
+
+    Names inside of objects are columns too: every row has a cell for each.
+    """
     total = sum(map(_columns_in, found.values()))
     if total > MOST_COLUMNS:
         raise FormatError(
             f"{total:,} columns, those inside of objects counted; at most {MOST_COLUMNS:,} can be read",
             file=file,
         )
+    if total * rows > max(_FEW_CELLS, _CELLS_PER_LETTER * letters):
+        reason = f"{total:,} different column names in the first {rows:,} rows, and few in each"
+        raise FormatError(reason, file=file)
 
 
 def _columns_in(kind: pa.DataType) -> int:

@@ -124,6 +124,10 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     column = _drop_empty(column)
     if pa.types.is_timestamp(kind):
+        zoned = pc.match_substring_regex(column, _ZONED)
+        if kind.tz is None and bool(pc.any(zoned).as_py()):
+            found = column.filter(zoned)[0].as_py()
+            raise pa.ArrowInvalid(f"{found!r} has a time zone, and {kind} has none")
         return _parse_instants(column, kind)
     if pa.types.is_time(kind):
         moment = pa.timestamp(kind.unit)

@@ -150,7 +150,7 @@ def _rows(timings: Sequence[Timing]) -> Numbers:
     """For every time measured how often each operation is in it, divided by the time."""
     rows = []
     for timing in timings:
-        arrival, expiry, scan = _eager(timing) if timing.is_eager else _lazy(timing)
+        arrival, expiry, scan = _eager_terms(timing) if timing.is_eager else _lazy_terms(timing)
         measured = (
             (arrival, timing.filling),
             (arrival | expiry, timing.sliding),
@@ -160,7 +160,7 @@ def _rows(timings: Sequence[Timing]) -> Numbers:
     return np.array(rows)
 
 
-def _eager(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+def _eager_terms(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """How often each operation is done for a tuple that comes, one that goes, and one held in a scan."""
     apart, least = 1 - at.cp, max(at.cp, 1 / at.held)
     arrival = {
@@ -173,7 +173,7 @@ def _eager(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, fl
     return arrival, {"detach": at.cp, "delete": apart}, {"read": apart, "stamp": at.cp}
 
 
-def _lazy(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+def _lazy_terms(at: Timing) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     return {"lazy_insert": 1.0, "find": at.oop}, {"lazy_delete": 1.0}, {"read": 1.0, "coalesce": at.cp}
 
 
@@ -186,11 +186,11 @@ def least_squares(rows: Numbers, wanted: Numbers) -> Numbers:
         if free.all() or pull.max() <= 1e-9:
             break
         free[int(pull.argmax())] = True
-        x = _feasible(rows, wanted, free, x)
+        x = _solve_feasibly(rows, wanted, free, x)
     return x
 
 
-def _feasible(rows: Numbers, wanted: Numbers, free: Mask, x: Numbers) -> Numbers:
+def _solve_feasibly(rows: Numbers, wanted: Numbers, free: Mask, x: Numbers) -> Numbers:
     """The best with these numbers free, going only as far as none becomes negative, and fixing those at 0."""
     while True:
         best = np.zeros(len(x))

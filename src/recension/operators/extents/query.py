@@ -166,7 +166,7 @@ def find_region(merged: MergedReadings, query: CoalescingQuery, *, links_kept: b
     is_old, is_new = is_old[order], is_new[order]
     _check(time, group, is_new)
     fact = of_fact[source]
-    has, had = _previous(group, is_new), _previous(group, is_old)
+    has, had = _find_previous(group, is_new), _find_previous(group, is_old)
     links = _ReadingLinks(query, merged.payload, fact, source)
     begins = links.find_run_starts(
         has, np.flatnonzero(~(is_old & (has == had))) if links_kept else None, began
@@ -230,7 +230,7 @@ def number_hashes(hashes: Hashes) -> Index:
     return numbers
 
 
-def _previous(group: Index, side: Mask) -> Index:
+def _find_previous(group: Index, side: Mask) -> Index:
     """The position of the one before in the group, among those of a side; -1 for the others."""
     at = np.flatnonzero(side)
     at = at[np.argsort(group[at], kind="stable")]

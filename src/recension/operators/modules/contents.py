@@ -82,7 +82,7 @@ class EventChanges:
             group[change.row], change.vs, change.old, change.new, take_rows(payload, change.row)
         )
 
-    def by_window(
+    def split_by_window(
         self, windows: WindowList, place: Placement | None, hosted: HostedModule
     ) -> tuple[Members, Members]:
         """What goes from, and what comes to, each window as a module sees it."""

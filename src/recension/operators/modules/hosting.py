@@ -241,7 +241,7 @@ def members_of(found: CoveringEvents, *, by_start: bool, order: Order) -> Member
     if order == "any" and _never_falls(found.first) and _never_falls(found.stop):
         low, high = _slices(found.first, found.stop, windows)
         return Members(low, high, found.vs, found.ve, found.payload)
-    by = by_start_and_payload(found.first, found.vs, found.ve, found.payload, in_order=in_order)
+    by = order_by_start_and_payload(found.first, found.vs, found.ve, found.payload, in_order=in_order)
     first, stop = found.first[by], found.stop[by]
     if by_start and _never_falls(stop):
         rows = by
@@ -249,7 +249,7 @@ def members_of(found: CoveringEvents, *, by_start: bool, order: Order) -> Member
     else:
         if not by_start:
             nowhere = np.zeros(len(by), np.int64)
-            by = by_start_and_payload(nowhere, found.vs, found.ve, found.payload, in_order=in_order)
+            by = order_by_start_and_payload(nowhere, found.vs, found.ve, found.payload, in_order=in_order)
         window, rows = found.incidence_in(by)
         low, high = np.searchsorted(window, windows), np.searchsorted(window, windows, "right")
     return Members(low, high, found.vs[rows], found.ve[rows], take_rows(found.payload, rows))
@@ -265,11 +265,11 @@ def _slices(first: Index, stop: Index, windows: Index) -> tuple[Index, Index]:
     return low, np.maximum(low, np.searchsorted(first, windows, "right"))
 
 
-def by_start_and_payload(
+def order_by_start_and_payload(
     first: Index, vs: Ticks, ve: Ticks, payload: pa.RecordBatch, *, in_order: bool
 ) -> Index:
     """Rows by (first, vs); and where those are equal by payload and end, if that matters."""
-    order = _by_start(first, vs)
+    order = _order_by_start(first, vs)
     if not in_order:
         return order
     a, b = first[order], vs[order]
@@ -284,7 +284,7 @@ def by_start_and_payload(
     return order
 
 
-def _by_start(first: Index, vs: Ticks) -> Index:
+def _order_by_start(first: Index, vs: Ticks) -> Index:
     """Rows by (first, vs); they often come in this order already."""
     apart, together = first[1:] > first[:-1], first[1:] == first[:-1]
     if bool((apart | (together & (vs[1:] >= vs[:-1]))).all()):

@@ -91,7 +91,7 @@ class Modules(Measure):
         new = self._answer(now, self._changes(batch, group), self._find_gone(was, now))
         is_bound = self._spec.stamp == "time_bound"
         # A row that differs is taken back whole, unless revisions must not reach back (ruling G9).
-        out = _difference(old, new, moves_ends=is_bound)
+        out = _changes_of_rows(old, new, moves_ends=is_bound)
         if is_bound:
             self._require_bound(out, self._earliest_cause(batch), [(now, new), (was, old)])
         return out
@@ -211,7 +211,7 @@ class Modules(Measure):
             states.restore(chunks[f"states{i}"], chunks[f"panes{i}"])
 
 
-def _difference(old: ModuleRows, new: ModuleRows, *, moves_ends: bool) -> EventBatch:
+def _changes_of_rows(old: ModuleRows, new: ModuleRows, *, moves_ends: bool) -> EventBatch:
     """The changes from the rows shown so far to the new ones."""
     if not len(old.owner) and not len(new.owner):
         return empty(new.payload.schema)

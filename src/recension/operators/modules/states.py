@@ -76,7 +76,7 @@ class States:
         return [self._calls.build(some, window) for window, some in given]
 
     def _change(self, contents: WindowContents, changes: EventChanges, known: Any, states: list[Any]) -> None:
-        goes, comes = changes.by_window(contents.windows, self._place, self._hosted)
+        goes, comes = changes.split_by_window(contents.windows, self._place, self._hosted)
         for change, some in ((self._calls.remove, goes), (self._calls.add, comes)):
             table = self._hosted.table(some.payload)
             for row in np.flatnonzero(known & (some.high > some.low)).tolist():

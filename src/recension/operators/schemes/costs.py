@@ -35,12 +35,12 @@ class Load:
     held: float
 
     @classmethod
-    def of_rows(cls, arrived: float, size: int) -> Load:
+    def for_rows(cls, arrived: float, size: int) -> Load:
         """A tuple-based window holds the latest ``size``."""
         return cls(arrived, min(arrived, size))
 
     @classmethod
-    def of_range(cls, arrived: float, span: float, over: float) -> Load:
+    def for_range(cls, arrived: float, span: float, over: float) -> Load:
         """A time-based window holds its span's share of what arrived ``over`` a time, at a steady rate."""
         return cls(arrived, arrived * min(1.0, span / over) if over > 0 else arrived)
 

@@ -91,7 +91,7 @@ class Probabilities:
     def _keep(self, known: Index, seen: _Tuples) -> None:
         """The latest tuple of each group in the batch instead of the one kept so far."""
         self._keep_rows(np.delete(np.arange(len(self)), known))
-        groups, times, values = seen.latest()
+        groups, times, values = seen.latest_tuples()
         order = np.argsort(np.append(self._groups, groups))
         self._groups = np.append(self._groups, groups)[order]
         self._times = np.append(self._times, times)[order]
@@ -141,19 +141,19 @@ class _Tuples:
         The first of a group needs none. A late tuple that comes before all at hand of its group has one
         somewhere: nothing is known of it.
         """
-        order, has_neighbour = self._in_order()
+        order, has_neighbour = self._sort_by_group()
         after = np.flatnonzero(has_neighbour & (order >= self.before))
         pairs = alike(take_rows(self.values, order[after - 1]), take_rows(self.values, order[after]))
         first_of_all = int((~has_neighbour).sum()) - self.before
         return len(after) + first_of_all, int(pairs.sum())
 
-    def latest(self) -> tuple[Hashes, Ticks, pa.RecordBatch]:
+    def latest_tuples(self) -> tuple[Hashes, Ticks, pa.RecordBatch]:
         """The latest tuple of each group."""
-        order, has_neighbour = self._in_order()
+        order, has_neighbour = self._sort_by_group()
         last = order[np.append(~has_neighbour[1:], True)]
         return self.groups[last], self.times[last], take_rows(self.values, last)
 
-    def _in_order(self) -> tuple[Index, Mask]:
+    def _sort_by_group(self) -> tuple[Index, Mask]:
         """By group and time; and whether a tuple of the same group stands before."""
         order = np.lexsort((self.times, self.groups))
         same = self.groups[order][1:] == self.groups[order][:-1]

@@ -107,7 +107,7 @@ class SchemePlan:
             f"weights {self.model.weights}: this choice costs {chosen.cost:.2f}, "
             f"all eager {chosen.all_eager:.2f}, all lazy {chosen.all_lazy:.2f}; {extents}"
         ]
-        lines += [self._of_query(j) for j in range(len(self.names))]
+        lines += [self._describe_query(j) for j in range(len(self.names))]
         if not chosen.is_eager.all():
             lines.append(f"the extent that lazy queries share: {self.model.shared_cost():.2f}")
         return lines
@@ -119,7 +119,7 @@ class SchemePlan:
         held = {"readings": [load.arrived] * size, "held": [load.held] * size}
         return pa.table({**known, **held, "eager": self.selection.is_eager})
 
-    def _of_query(self, j: int) -> str:
+    def _describe_query(self, j: int) -> str:
         model, q = self.model, self.queries
         scheme = "eager" if self.selection.is_eager[j] else "lazy"
         memory, update, scan = (part[j] for part in model.eager_parts(q))

@@ -25,6 +25,7 @@ from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
+from recension.operators.state.block_table import sort_keys
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.leaf_table import LeafExtract, LeafTable, unique_numbers
 from recension.operators.state.row_store import RowStore, drop_unused_rows
@@ -169,7 +170,7 @@ class EndPoints:
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
-        return self._held.earliest()
+        return self._held.earliest_time()
 
     def retire(self) -> Index | None:
         """Give up the numbers of groups without end points if they are the majority.
@@ -310,13 +311,22 @@ class GroupTimes:
         rows = unique_numbers(groups // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
 
-    def earliest(self) -> int:
+    def earliest_time(self) -> int:
         """The earliest of all."""
         return int(self._earliest.min(initial=FOREVER))
 
     def times(self) -> Ticks:
         """All of them, by group."""
         return self._times.reshape(-1)[: self._groups]
+
+
+def align_moments(kept: Columns, group: Index, time: Ticks) -> tuple[Index, Ticks, Index, Index]:
+    """The distinct (group, time) of kept rows and of changes, in order; and where both stand there."""
+    groups, times = [kept["group"], group], [kept["time"], time]
+    keys = np.concatenate(sort_keys(groups, times))
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    size = len(kept["time"])
+    return np.concatenate(groups)[first], np.concatenate(times)[first], place[:size], place[size:]
 
 
 def never_inserted_error() -> StreamError:

@@ -278,7 +278,7 @@ class StartIndex(IntervalIndex):
         """Add instants."""
         self.add(group, at, at + 1, combine(group, at))
 
-    def take_away(self, group: Hashes, at: Ticks) -> None:
+    def remove_at(self, group: Hashes, at: Ticks) -> None:
         """Remove instants, one for each that is named and there."""
         found = self.find(combine(group, at))
         self.remove(found[found >= 0])

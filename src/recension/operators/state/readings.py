@@ -17,7 +17,7 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.changes import net_changes
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import KeptMoments, PointsWithPayloads
+from recension.operators.state.end_points import KeptMoments, PointsWithPayloads, align_moments
 from recension.operators.state.leaf_table import LeafExtract
 
 
@@ -91,16 +91,11 @@ def _merge_changes(
     extract: LeafExtract, group: Index, time: Ticks, added: Index, row: Index, keyed_by: str
 ) -> ReadingAxis:
     """Lay sorted changes over the readings kept so far."""
-    kept = extract.columns
-    keys, own = sort_keys([kept["group"], group], [kept["time"], time])
-    both = np.concatenate([keys, own])
-    _, first, place = np.unique(both, return_index=True, return_inverse=True)
-    at_kept, at_changes = place[: len(keys)], place[len(keys) :]
-    old_row, is_context = np.full(len(first), -1), np.zeros(len(first), np.bool_)
-    old_row[at_kept], is_context[at_kept] = kept["row"], extract.follower
+    groups, times, at_kept, at_changes = align_moments(extract.columns, group, time)
+    old_row, is_context = np.full(len(times), -1), np.zeros(len(times), np.bool_)
+    old_row[at_kept], is_context[at_kept] = extract.columns["row"], extract.follower
     count = (old_row >= 0).astype(np.int64)
     np.add.at(count, at_changes, added)
-    groups, times = np.concatenate([kept["group"], group])[first], np.concatenate([kept["time"], time])[first]
     _check(count, times, keyed_by)
     new_row = np.where(count == 0, -1, old_row)
     came = added > 0

@@ -89,7 +89,7 @@ class RetractionChains:
 
     def first_sync(self) -> int:
         """The earliest time at which anything that waits can change something; FOREVER if nothing waits."""
-        return self._syncs.earliest()
+        return self._syncs.earliest_deadline()
 
     def insert(self, key: int, ends: dict[int, int], vs: int, ve: int) -> int:
         """An event has come: the end it has, all that waited for it considered; its start if it is gone."""
@@ -262,7 +262,7 @@ class Deadlines:
         """A thing has no deadline any more."""
         self._of.pop(thing, None)
 
-    def earliest(self) -> int:
+    def earliest_deadline(self) -> int:
         """The earliest deadline, FOREVER if there is none."""
         while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)

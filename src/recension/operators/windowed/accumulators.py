@@ -137,7 +137,7 @@ class SumFloats(Accumulator):
     pairs = 1
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        numbers, *kinds = _finite(_floats(values))
+        numbers, *kinds = _split_finite(_floats(values))
         return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
@@ -202,7 +202,7 @@ def _floats(values: pa.Array | None) -> Floats:
     return numbers
 
 
-def _finite(numbers: Floats) -> tuple[Floats, Index, Index]:
+def _split_finite(numbers: Floats) -> tuple[Floats, Index, Index]:
     """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
     usual = np.abs(numbers) <= _LARGEST
     if bool(usual.all()):

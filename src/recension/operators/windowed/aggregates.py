@@ -118,7 +118,7 @@ class Aggregates(Measure):
         except FunctionError as why:
             low, high = stretches.low, np.minimum(stretches.high, end[stretches.slot])
             windows = self._index.expand(*(x[why.row : why.row + 1] for x in (low, high)))
-            raise why.in_window(int(windows.start[0]), int(windows.end[0])) from why
+            raise why.to_module_error(int(windows.start[0]), int(windows.end[0])) from why
 
     def _rows(self, keys: pa.RecordBatch, sums: Sums, events: CoveringEvents | None) -> StretchResults:
         first = self._aggregations[0]

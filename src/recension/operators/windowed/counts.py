@@ -28,7 +28,7 @@ from recension.core.batch import EventBatch, Index, Mask, new_end, old_end
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import KeptMoments, never_inserted_error
+from recension.operators.state.end_points import KeptMoments, align_moments, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
@@ -38,7 +38,7 @@ from recension.operators.windowed.index import (
     Stretches,
     WindowChange,
     WindowIndex,
-    in_view,
+    is_in_view,
 )
 from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums, state_columns
@@ -103,9 +103,9 @@ class CountIndex(WindowIndex):
         start, end = axis.time[first], axis.time[last] + 1
         wanted = changed[last + 1] > changed[first]
         if before is not None:
-            wanted |= ~in_view(self._view, before, start, end)
+            wanted |= ~is_in_view(self._view, before, start, end)
         # Beyond the last moment of a group, or of what was read, no window holds a change.
-        wanted &= (axis.group[first] == axis.group[last]) & in_view(self._view, watermark, start, end)
+        wanted &= (axis.group[first] == axis.group[last]) & is_in_view(self._view, watermark, start, end)
         keep = np.flatnonzero(wanted)
         return first[keep], end[keep], self._sums(sums.take(at), keep)
 
@@ -247,21 +247,17 @@ def merge(extract: LeafExtract, changes: MomentChanges) -> MergedMoments:
     """Lay the changes of a batch over the moments kept so far."""
     own = ~extract.follower
     known = {name: column[own] for name, column in extract.columns.items()}
-    groups, times = [known["group"], changes.group], [known["time"], changes.time]
-    keys = np.concatenate(sort_keys(groups, times))
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    at_known, at_changes = place[: len(known["time"])], place[len(known["time"]) :]
-    is_known, is_changed = (np.zeros(len(first), np.bool_) for _ in range(2))
+    group, time, at_known, at_changes = align_moments(known, changes.group, changes.time)
+    is_known, is_changed = (np.zeros(len(time), np.bool_) for _ in range(2))
     is_known[at_known], is_changed[at_changes] = True, changes.is_changed
 
     def spread(name: str) -> Column:
-        column = np.zeros(len(first), known[name].dtype)
+        column = np.zeros(len(time), known[name].dtype)
         column[at_known] = known[name]
         return column
 
     old = Sums.from_columns(spread, len(changes.by.ints), len(changes.by.pairs))
     new = _add(old, changes.by, at_changes)
-    group, time = np.concatenate(groups)[first], np.concatenate(times)[first]
     return MergedMoments(group, time, is_known, is_changed, old, new)
 
 

@@ -67,7 +67,7 @@ class CoveringEvents:
         by_snapshot = np.argsort(snapshot, kind="stable")
         return snapshot[by_snapshot], event[by_snapshot]
 
-    def least(self, rank: Index, order: Index) -> Index:
+    def least_rank(self, rank: Index, order: Index) -> Index:
         """For every snapshot the least rank among the events named, or -1."""
         best = range_minimum(self.snapshots, self.first[order], self.stop[order], rank)
         return np.where(best == _NONE, -1, best)

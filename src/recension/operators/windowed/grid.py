@@ -79,12 +79,12 @@ class Grid:
     @property
     def _end_of_low_numbers(self) -> int:
         """Events that end by then are in windows numbered by their ends."""
-        return _in_range(GAP - self.size)
+        return _saturate(GAP - self.size)
 
     @property
     def _start_of_high_numbers(self) -> int:
         """Events that start from then on are in windows numbered by their starts."""
-        return _in_range(GAP + self.size - 1)
+        return _saturate(GAP + self.size - 1)
 
     def _cut_at_until(self, window: Index) -> Index:
         return window if self.until is None else np.minimum(window, self._stop_of(self.until))
@@ -116,7 +116,7 @@ class Grid:
 
     def _time_at(self, window: Index, shift: int) -> Ticks:
         """``shift + window * hop``, saturated."""
-        low, high = _in_range(-((shift - BEGINNING) // self.hop)), _in_range((FOREVER - shift) // self.hop)
+        low, high = _saturate(-((shift - BEGINNING) // self.hop)), _saturate((FOREVER - shift) // self.hop)
         within = np.clip(window, low, high)
         # A product that wraps comes back with the shift: the sum fits.
         at = within * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
@@ -143,10 +143,10 @@ class Grid:
         window = (start - self.offset) // self.hop + 1
         if self.hop == 1 and window < GAP:
             return min(window + self.size, GAP)
-        return _in_range(window)
+        return _saturate(window)
 
 
-def _in_range(window: int) -> int:
+def _saturate(window: int) -> int:
     return max(BEGINNING, min(FOREVER, window))
 
 

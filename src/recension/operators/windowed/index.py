@@ -257,7 +257,7 @@ def changed_stretches(
     )
 
 
-def in_view(view: View, watermark: int, start: Ticks, end: Ticks) -> Mask:
+def is_in_view(view: View, watermark: int, start: Ticks, end: Ticks) -> Mask:
     """Which windows are shown at a watermark."""
     if view == "all":
         return np.ones(len(start), np.bool_)

@@ -39,7 +39,7 @@ class Extreme(Selection):
         order = np.flatnonzero(ranks >= 0)
         # Of equal values any will do: they differ only in the event they come from.
         by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
-        return _values_at(values, by_rank, events.least(np.arange(len(by_rank)), by_rank))
+        return _values_at(values, by_rank, events.least_rank(np.arange(len(by_rank)), by_rank))
 
 
 class Positional(Selection):
@@ -50,7 +50,7 @@ class Positional(Selection):
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
         order = events.order[::-1] if self._last else events.order
-        return _values_at(values, order, events.least(np.arange(len(order)), order))
+        return _values_at(values, order, events.least_rank(np.arange(len(order)), order))
 
 
 class Collect(Selection):
@@ -68,7 +68,7 @@ class SortedValues(Selection):
         self._kernel, self._type = kernel, result
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
-        snapshot, event = events.incidence_in(_by_value(values))
+        snapshot, event = events.incidence_in(_order_by_value(values))
         count = np.bincount(snapshot, minlength=events.snapshots)
         is_filled = count > 0
         # A kernel may rely on at least one value: that is what reduceat needs.
@@ -78,7 +78,7 @@ class SortedValues(Selection):
         return answers.take(pa.array(np.cumsum(is_filled) - 1, mask=~is_filled))
 
 
-def _by_value(values: pa.Array) -> Index:
+def _order_by_value(values: pa.Array) -> Index:
     """The rows that are not null, sorted: numbers without ranks, which take longer."""
     kind, valid = values.type, np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind)
@@ -130,7 +130,7 @@ class FunctionError(Exception):
         self.row = row
         self._name, self._reason, self._values = name, reason, values
 
-    def in_window(self, start: int, end: int) -> ModuleError:
+    def to_module_error(self, start: int, end: int) -> ModuleError:
         """The error that the user sees."""
         return module_error(self._name, self._reason, Window(start, end), self._values)
 

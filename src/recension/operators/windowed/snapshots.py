@@ -28,7 +28,7 @@ from recension.operators.windowed.index import (
     WindowChange,
     WindowIndex,
     changed_stretches,
-    in_view,
+    is_in_view,
 )
 from recension.operators.windowed.steps import Contributions, axis_steps
 from recension.operators.windowed.working_set import AxisSide, WorkingSet, merge_steps, state_columns
@@ -73,7 +73,7 @@ class SnapshotIndex(WindowIndex):
     def _limit(self, work: WorkingSet, side: AxisSide, watermark: int) -> Ticks:
         """Up to when each snapshot is shown; its own start if it is not."""
         there = side.is_point & (side.n > 0) & ~work.is_context
-        shown = there & in_view(self._view, watermark, work.time, side.following)
+        shown = there & is_in_view(self._view, watermark, work.time, side.following)
         end = side.following
         if self._view == "present":
             end = np.where(end <= watermark, end, np.int64(FOREVER))

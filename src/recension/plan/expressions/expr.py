@@ -81,7 +81,7 @@ class Expr:
     def _binary(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (self.tree, operand(other))), self.output_name)
 
-    def _reflected(self, sign: str, other: Any) -> Expr:
+    def _call_reflected(self, sign: str, other: Any) -> Expr:
         return Expr(Call(sign, (operand(other), self.tree)), "literal")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
@@ -127,7 +127,7 @@ class Expr:
         return self._binary("-", other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return self._reflected("-", other)
+        return self._call_reflected("-", other)
 
     def __mul__(self, other: Any) -> Expr:
         return self._binary("*", other)
@@ -139,25 +139,25 @@ class Expr:
         return self._binary("/", other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return self._reflected("/", other)
+        return self._call_reflected("/", other)
 
     def __floordiv__(self, other: Any) -> Expr:
         return self._binary("//", other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return self._reflected("//", other)
+        return self._call_reflected("//", other)
 
     def __mod__(self, other: Any) -> Expr:
         return self._binary("%", other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return self._reflected("%", other)
+        return self._call_reflected("%", other)
 
     def __pow__(self, other: Any) -> Expr:
         return self._binary("**", other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return self._reflected("**", other)
+        return self._call_reflected("**", other)
 
     def __neg__(self) -> Expr:
         return self._call("negate")

@@ -36,11 +36,11 @@ def reason_of(why: Exception) -> str:
         return BUSY
     if sparks := _SPARKS.search(message):
         return sparks[1]
-    gist = _gist(message) or type(why).__name__
+    gist = _innermost_cause(message) or type(why).__name__
     return f"the checkpoint is damaged: {gist}; {_BACKUP}" if _DAMAGED.search(message) else gist
 
 
-def _gist(message: str) -> str:
+def _innermost_cause(message: str) -> str:
     """The innermost cause that Java names, or the first line; without what Spark puts around it."""
     causes = _CAUSE.findall(message)
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")

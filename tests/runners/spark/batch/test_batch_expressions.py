@@ -15,7 +15,7 @@ import recension as rc
 from recension import col, lit, when
 from recension.core.events import Event
 from recension.plan.expressions import expression
-from recension.runners.spark.batch.expressions import to_spark
+from recension.runners.spark.batch.span import to_spark
 from recension.testing.assertions import assert_equivalent
 
 SCHEMA = pa.schema(

@@ -127,7 +127,7 @@ class Host:
             report.add_unreadable(packet.info for packet in packets if not packet.place)
             report.elements += size if isinstance(edge.origin, Source) else 0
         for name, root in roots.items():
-            root.dismiss(arrived[name])
+            root.detach_left_streams(arrived[name])
             report.add_inputs(root.states(), root.take_ignored())
 
     def _apply_feedback(self, t: int) -> None:

@@ -166,7 +166,7 @@ class RootMerge:
             raise came.locate_error(why, name, rows) from None
         return len(came.events)
 
-    def dismiss(self, packets: Iterable[Packet]) -> None:
+    def detach_left_streams(self, packets: Iterable[Packet]) -> None:
         """Let streams leave; what comes of them later is ignored."""
         for name in sorted(_read_messages(packets, LEAVES)):
             self._leave(name)

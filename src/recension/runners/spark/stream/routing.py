@@ -87,7 +87,7 @@ def _changes_payloads(node: Node) -> bool:
     if isinstance(node, SpanNode):
         return True
     if node.kept_columns() != same_names(node.schema):
-        raise RecensionError(f"{node.label!r} cannot be done on the way to a shard: it needs a place")
+        raise RecensionError(f"{node.label!r} cannot run before the shuffle: it has state")
     return False
 
 
