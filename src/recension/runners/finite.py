@@ -43,7 +43,7 @@ def push_inputs(
     """
     require_inputs(inputs, session.sources)
     for name, data in inputs.items():
-        if isinstance(data, Result) and not data.is_whole and name not in session.unchecked:
+        if isinstance(data, Result) and not data.is_whole and name not in session.unchecked_sources:
             raise RecensionError(
                 f"{name}: {data.reading} of a session is not its whole answer: give session.history(), or "
                 "the results added up, first + second"
