@@ -14,7 +14,7 @@ import typer
 
 from recension.api.stream import Stream
 from recension.cli.root import app
-from recension.core.errors import RecensionError, describe_error
+from recension.core.errors import RecensionError
 
 _NAME: Final = "query"
 
@@ -64,7 +64,7 @@ def _execute(file: Path) -> dict[str, Any]:
             f"{_line_of(file, why)}: the query file ended the program (exit {why.code})"
         ) from None
     except BaseException as why:
-        raise RecensionError(f"{_line_of(file, why)}: {describe_error(why)}") from None
+        raise RecensionError(f"{_line_of(file, why)}: {type(why).__name__}: {why}") from None
 
 
 def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
