@@ -151,3 +151,30 @@ def test_an_end_that_can_be_is_taken_with_its_data() -> None:
     live = rc.session(lenient.tumbling(3).agg(n=rc.count()))
     live.push("s", [rc.Cti(5), rc.Insert(A, 1), END])
     assert live.counts()["s"].total() == 1
+
+
+def timed_table(start: pa.Array) -> pa.Table:
+    return pa.table({"_kind": ["insert"], "_vs": start, "k": ["a"]})
+
+
+TICKS, NAIVE, AWARE = (
+    pa.array([0], kind) for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+)
+
+
+@pytest.mark.parametrize(("first", "then"), [(TICKS, NAIVE), (NAIVE, AWARE), (AWARE, TICKS)])
+def test_tables_of_several_kinds_of_time_do_not_mix(first: pa.Array, then: pa.Array) -> None:
+    session = rc.session(s)
+    session.push("s", timed_table(first))
+    with pytest.raises(rc.RecensionError, match="the times are"):
+        session.push("s", timed_table(then))
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"), [(None, "1970-01-01 00:00:00 "), ("Europe/Paris", "1970-01-01 01:00:00+01:00 ")]
+)
+def test_times_are_shown_in_the_zone_of_the_data(
+    zone: str | None, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rc.run(s, {"s": timed_table(pa.array([0], pa.timestamp("us", zone)))}).show()
+    assert capsys.readouterr().out.splitlines()[1].startswith(expected)
