@@ -14,6 +14,7 @@ RUNNERS: list[Runner] = [
     CoreReconstitution("step"),
     LocalRunner("element"),
     LocalRunner("step"),
+    LocalRunner("element", restores=True),
 ]
 CASES = cases(load_transcripts([Path(__file__).parent]), RUNNERS)
 

@@ -24,20 +24,28 @@ from recension.testing.transcripts import OUTPUT, Step, Transcript
 
 
 class LocalRunner:
-    """Feeds a session element by element, as the papers do, or a whole step at a time."""
+    """Feeds a session element by element, as the papers do, or a whole step at a time.
 
-    def __init__(self, unit: Literal["element", "step"]) -> None:
-        self.name = f"local by {unit}"
-        self.is_exact = unit == "element"
+    With ``restores``, every step is taken by a new session, restored from a snapshot of the one before.
+    """
+
+    def __init__(self, unit: Literal["element", "step"], *, restores: bool = False) -> None:
+        self.name = f"local by {unit}, restored" if restores else f"local by {unit}"
+        self.is_exact, self._restores = unit == "element", restores
 
     def plays(self, transcript: Transcript) -> bool:
         return transcript.query is not None
 
     def run(self, transcript: Transcript) -> Sequence[Outcome]:
         sources = {name: recension.source(name, schema) for name, schema in transcript.inputs.items()}
-        session = recension.session(transcript.build({"rc": recension, "col": recension.col, **sources}))
-        output = StreamModel()
-        return [self._run_step(session, step, output) for step in transcript.steps]
+        query = transcript.build({"rc": recension, "col": recension.col, **sources})
+        session, output, outcomes = recension.session(query), StreamModel(), list[Outcome]()
+        for step in transcript.steps:
+            outcomes.append(self._run_step(session, step, output))
+            if self._restores:
+                state, session = session.snapshot(), recension.session(query)
+                session.restore(state)
+        return outcomes
 
     def _run_step(self, session: Session, step: Step, output: StreamModel) -> Outcome:
         for name, elements in self._units(step):

@@ -158,7 +158,7 @@ class EndPoints:
         self._groups["is_endless"][endless] = True
         self._held.make_room(len(held))
         self._held.set(np.arange(len(held)), held)
-        self._in_use = int(np.count_nonzero(points))
+        self._in_use, self._endless = int(np.count_nonzero(points)), len(endless)
 
     def _extract_past(self, groups: Index, t: int) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
