@@ -138,7 +138,7 @@ def ours(effort: Effort, scenario: Scenario) -> Chosen:
 
 def fitted(scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool) -> str:
     """The selection by the cost model, where the constants that are fitted to the paper stand."""
-    model = CostModel(constants, Load.for_rows(20_000, 1_000), ROW_BYTES[-1], usual_oop, scenario.weights)
+    model = CostModel(constants, Load(20_000, 1_000), ROW_BYTES[-1], usual_oop, scenario.weights)
     q = Queries.broadcast(scenario.cp, scenario.oop, ROW_BYTES)
     found = select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost() if is_charged else 0.0)
     return "".join("E" if is_eager else "l" for is_eager in found.is_eager)

@@ -1,6 +1,7 @@
 """What a batch of 1,000 events with random keys costs, by how much state is live: it should cost the same.
 
-Run as ``python -m benchmarks.scale [LIVE ...]``, with sizes in live events. There are two live events a key.
+Run as ``python -m benchmarks.scale [LIVE ...]``, with sizes in live events. There
+are two live events a key.
 Every batch comes with a CTI, as many events expire as come, and one element in ten is a retraction. Times
 are processor time of one core. The last column is the ratio of a median to that of the first size.
 """
@@ -9,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -21,15 +24,24 @@ from rich.table import Table
 import recension as rc
 
 BATCH, BATCHES, LOAD = 1_000, 200, 50_000
-SOURCE: Final = rc.source("s", {"k": "int64", "x": "float64"})
+COLUMNS: Final = {"k": "int64", "x": "float64"}
+SOURCE, OTHER = rc.source("s", COLUMNS), rc.source("t", COLUMNS)
+TEXTS: Final = rc.source("s", COLUMNS | {"k": "string"})
+AS_TEXTS: Final = "text keys and timestamps"
 QUERIES: Final[dict[str, Callable[[int], rc.Stream]]] = {
     "count and sum by key": lambda _: SOURCE.group_by("k").agg(n=rc.count(), total=rc.sum("x")),
     "the same, eager": lambda _: SOURCE.group_by("k").agg(n=rc.count(), t=rc.sum("x"), speculate="eager"),
+    f"the same, {AS_TEXTS}": lambda _: TEXTS.group_by("k").agg(n=rc.count(), total=rc.sum("x")),
     "max by key": lambda _: SOURCE.group_by("k").agg(top=rc.max("x")),
     "tumbling, eager": lambda live: (
         SOURCE.group_by("k").tumbling(live // 4).agg(n=rc.count(), t=rc.sum("x"), speculate="eager")
     ),
+    "hopping": lambda live: SOURCE.group_by("k").hopping(live // 4, live // 8).agg(n=rc.count()),
     "distinct": lambda _: SOURCE.select("k").distinct(),
+    "edges": lambda _: SOURCE.edges(group_by="k"),
+    "coalesce": lambda _: SOURCE.coalesce(on="k"),
+    "join": lambda _: SOURCE.join(OTHER, on="k"),
+    "merge, R3": lambda _: rc.merge(SOURCE, OTHER, case="R3"),
 }
 
 
@@ -50,43 +62,58 @@ class Feed:
 
     def __init__(self, live: int) -> None:
         self._live, self._rng, self._now = live, np.random.default_rng(3), 0
-        self._seen: list[pa.Table] = []
+        self._seen: deque[pa.Table] = deque()
 
     def take(self, size: int) -> tuple[pa.Table, int]:
         """The next events, with retractions of earlier ones; and the CTI that follows."""
         vs = np.arange(self._now, self._now + size)
         key, x = self._rng.integers(0, max(1, self._live // 2), size), self._rng.random(size)
         fresh = _rows("insert", vs, vs + self._live, None, key, x)
-        self._seen.append(fresh.slice(0, size // 10))
+        self._seen.append(fresh.take(np.arange(0, size, 10)))
         self._now += size
         return pa.concat_tables([fresh, *self._due()]), self._now - size
 
     def _due(self) -> list[pa.Table]:
         """Retractions of remembered events that have reached half of their age: they end now."""
         due = []
-        while self._seen and int(self._seen[0]["_vs"][0].as_py()) + self._live // 2 < self._now:
-            old = self._seen.pop(0)
-            vs, ve = (old[name].to_numpy() for name in ("_vs", "_ve"))
-            due.append(_rows("retract", vs, ve, np.full(len(vs), self._now), old["k"], old["x"]))
+        while self._seen:
+            first = self._seen.popleft()
+            vs, ve = (first[name].to_numpy() for name in ("_vs", "_ve"))
+            count = int(np.searchsorted(vs + self._live // 2, self._now))
+            old = first.slice(0, count)
+            ends = np.full(count, self._now)
+            due.append(_rows("retract", vs[:count], ve[:count], ends, old["k"], old["x"]))
+            if count < len(vs):
+                self._seen.appendleft(first.slice(count))
+                break
         return due
 
 
 def _rows(kind: str, vs: object, ve: object, new_ve: object, key: object, x: object) -> pa.Table:
     size = len(pa.array(vs))
     ends = pa.nulls(size, pa.int64()) if new_ve is None else pa.array(new_ve)
-    columns = {"_kind": pa.array([kind] * size), "_vs": vs, "_ve": ve, "_new_ve": ends, "k": key, "x": x}
-    return pa.table(columns)
+    kinds = pa.array([kind] * size, pa.string())
+    return pa.table({"_kind": kinds, "_vs": vs, "_ve": ve, "_new_ve": ends, "k": key, "x": x})
 
 
-def measure(query: rc.Stream, live: int, batches: int = BATCHES) -> Cost:
-    """Build the state up, let it turn over for a while, and time batches."""
+def _with_texts(rows: pa.Table) -> pa.Table:
+    """The same with text keys, and microseconds as ticks."""
+    kinds = dict.fromkeys(("_vs", "_ve", "_new_ve"), pa.timestamp("us", "UTC")) | {"k": pa.string()}
+    return rows.cast(pa.schema([(name, kinds.get(name, rows[name].type)) for name in rows.column_names]))
+
+
+def measure(query: rc.Stream, live: int, batches: int = BATCHES, *, has_texts: bool = False) -> Cost:
+    """Build the state up, let it turn over for a while, and time batches; all sources get the same."""
     session, feed = rc.session(query, history_limit=0), Feed(live)
 
     def step(size: int) -> float:
         rows, cti = feed.take(size)
+        rows = _with_texts(rows) if has_texts else rows
+        t = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cti) if has_texts else cti
         began = time.process_time()
-        session.push("s", rows)
-        session.advance("s", cti)
+        for source in session.sources:
+            session.push(source, rows)
+            session.advance(source, t)
         session.read()
         return time.process_time() - began
 
@@ -101,12 +128,13 @@ def main() -> None:
     """Print a row for every query and size."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("live", nargs="*", type=int, default=[100_000, 1_600_000], metavar="LIVE")
-    out = Console(width=130)
+    parser.add_argument("--query", action="append", choices=list(QUERIES), help="only this one (repeatable)")
+    asked, out = parser.parse_args(), Console(width=130)
     table = Table("query", "live events", "taken in, M/s", "median, ms", "99 %, ms", "most, ms", "ratio")
-    for name, make in QUERIES.items():
+    for name in asked.query or QUERIES:
         first: float | None = None
-        for live in parser.parse_args().live:
-            cost = measure(make(live), live)
+        for live in asked.live:
+            cost = measure(QUERIES[name](live), live, has_texts=AS_TEXTS in name)
             median = cost.percentile(50)
             first = first or median
             figures = map("{:.1f}".format, (median, cost.percentile(99), max(cost.batches), median / first))

@@ -279,8 +279,3 @@ def test_ticks_survive_the_way_through_a_column(values: list[int]) -> None:
 def test_what_is_not_a_time_type() -> None:
     assert not ticks.is_time(pa.float64())
     assert not ticks.is_time(pa.string())
-
-
-def test_the_span_of_times_leaves_out_the_ends() -> None:
-    assert ticks.span(array(5, FOREVER, -3, BEGINNING)) == (-3, 5)
-    assert ticks.span(array(FOREVER)) == (FOREVER, BEGINNING)

@@ -6,13 +6,15 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
 import recension as rc
 from recension import denote
 from recension.core.events import Event
-from recension.modules.members import Payloads, events_of
+from recension.modules.members import Events, Payloads, Table
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
@@ -25,6 +27,13 @@ def _history() -> list[Event]:
     for element in EXAMPLE["EVENTS"]:
         walk.take(element)
     return walk.events()
+
+
+def _events_of(history: list[Event], kinds: dict[str, pa.DataType]) -> Events:
+    arrays = [pa.array([e.payload[name] for e in history], kind) for name, kind in kinds.items()]
+    table = Table(pa.RecordBatch.from_arrays(arrays, names=list(kinds)))
+    vs, ve = (np.array([getattr(e, name) for e in history], np.int64) for name in ("vs", "ve"))
+    return Events(table, 0, len(history), vs, ve)
 
 
 def _local(query: Any, **how: Any) -> list[Event]:
@@ -58,7 +67,7 @@ def test_they_mean_what_the_oracle_says(
     kinds = {column: EXAMPLE["readings"].schema.field(column).type for column in inputs}
 
     def rows(events: list[Event], window: Any) -> Any:
-        seen = events_of(events, kinds)
+        seen = _events_of(events, kinds)
         if made.is_incremental:
             return [{name: made.compute(made.add(made.initial(), seen))}]
         if made.is_time_sensitive:

@@ -203,7 +203,7 @@ class Play:
         assert modules._events._live.count_live() == self.case.live(history, t)
         still_open = len(self.case.meaning(history, self.watermark, t))
         if modules._kept is not None:
-            assert len(modules._kept) == still_open
+            assert modules._kept.count_live() == still_open
         if not self.case.module.yields_rows:  # one row a window, so one state
             assert all(len(states._held) == still_open for states in modules._answers.states)
 

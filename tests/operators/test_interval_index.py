@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from recension.core.batch import from_elements, payload_of
+from recension.core.change_log import tables_of
 from recension.core.events import Element, Insert, Retract
 from recension.core.netting import expand
 from recension.core.rowhash import Hashes
@@ -79,7 +80,7 @@ class AnyIndex(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        chunks = self.index.snapshot("x")
+        chunks = tables_of(self.index.parts("x"))
         self.index = IntervalIndex(("extra",))
         self.index.restore("x", chunks)
 
@@ -217,7 +218,7 @@ def test_payloads_survive_when_dead_ones_are_dropped() -> None:
     _, at = live.find_overlaps(hashes([5]), ticks([0]), ticks([1]))
     found = zip(live.payload(at)["p"].to_pylist(), live.column("ve", at).tolist(), strict=True)
     assert dict(found) == {name: 29 if int(name) < 250 else 10 for name in names}
-    rows = sum(table.num_rows for name, table in live.snapshot("x").items() if "block" in name)
+    rows = live.parts("x")["x/rows"].snapshot().num_rows
     assert rows < 2 * len(live) + 2000
 
 
@@ -235,7 +236,7 @@ def test_rows_keep_their_numbers(kind: type[RowStore], sizes: list[int], data: s
     store.retain(ticks(picked))
     assert store.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
     other = kind(SCHEMA)
-    other.restore("rows", store.snapshot("rows"))
+    other.restore(store.snapshot())
     assert other.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,7 +18,8 @@ Model = dict[tuple[int, int], tuple[float, int]]
 
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_LONG": 6, "_SHORT": 3, "_SEGMENT": 16, "_CHUNK": 64, "_LEAST": 16}.items():
+    sizes = {"_LONG": 6, "_SHORT": 3, "_SEGMENT": 16, "_SLACK": 16, "_CHUNK": 64, "_LEAST": 16}
+    for name, value in sizes.items():
         monkeypatch.setattr(leaf_table, name, value)
 
 
@@ -51,6 +53,8 @@ def test_rows_are_those_of_a_dictionary(changes: list[Step], restores: bool) -> 
     table, model = LeafTable({"x": np.float64, "n": np.int64}), Model()
     for number, change in enumerate(changes):
         apply(table, model, change, number)
+        if number % 2:
+            forget(table, model, np.array(sorted(change)), number)
         assert table.snapshot().equals(table_of(model))
         assert len(table) == len(model)
         if restores and number % 3 == 2:
@@ -77,6 +81,15 @@ def apply(table: LeafTable, model: Model, change: Step, number: int) -> None:
                     held[group, time] = (x, number)
     fresh = table_of(rows)
     table.replace(extract, {name: fresh[name].to_numpy() for name in fresh.column_names})
+
+
+def forget(table: LeafTable, model: Model, groups: npt.NDArray[np.int64], t: int) -> None:
+    """Take the rows before ``t`` off some groups, and off what else was read with them."""
+    extract = table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+    gone = (extract.columns["time"] < t) & ~extract.follower
+    for key in zip(*(extract.columns[name][gone].tolist() for name in ("group", "time")), strict=True):
+        del model[key]
+    table.forget(extract, gone)
 
 
 def test_memory_follows_what_is_in_use() -> None:

@@ -45,21 +45,138 @@ def test_one_fragment(query: rc.Stream, shape: list[str]) -> None:
     assert _shape(query) == shape
 
 
+@pytest.mark.parametrize(
+    ("query", "shape"),
+    [
+        (A.advance_time(5), ["all: a by their whole payload"]),
+        (A.where(col("bytes") > 0).advance_time(5).group_by("site").agg(n=rc.count()), ["all: a by site"]),
+        (A.align(3).group_by("user").agg(n=rc.count()), ["all: a by user"]),
+        (A.align(), ["all: a by their whole payload"]),
+        (A.finalize().group_by("user").agg(n=rc.count()), ["all: a by user"]),
+        (PER_SITE.finalize().align(), ["all: a by site"]),
+        (
+            PER_SITE.advance_time(5),
+            ["all: a by site", f"all: {PER_SITE.plan.label} by their whole payload"],
+        ),
+    ],
+)
+def test_steps_that_go_by_ctis_or_by_a_clock_are_where_their_readers_are(
+    query: rc.Stream, shape: list[str]
+) -> None:
+    assert _shape(query) == shape
+
+
+def test_a_step_with_state_that_several_read_runs_once() -> None:
+    """Each by another key: else its state would be there twice, and what it drops counted twice."""
+    late = A.advance_time(5)
+    by_both = (
+        late.group_by("site")
+        .agg(n=rc.count())
+        .union(late.group_by("site", "user").agg(n=rc.count()).select("site", "n"))
+    )
+    assert _shape(by_both)[0] == "all: a by their whole payload"
+
+
+DROPPING = rc.source("d", {"site": "string"}, on_violation="drop")
+COUNTING = rc.source("c", {"site": "string"}, external_ctis=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (A.cleanse(), "'cleanse' shows nothing before what starts first"),
+        (A.finalize(5), "'finalize, remember 5' forgets by the latest time"),
+        (COUNTING.agg(n=rc.count()), "'finalize, remember forever' counts the elements of all shards"),
+        (DROPPING.advance_time(5), "judges what is late by the order of all rows, which only a source"),
+        (A.advance_time(5, events=3), "judges what is late by the order of all rows"),
+        (A.shift(5).advance_time(5), "judges what is late by the order of all rows"),
+        (A.cleanse().align(5), "'align, block 5' waits for how far all rows have got"),
+        (A.align(rc.wall_clock("5s")), "notes by one clock how far all rows have got"),
+        (A.advance_time(by=B), "takes the ctis of another stream between its own rows"),
+        (A.agg(n=rc.count()), "has no key"),
+        (A.join(B.rename({"site": "s"})), "has no key"),
+    ],
+)
+def test_what_is_in_one_shard_says_why(query: rc.Stream, why: str) -> None:
+    because = [line for line in query.fragments().splitlines() if "in one shard because" in line]
+    assert any(why in line for line in because), query.fragments()
+
+
+def test_a_step_that_is_there_with_another_is_no_reason() -> None:
+    because = [line for line in A.advance_time(5).cleanse().fragments().splitlines() if "because" in line]
+    assert len(because) == 1
+    assert "'cleanse'" in because[0]
+
+
 def test_a_change_of_key_is_an_exchange() -> None:
     query = PER_SITE.join(B, on="site").group_by("country").agg(t=rc.sum("n"))
     assert _shape(query) == ["all: a by site; b by site", "all: inner join on site by country"]
 
 
-def test_an_aggregate_without_a_key_is_made_in_two_steps_if_that_is_exact() -> None:
-    whole = "partial aggregate n = count(), speculate eager"
-    eager = A.agg(n=rc.count(), speculate="eager")
-    assert _shape(eager) == ["all: a by their whole payload", f"one: {whole} to one shard"]
-    alone = [
-        A.agg(m=rc.mean("bytes"), speculate="eager"),
-        A.hopping(10, 5).agg(n=rc.count(), speculate="eager"),
+@pytest.mark.parametrize(
+    "query",
+    [
         A.agg(n=rc.count()),
-    ]
-    assert [_shape(query) for query in alone] == [["one: a to one shard"]] * len(alone)
+        A.agg(m=rc.mean("bytes"), t=rc.sum(col("bytes") * 0.5), speculate="ordered"),
+        A.hopping(10, 5).agg(n=rc.count("user"), speculate="eager"),
+        A.agg(n=rc.count(), top=rc.max("bytes"), speculate="eager"),
+        A.to_points().tumbling(10).agg(top=rc.max("bytes"), speculate="eager"),
+    ],
+)
+def test_an_aggregate_without_a_key_is_made_in_parts(query: rc.Stream) -> None:
+    whole = f"partial {query.plan.label}"
+    assert _shape(query) == ["all: a by their whole payload", f"one: {whole} to one shard"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        A.agg(top=rc.max("bytes")),
+        A.agg(top=rc.max("bytes"), m=rc.mean("bytes"), speculate="eager"),
+        A.tumbling(10).agg(top=rc.max("bytes"), speculate="eager"),
+        A.to_points().hopping(10, 5).agg(top=rc.max("bytes"), speculate="eager"),
+        A.agg(s=rc.stddev("bytes"), speculate="eager"),
+        A.count_window(3).agg(n=rc.count(), speculate="eager"),
+    ],
+)
+def test_others_are_made_in_one_place(query: rc.Stream) -> None:
+    assert _shape(query) == ["one: a to one shard"]
+
+
+def test_a_key_of_very_different_numbers_is_made_in_parts_if_asked_for() -> None:
+    query = A.group_by("site", odd=col("bytes") % 2).tumbling(10).agg(n=rc.count())
+    assert query.fragments(skew="site") == (
+        "fragment 1, in every shard\n"
+        "   reads a by their whole payload\n"
+        f"   gives partial {query.plan.label}\n"
+        "fragment 2, in every shard\n"
+        f"   reads partial {query.plan.label} by site, odd\n"
+        f"   gives aggregate n = count() by site, odd, speculate perfect, tumbling windows of 10\n"
+    )
+    assert query.where(col("n") > 1).fragments(skew=["odd"]).count("partial") == 2
+    # What is sharded by the key already stays where it is.
+    joined = A.join(B, on="site").group_by("site").agg(n=rc.count())
+    assert joined.fragments(skew="site").count("fragment") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (PER_SITE, "skew: no aggregate of the query is grouped by 'user'"),
+        (
+            A.group_by("user").agg(m=rc.max("bytes")),
+            "skew: what is grouped by 'user' is not made in parts: max and min wait",
+        ),
+        (
+            A.group_by("user").agg(s=rc.quantile("bytes", 0.5)),
+            r"skew: .* quantile\(bytes, 0.5\) needs all events",
+        ),
+        (A.group_by("user").count_window(2).agg(n=rc.count()), "skew: .* needs all events together"),
+    ],
+)
+def test_what_cannot_be_made_in_parts_is_refused(query: rc.Stream, why: str) -> None:
+    with pytest.raises(rc.RecensionError, match=why):
+        query.fragments(skew="user")
 
 
 def test_what_is_computed_from_a_lost_column_is_not_where_it_was() -> None:

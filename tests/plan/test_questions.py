@@ -13,8 +13,9 @@ from recension.lowering import operator_of
 from recension.lowering.explain_choices import describe_choice
 from recension.operators.base import Operator
 from recension.plan.expressions import expression, lit
-from recension.plan.node import Names, Node, all_of
-from recension.plan.source import Leaf
+from recension.plan.fragments import cut, describe_fragments
+from recension.plan.node import Names, Node, all_of, walk
+from recension.plan.source import Leaf, Source
 from recension.plan.span import Project, SpanNode
 
 EVERY = [
@@ -66,6 +67,17 @@ def test_filters_go_to_its_inputs(node: Node) -> None:
         if rule is not None:
             assert rule.columns.keys() <= set(node.schema.names)
             assert all(computed.references <= child for computed in rule.columns.values())
+
+
+@every_step
+def test_it_says_why_it_needs_one_shard(node: Node) -> None:
+    """As a phrase that follows its label; a step with a key never has to."""
+    needs = None if node.is_spread else node.needs()
+    is_whole = all(isinstance(step, Source) or not isinstance(step, Leaf) for step in walk(node))
+    if needs is not None and not any(needs) and is_whole:
+        said = describe_fragments(cut([node]))
+        assert f"in one shard because {node.label!r} {node.why_single}" in said or node.can_hear(None)
+        assert node.why_single[0].islower()
 
 
 @every_step

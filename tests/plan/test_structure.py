@@ -24,6 +24,7 @@ import recension as rc
 from recension import col
 from recension.plan import nodes
 from recension.plan.expressions import Expression, expression
+from recension.plan.fragments import cut
 from recension.plan.group_apply import Group
 from recension.plan.node import Node, plan_structure, walk
 from recension.plan.rewrites import optimize
@@ -114,11 +115,16 @@ QUERIES = [
 
 def all_nodes() -> dict[type[Node], list[Node]]:
     """Some of every kind."""
-    whole = [s.agg(n=rc.sum("x"), speculate="eager"), s.tumbling(10).agg(n=rc.sum("x"), speculate="eager")]
+    answers = (rc.sum("x"), rc.max("x"))
+    by = s.group_by("k")
+    whole = [by.agg(n=answer, speculate="eager") for answer in answers]
+    whole += [by.tumbling(10, until=90).agg(n=answer, speculate="eager") for answer in answers]
     open_merge = nodes.Merge((s.plan,), is_open=True, case="R4")
     plans = [*(query.plan for query in QUERIES), Group(s.plan, 1), open_merge]
     plans += optimize([s.where(col("x") > 1).select("k", z=col("y") * 2).plan])
-    plans += preaggregate([query.plan for query in whole])
+    plans += preaggregate([query.plan for query in whole], skew=["k"])
+    spread = cut([s.advance_time(5).plan, s.align(3).plan])
+    plans += [plan for fragment in spread for _, plan in fragment.outputs]
     found = by_kind(plans)
     if missing := node_kinds() - found.keys():
         of_transcripts = by_kind(transcribed())

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from tests.transcripts.reconstitution import written_batch
 
 from recension.core import openclose
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element
-from recension.testing.local_runners import written_batch
 from recension.testing.model import Close, Open, OpenClose, Written
 from recension.testing.strategies import SCHEMA
 

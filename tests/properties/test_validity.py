@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.late_by_element import LateByElement
 
 from recension.core.batch import from_elements
+from recension.core.change_log import tables_of
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, ExternalCti
 from recension.core.ticks import BEGINNING, FOREVER
@@ -137,7 +138,7 @@ def test_what_was_moved_is_followed_after_a_restore(data: st.DataObject, orphans
     for batch in data.draw(batchings(stream)):
         given_back += checker.check(from_elements(batch, SCHEMA)).to_elements()
         if data.draw(st.booleans()):
-            snapshot, checker = checker.snapshot(), Checker("adjust", orphans=orphans)
+            snapshot, checker = tables_of(checker.snapshot()), Checker("adjust", orphans=orphans)
             checker.restore(snapshot)
     assert given_back == moved(stream, orphans)[0]
     checker.check(from_elements([Cti(FOREVER)], SCHEMA))

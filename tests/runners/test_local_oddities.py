@@ -57,7 +57,7 @@ def test_a_snapshot_of_another_format_is_refused() -> None:
     plan = chunks["operators/plan"]
     place = plan.column_names.index("format")
     chunks["operators/plan"] = plan.set_column(place, "format", [[99] * plan.num_rows])
-    with pytest.raises(rc.RecensionError, match="the snapshot has format 99, this version reads 2"):
+    with pytest.raises(rc.RecensionError, match="the snapshot has format 99, this version reads 3"):
         rc.session(ints).restore(seal_snapshot(chunks))
 
 

@@ -48,7 +48,7 @@ def test_equations_are_sums_over_tuples(k: int, w: int, cp: float, oop: float) -
         if i > w:
             update += cp * c.detach + (1 - cp) * c.delete
             lazy_update += c.delete
-    model = CostModel(c, Load.for_rows(k, w), 40, oop)
+    model = CostModel(c, Load(k, min(k, w)), 40, oop)
     q = Queries.broadcast([cp], [oop], r, m)
     assert model.eager_memory(q)[0] == pytest.approx(memory)
     assert model.lazy_memory() == n * 40
@@ -73,18 +73,11 @@ def test_memory_and_scans_are_exact(like_the_one_before: list[bool], groups: int
     assert model.lazy_scan(q)[0] == pytest.approx(held * CONSTANTS.read + (held - runs) * CONSTANTS.coalesce)
 
 
-def test_a_window_of_time_holds_its_share_of_what_arrived() -> None:
-    assert Load.for_range(arrived=1000, span=60, over=600) == Load(1000, 100)
-    assert Load.for_range(arrived=1000, span=60, over=30) == Load(1000, 1000)
-    assert Load.for_range(arrived=1, span=60, over=0).expired_count == 0
-    assert Load.for_rows(arrived=1000, size=100) == Load.for_range(1000, span=1, over=10)
-
-
 def surface(weights: Weights) -> tuple[Numbers, Numbers]:
     """What a lone query costs by either scheme, cp down and oop across."""
     cp, oop = (x.ravel() for x in np.meshgrid(*[np.linspace(0, 1, 11)] * 2, indexing="ij"))
     constants, usual_oop = WITH_CHARGE
-    model = CostModel(constants, Load.for_rows(20_000, 1_000), 40, usual_oop, weights)
+    model = CostModel(constants, Load(20_000, 1_000), 40, usual_oop, weights)
     q = Queries.broadcast(cp, oop, 24)
     return model.eager_cost(q).reshape(11, 11), (model.lazy_cost(q) + model.shared_cost()).reshape(11, 11)
 
@@ -112,7 +105,7 @@ def test_weights_pull_where_they_should() -> None:
         q = Queries.broadcast([cp], [0.3], 24)
 
         def gain(weights: Weights, q: Queries = q) -> float:
-            model = CostModel(WITH_CHARGE[0], Load.for_rows(20_000, 1_000), 40, 0.3, weights)
+            model = CostModel(WITH_CHARGE[0], Load(20_000, 1_000), 40, 0.3, weights)
             return float(model.lazy_cost(q)[0] - model.eager_cost(q)[0])
 
         assert gain(Weights(1, 2, 1)) < gain(Weights(1, 1, 1)) < gain(Weights(1, 1, 2))
@@ -121,6 +114,6 @@ def test_weights_pull_where_they_should() -> None:
 
 def test_scans_differ_by_cp() -> None:
     """Ruling 32: what a read and a comparison cost cancels out, if timestamps are for nothing."""
-    model = CostModel(replace(CONSTANTS, stamp=0.0), Load.for_rows(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
+    model = CostModel(replace(CONSTANTS, stamp=0.0), Load(10**9, 10**8), 40, 0.0, Weights(0, 0, 1))
     q = Queries.broadcast([0.0, 0.3, 1.0], [0.0] * 3, 24)
     assert model.lazy_cost(q) - model.eager_cost(q) == pytest.approx([0.0, 0.3, 1.0], abs=1e-6)

@@ -11,7 +11,7 @@ from recension.operators.schemes.plan import Planner, SchemePlan, Sizes
 
 NAMES = ("h by region", "l by mote", "v by mote")
 PLANNER = Planner(NAMES, Sizes(40, (24, 32, 32), (8, 8, 8)), WITH_CHARGE[0], Weights(1, 1, 2))
-LOAD = Load.for_rows(20_000, 1_000)
+LOAD = Load(20_000, 1_000)
 
 
 def known(*cp: float, oop: float = 0.0, sample: float = 10_000) -> list[Estimate]:

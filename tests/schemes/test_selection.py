@@ -48,7 +48,7 @@ def test_a_lone_lazy_query_must_save_more_than_the_shared_extent_costs() -> None
 def _selected(
     scenario: Scenario, constants: Constants, usual_oop: float, *, is_charged: bool
 ) -> SchemeSelection:
-    model = CostModel(constants, Load.for_rows(20_000, 1_000), 40, usual_oop, scenario.weights)
+    model = CostModel(constants, Load(20_000, 1_000), 40, usual_oop, scenario.weights)
     q = Queries.broadcast(scenario.cp, scenario.oop, ROW_BYTES)
     return select(model.eager_cost(q), model.lazy_cost(q), model.shared_cost() if is_charged else 0.0)
 

@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pyarrow as pa
 import pytest
+from tests.transcripts.reconstitution import PlainReconstitution
 
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.testing.local_runners import PlainReconstitution
 from recension.testing.model import Close, Open, Written, reconstitute
 from recension.testing.notation import NotationError, parse_elements, parse_history, parse_time, render
 from recension.testing.runners import Case, Outcome, cases

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from tests.runners.spark.batch.jobs import QUICK, answers, batch, frame
+from tests.transcripts.final_histories import check_final, has_valid_inputs, input_models
 
 import recension as rc
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
 from recension.testing.difference import compare_events
-from recension.testing.runners import check_final, has_valid_inputs, input_models
 from recension.testing.transcripts import Transcript, load_transcripts
 
 REFUSED = {

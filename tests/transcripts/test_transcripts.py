@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.transcripts.reconstitution import CoreReconstitution, PlainReconstitution
 
-from recension.testing.local_runners import CoreReconstitution, LocalRunner, PlainReconstitution
+from recension.testing.local_runners import LocalRunner
 from recension.testing.runners import Case, Runner, cases
 from recension.testing.transcripts import load_transcripts
 

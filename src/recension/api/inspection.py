@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
-from recension.api.base import StreamBase
+from recension.api.base import StreamBase, key_names
 from recension.lowering import describe_choice
 from recension.plan.explain import Format, explain
 from recension.plan.fragments import cut, describe_fragments
@@ -58,8 +60,10 @@ class InspectionMethods(StreamBase):
             optimize([self.plan]) if rewrite else [self.plan], annotate=describe_choice, format=format
         )
 
-    def fragments(self) -> str:
+    def fragments(self, *, skew: str | Iterable[str] | None = None) -> str:
         """How the query is spread over shards on Spark: what runs where, and what moves by which keys.
+
+        ``skew`` as for `rc.spark.stream`.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"user": "string", "site": "string"})
@@ -70,8 +74,9 @@ class InspectionMethods(StreamBase):
         fragment 2, in one shard
            reads aggregate n = count() by site, speculate perfect to one shard
            gives aggregate most = max(n), speculate perfect
+           in one shard because 'aggregate most = max(n), speculate perfect' has no key, and max and min wait
         """
-        return describe_fragments(cut(preaggregate(optimize([self.plan]))))
+        return describe_fragments(cut(preaggregate(optimize([self.plan]), key_names(skew, "skew"))))
 
     def describe(self) -> str:
         """The last step, the columns and what is known, in a few lines.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
 from recension.core.errors import RecensionError
+from recension.core.memory_pool import open_pool
 from recension.core.wall_clock import Clock, now
 from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.runners.answers import HISTORY_LIMIT
@@ -60,6 +62,8 @@ def session(
     clock: Clock = now,
     verify_modules: bool = False,
     history_limit: int | None = HISTORY_LIMIT,
+    memory: str | int | None = None,
+    spill: str | PathLike[str] | None = None,
     **named: StreamBase,
 ) -> Session:
     """A session that runs one query, or several by name, as their sources are fed.
@@ -69,6 +73,9 @@ def session(
     ``verify_modules`` calls every user-defined module twice. What is true now by each answer is kept for
     ``session.history()`` until it has more than ``history_limit`` events; None keeps it whatever its size, 0
     never.
+
+    ``memory`` bounds what of the state is resident (``"512MB"``, ``"2GiB"``). What is beyond lies in files in
+    the directory ``spill``, by default that for temporary files: work goes on, slower.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -87,4 +94,4 @@ def session(
         raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(plans, batch_size, clock, history_limit)
+    return Session(plans, batch_size, clock, history_limit, pool=open_pool(memory, spill))

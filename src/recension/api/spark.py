@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from recension.api.base import StreamBase, plan_of
+from recension.api.base import StreamBase, key_names, plan_of
 from recension.core.errors import RecensionError
 from recension.core.ticks import DurationLike, duration
 from recension.core.validity import Policy
@@ -76,10 +76,12 @@ def stream(
     inputs: Mapping[str, DataFrame | str | Path],
     *,
     shards: int | None = None,
+    skew: str | Iterable[str] | None = None,
     order_by: Mapping[str, Sequence[str]] | None = None,
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     feedback: FolderLike | None = None,
+    memory: str | int | None = None,
     verify_modules: bool = False,
 ) -> DataFrame:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
@@ -97,6 +99,10 @@ def stream(
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
+    skew
+        The key, by its name in ``group_by``, of which one value has most of the events. Counts, sums and
+        means grouped by it are made in parts: each shard sums up the events that it has, and only these sums
+        go to the shard of their key. It cannot be changed on a checkpoint that exists either.
     order_by
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
@@ -109,6 +115,9 @@ def stream(
         The folder in which a merge that reads the output says which events it no longer needs
         (`rc.spark.merge`, ``feedback``). Such events are dropped, unless a retraction could lengthen them,
         and state that only serves them is freed.
+    memory
+        How much of a shard's state stays in the memory of its worker, such as ``"512MB"``. What is beyond
+        lies in files in Spark's local directory: work goes on, slower, and the metrics say so.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
     """
@@ -118,10 +127,12 @@ def stream(
         repeat_calls(plan) if verify_modules else plan,
         inputs,
         shards=shards,
+        skew=key_names(skew, "skew"),
         order_by=order_by,
         watermark=watermark,
         files_per_batch=files_per_batch,
         feedback=None if feedback is None else local_path(feedback),
+        memory=memory,
     )
 
 
@@ -143,6 +154,7 @@ def merge(
     on_violation: Policy = "raise",
     shards: int | None = None,
     files_per_batch: int | None = None,
+    memory: str | int | None = None,
 ) -> DataFrame:
     """One streaming DataFrame out of several that are physically different and logically the same.
 
@@ -168,7 +180,7 @@ def merge(
         What is known of every input; ``case="auto"`` relies on it.
     on_violation
         What happens to elements of an input that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
-    shards, files_per_batch
+    shards, files_per_batch, memory
         As for `rc.spark.stream`.
     """
     how: dict[str, Any] = {"case": case, "policy": policy, "lag": duration(lag)}
@@ -178,7 +190,7 @@ def merge(
         raise RecensionError("merge: give either streaming DataFrames or root=FOLDER")
     if root is None:
         frames = inputs if isinstance(inputs, Mapping) else _name_frames(inputs)
-        return merge_frames(spark, frames, how, source, shards=shards, feedback=feedback)
+        return merge_frames(spark, frames, how, source, shards=shards, feedback=feedback, memory=memory)
     return merge_root(
         spark,
         local_path(root),
@@ -189,6 +201,7 @@ def merge(
         schema=None if schema is None else schema_of(schema, "merge"),
         timestamps=timestamps,
         files_per_batch=files_per_batch,
+        memory=memory,
     )
 
 

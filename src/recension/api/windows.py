@@ -171,11 +171,8 @@ def _require_aggregate(name: str | None, aggregate: Any) -> None:
     if isinstance(aggregate, Module) and aggregate.yields_rows:
         raise SchemaError(f"agg: {aggregate.name} yields rows; use apply(...)")
     if name is None and not aggregate.yields_rows:
-        raise SchemaError(f"agg: name each aggregate, as in agg(answer={_write_call(aggregate)})")
-
-
-def _write_call(aggregate: Any) -> str:
-    return str(aggregate) if isinstance(aggregate, Module) else f"rc.{aggregate}"
+        call = str(aggregate) if isinstance(aggregate, Module) else f"rc.{aggregate}"
+        raise SchemaError(f"agg: name each aggregate, as in agg(answer={call})")
 
 
 def _answer(aggregate: Any, plan: Node) -> ModuleCall | Aggregate:

@@ -40,8 +40,8 @@ _REPLICA_REVISIONS = 0.2
 _STREAM, _ORDER, _COPIES, _WAY = "The stream", "Order and revisions", "Replicas", "On the way"
 
 
-def _option(name: str, text: str, panel: str, *, short: str | None = None, **more: Any) -> Any:
-    names = [name, short] if short else [name]
+def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    """An option of its parameter's name, unless others are given."""
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
@@ -50,91 +50,67 @@ def generate(
     output: Annotated[
         Path,
         _option(
-            "--output",
             "File to write (its name says the format), - for standard output; with --replicas, a folder.",
             _STREAM,
-            short="-o",
+            "--output",
+            "-o",
         ),
     ],
-    case: Annotated[Case, _option("--case", "The class the stream satisfies.", _STREAM)] = "R3",
-    size: Annotated[
-        int, _option("--size", "Elements; of a revised stream, without its revisions.", _STREAM)
-    ] = 200_000,
-    seed: Annotated[int, _option("--seed", "The same seed gives the same streams.", _STREAM)] = 0,
-    string_size: Annotated[
-        int, _option("--string-size", "Letters in the payload's text (the paper has 1000).", _STREAM)
-    ] = 16,
-    stable_freq: Annotated[
-        float, _option("--stable-freq", "Probability that an element is a CTI.", _STREAM)
-    ] = 0.01,
+    case: Annotated[Case, _option("The class the stream satisfies.", _STREAM)] = "R3",
+    size: Annotated[int, _option("Elements; of a revised stream, without its revisions.", _STREAM)] = 200_000,
+    seed: Annotated[int, _option("The same seed gives the same streams.", _STREAM)] = 0,
+    string_size: Annotated[int, _option("Letters in the payload's text (the paper has 1000).", _STREAM)] = 16,
+    stable_freq: Annotated[float, _option("Probability that an element is a CTI.", _STREAM)] = 0.01,
     max_gap: Annotated[
-        str, _option("--max-gap", "Largest gap between elements: ticks, or for example 20s.", _STREAM)
+        str, _option("Largest gap between elements: ticks, or for example 20s.", _STREAM)
     ] = "20s",
     event_duration: Annotated[
-        str | None,
-        _option("--event-duration", "Lifetime of an event; by default some 10,000 live at a time.", _STREAM),
+        str | None, _option("Lifetime of an event; by default some 10,000 live at a time.", _STREAM)
     ] = None,
-    duration_spread: Annotated[
-        float, _option("--duration-spread", "Lifetimes vary by this fraction either way.", _STREAM)
-    ] = 0.0,
+    duration_spread: Annotated[float, _option("Lifetimes vary by this fraction either way.", _STREAM)] = 0.0,
     timestamps: Annotated[
-        bool, _option("--timestamps", "Write times as timestamps instead of ticks.", _STREAM)
+        bool, _option("Write times as timestamps instead of ticks.", _STREAM, "--timestamps")
     ] = False,
-    close: Annotated[
-        bool, _option("--close/--no-close", "End with a CTI at the end of time.", _STREAM)
-    ] = True,
+    close: Annotated[bool, _option("End with a CTI at the end of time.", _STREAM)] = True,
     disorder: Annotated[
-        float | None, _option("--disorder", "Fraction of inserts out of order; 0.2 in R3 and R4.", _ORDER)
+        float | None, _option("Fraction of inserts out of order; 0.2 in R3 and R4.", _ORDER)
     ] = None,
     reach: Annotated[
-        str | None, _option("--reach", "How far back disorder goes; 50 largest gaps by default.", _ORDER)
+        str | None, _option("How far back disorder goes; 50 largest gaps by default.", _ORDER)
     ] = None,
-    ties: Annotated[
-        float | None, _option("--ties", "Probability of no gap at all; 0.2 in R1 and R2.", _ORDER)
-    ] = None,
+    ties: Annotated[float | None, _option("Probability of no gap at all; 0.2 in R1 and R2.", _ORDER)] = None,
     duplicates: Annotated[
-        float | None, _option("--duplicates", "Fraction of inserts that repeat another; 0.05 in R4.", _ORDER)
+        float | None, _option("Fraction of inserts that repeat another; 0.05 in R4.", _ORDER)
     ] = None,
     revisions: Annotated[
-        float | None,
-        _option("--revisions", "Fraction of events first sent wrong; 0.2 for replicas in R3 and R4.", _ORDER),
+        float | None, _option("Fraction of events first sent wrong; 0.2 for replicas in R3 and R4.", _ORDER)
     ] = None,
     replicas: Annotated[
-        int | None,
-        _option(
-            "--replicas", "Write so many different streams of one history: replica-1, ...", _COPIES, min=1
-        ),
+        int | None, _option("Write so many different streams of one history: replica-1, ...", _COPIES, min=1)
     ] = None,
     format_: Annotated[
         Literal["parquet", "jsonl", "csv", "arrow"] | None,
-        _option("--format", "What replicas are written as (Parquet), or - (JSON Lines).", _COPIES),
+        _option("What replicas are written as (Parquet), or - (JSON Lines).", _COPIES, "--format"),
     ] = None,
     arrival: Annotated[
         Path | None,
-        _option(
-            "--arrival", "Folder for the arrival times of each stream: a file of its name, row by row.", _WAY
-        ),
+        _option("Folder for the arrival times of each stream: a file of its name, row by row.", _WAY),
     ] = None,
-    rate: Annotated[float, _option("--rate", "Elements a second.", _WAY)] = 5_000.0,
+    rate: Annotated[float, _option("Elements a second.", _WAY)] = 5_000.0,
     lag: Annotated[
-        list[str] | None, _option("--lag", "Delay of a stream. Once for all, or once for each replica.", _WAY)
+        list[str] | None, _option("Delay of a stream. Once for all, or once for each replica.", _WAY)
     ] = None,
     burst: Annotated[
-        float,
-        _option("--burst", "Probability that an element is held up; the paper has 0.003 to 0.005.", _WAY),
+        float, _option("Probability that an element is held up; the paper has 0.003 to 0.005.", _WAY)
     ] = 0.0,
     congestion: Annotated[
-        list[str] | None,
-        _option("--congestion", "A slow period, START+LENGTH such as 10s+5s. As --lag; 0 for none.", _WAY),
+        list[str] | None, _option("A slow period, START+LENGTH such as 10s+5s. As --lag; 0 for none.", _WAY)
     ] = None,
     fail_after: Annotated[
-        list[int] | None,
-        _option("--fail-after", "Stop after so many elements. As --lag; 0 for never.", _WAY),
+        list[int] | None, _option("Stop after so many elements. As --lag; 0 for never.", _WAY)
     ] = None,
-    restart_after: Annotated[
-        str | None, _option("--restart-after", "Go on this long after the failure.", _WAY)
-    ] = None,
-    repeat: Annotated[int, _option("--repeat", "Elements sent again after a restart.", _WAY)] = 0,
+    restart_after: Annotated[str | None, _option("Go on this long after the failure.", _WAY)] = None,
+    repeat: Annotated[int, _option("Elements sent again after a restart.", _WAY)] = 0,
 ) -> None:
     """Write test streams: inserts with a number and a text, some out of order, some revised, and CTIs.
 

@@ -77,23 +77,19 @@ def open_inputs(
     if missing := [name for name in known if name not in paths]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {
-        name: _open_input(path, known[name], batch_size, check_orphans=name not in unchecked_sources)
+        name: open_stream(
+            path,
+            schema=known[name].columns,
+            start=known[name].start,
+            end=known[name].end,
+            on_violation=known[name].on_violation,
+            check_orphans=name not in unchecked_sources,
+            batch_size=batch_size,
+        )
         for name, path in paths.items()
     }
     require_one_kind(plan, {name: reader.kind for name, reader in readers.items()})
     return readers
-
-
-def _open_input(path: Path, source: Source, batch_size: int, *, check_orphans: bool) -> StreamReader:
-    return open_stream(
-        path,
-        schema=source.columns,
-        start=source.start,
-        end=source.end,
-        on_violation=source.on_violation,
-        check_orphans=check_orphans,
-        batch_size=batch_size,
-    )
 
 
 def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:

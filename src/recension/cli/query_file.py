@@ -6,7 +6,6 @@ import runpy
 import sys
 import traceback
 from contextlib import redirect_stdout
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,7 +13,7 @@ import typer
 
 from recension.api.stream import Stream
 from recension.cli.root import app
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, suggest_name
 
 _NAME: Final = "query"
 
@@ -72,9 +71,8 @@ def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
     streams = [other for other, value in defined.items() if isinstance(value, Stream)]
     if not streams:
         return "; a query file defines one, as in query = rc.source(...)"
-    if near := get_close_matches(name, streams, n=1):
-        return f" (did you mean {near[0]!r}?)"
-    return f"; the streams in it are {', '.join(streams)}: name one as {file}:{streams[-1]}"
+    others = f"; the streams in it are {', '.join(streams)}: name one as {file}:{streams[-1]}"
+    return suggest_name(name, streams) or others
 
 
 def _split(given: str) -> tuple[Path, str]:

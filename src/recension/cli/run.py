@@ -6,6 +6,7 @@ All that can be known beforehand is checked before any engine starts and any row
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,11 +27,12 @@ from recension.cli.progress import show_progress, with_progress
 from recension.cli.query_file import load_query
 from recension.cli.root import app
 from recension.cli.run_spark import missing_for_spark, run_spark
-from recension.cli.show import show_profile, sort_by_lifetime
+from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, write_history
 from recension.core.history import History
+from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node
@@ -84,6 +86,15 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Spark stream: the folder that it keeps, and goes on from.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="How much of the state, of a shard on Spark, stays in memory, such as 512MB."
+        ),
+    ] = None,
+    spill: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Local engine: where the rest of the state goes.")
+    ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.
@@ -100,6 +111,7 @@ def run(
     results = ResultTargets.from_options(output, history, form)
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
+    pool = _check_memory(engine, memory, spill)
     plan = load_query(query).plan
     if on_violation is not None:
         plan = with_policy(plan, on_violation.value)
@@ -107,12 +119,20 @@ def run(
     match engine:
         case EngineName.SPARK:
             run_spark(
-                plan, paths, results, close=close, shards=shards, checkpoint=checkpoint, profile=profile
+                plan,
+                paths,
+                results,
+                close=close,
+                shards=shards,
+                checkpoint=checkpoint,
+                memory=memory,
+                profile=profile,
             )
         case EngineName.BATCH:
             _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
-            _run_local(plan, paths, results, batch_size, close=close, profile=profile)
+            with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
+                _run_local(plan, paths, results, batch_size, pool, close=close, profile=profile)
 
 
 def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:
@@ -125,10 +145,30 @@ def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | Non
         raise RecensionError(f"--engine {engine} needs {missing}, which is not here")
 
 
+def _check_memory(engine: EngineName, memory: str | None, spill: Path | None) -> MemoryPool | None:
+    """The memory of a local session; refuse what cannot be bounded."""
+    if engine is EngineName.LOCAL:
+        return open_pool(memory, spill)
+    if spill is not None:
+        raise RecensionError("--spill is for --engine local; Spark has local directories of its own")
+    if memory is not None:
+        if engine is EngineName.BATCH:
+            raise RecensionError("--memory is for other engines; a batch job holds no state")
+        require_limit(memory)
+    return None
+
+
 def _run_local(
-    plan: Node, paths: Mapping[str, Path], results: ResultTargets, size: int, *, close: bool, profile: bool
+    plan: Node,
+    paths: Mapping[str, Path],
+    results: ResultTargets,
+    size: int,
+    pool: MemoryPool | None,
+    *,
+    close: bool,
+    profile: bool,
 ) -> None:
-    session = Session({"query": plan}, size, history_limit=0)
+    session = Session({"query": plan}, size, history_limit=0, pool=pool)
     readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
@@ -145,6 +185,8 @@ def _run_local(
     report_dropped(session.counts())
     if profile:
         show_profile(session.metrics())
+        if (use := session.memory()) is not None:
+            show_memory(use.resident_bytes, use.spilled_bytes)
 
 
 def _run_session(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from recension.cli.inputs import common_time_type, open_inputs, report_dropped
 from recension.cli.outputs import ResultTargets, check_folder, is_within
 from recension.cli.progress import Meter, show_progress, with_progress
-from recension.cli.show import show_profile, sort_by_lifetime
+from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, open_stream
@@ -47,6 +47,7 @@ def run_spark(
     close: bool,
     shards: int | None,
     checkpoint: Path | None,
+    memory: str | None,
     profile: bool,
 ) -> None:
     """Run a query as a pipeline until all files are taken; with a checkpoint it can be run on later."""
@@ -59,7 +60,7 @@ def run_spark(
     try:
         with show_progress("spark") as meter:
             meter.say("starting Spark")
-            job = _make_job(plan, folders, folder.absolute(), shards)
+            job = _make_job(plan, folders, folder.absolute(), shards, memory)
             with _stop_on_interrupt(meter) as monitor:
                 is_done = _run(job, readers, monitor, close=close)
         if not is_done:
@@ -70,6 +71,8 @@ def run_spark(
         report_dropped(metrics.counts)
         if profile:
             show_profile(metrics.operators)
+            if memory is not None:
+                show_memory(metrics.resident_bytes, metrics.spilled_bytes)
     finally:
         if checkpoint is None:
             rmtree(folder, ignore_errors=True)
@@ -94,14 +97,16 @@ def _require_runnable(
     require_runnable(plan, folders.values(), checkpoint, shards)
 
 
-def _make_job(plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None) -> Job:
+def _make_job(
+    plan: Node, folders: Mapping[str, Path], checkpoint: Path, shards: int | None, memory: str | None
+) -> Job:
     from recension.runners.spark.job import Job
     from recension.runners.spark.session import delay_interrupts, quiet_session
 
     absolute = {name: folder.absolute() for name, folder in folders.items()}
     with delay_interrupts():
         spark = quiet_session(checkpoint / "spark.log")
-    return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False)
+    return Job(spark, plan, absolute, checkpoint, shards, keeps_history=False, memory=memory)
 
 
 class _RunMonitor:

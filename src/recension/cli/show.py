@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any, Final
 
@@ -36,7 +37,8 @@ def show_history(history: History, time_type: pa.DataType) -> None:
         for ticks in (history.vs, history.ve)
     )
     columns = (
-        [_cell(v) for v in values_of(column.slice(0, _MOST_ROWS))] for column in history.payload.columns
+        ["null" if v is None else _text(v) for v in values_of(column.slice(0, _MOST_ROWS))]
+        for column in history.payload.columns
     )
     for row in zip(*times, *columns, strict=True):
         table.add_row(*row)
@@ -45,10 +47,6 @@ def show_history(history: History, time_type: pa.DataType) -> None:
     if len(history) > _MOST_ROWS:
         rest = f"… and {len(history) - _MOST_ROWS:,} more events; --output writes them all"
         console.print(rest, highlight=False)
-
-
-def _cell(value: Any) -> str:
-    return "null" if value is None else _text(value)
 
 
 def _text(value: Any) -> str:
@@ -94,3 +92,8 @@ def show_profile(metrics: list[Metrics]) -> None:
         state = [f"{m.state_rows:,}", f"{m.state_bytes / 2**20:.1f} MiB"]
         table.add_row(m.name, *counts, cti, *state, f"{m.dropped:,}", f"{m.seconds:.3f} s")
     console.print(table)
+
+
+def show_memory(resident: int, spilled: int) -> None:
+    """Where the state is, on standard error."""
+    print(f"state: {resident / 1e6:,.1f} MB in memory, {spilled / 1e6:,.1f} MB in files", file=sys.stderr)

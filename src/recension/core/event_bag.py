@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from recension.core.batch import RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.change_log import Change
 from recension.core.netting import group_sizes, maybe_in, running_totals
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.sorted_runs import SortedRuns
+from recension.core.sorted_runs import Column, Columns, SortedRuns, take_columns
 from recension.core.ticks import BEGINNING, Ticks
 
 
@@ -28,7 +30,70 @@ class EventCounts(Protocol):
         """How often each of the keys is present now."""
 
 
-class EventBag(SortedRuns):
+class CountedBag(SortedRuns):
+    """A bag logged by its keys; a key that is not there any more stays on record until it expires."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that tell rows apart."""
+        return self._keys
+
+    def clear(self) -> None:
+        super().clear()
+        # What was added or taken away since the last checkpoint; None: everything.
+        self._changed: list[Columns] | None = None
+
+    def push(self, *columns: Column, is_run: bool = False) -> None:
+        super().push(*columns, is_run=is_run)
+        if self._changed is not None:
+            self._changed.append(dict(zip(self._types, columns, strict=True)))
+
+    def restore(self, table: pa.Table | Change, expired_before: int = BEGINNING) -> None:
+        """Become what `snapshot` gave, or take over changes."""
+        if not isinstance(table, Change):
+            super().restore(table, expired_before)
+            return
+        if table.is_whole:
+            is_open = table.rows["end"].to_numpy() >= expired_before
+            super().restore(table.rows.filter(pa.array(is_open)), expired_before)
+        else:
+            none = pa.array(np.zeros(len(table.gone), np.int64))
+            gone = table.gone.append_column("count", none).select(list(self._types))
+            rows = pa.concat_tables([table.rows, gone])
+            columns = {name: rows[name].to_numpy() for name in self._types}
+            more = columns["count"] - self.total(*(columns[name] for name in self._keys))
+            columns["count"] = more
+            super().push(*take_columns(columns, more != 0).values())
+            self.forget_before(expired_before)
+        self._changed = []
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        changed, self._changed = self._changed, []
+        if changed is None:
+            rows = pa.table(self._merge_parts([run.part() for run in self]))
+            return Change(rows, rows.drop_columns("count").slice(0, 0), is_whole=True)
+        columns = self._join_parts(changed)
+        order = np.lexsort([columns[name] for name in reversed(self._keys)])
+        is_other = [columns[name][order[1:]] != columns[name][order[:-1]] for name in self._keys]
+        first = np.append(True, np.any(is_other, axis=0))[: len(order)]
+        columns = take_columns(columns, order[first])
+        columns["count"] = self.total(*(columns[name] for name in self._keys))
+        there = columns["count"] != 0
+        gone = pa.table(take_columns(columns, ~there)).drop_columns("count")
+        return Change(pa.table(take_columns(columns, there)), gone)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        total = self._count(change.rows), self._count(change.gone)
+        is_open = [t["end"].to_numpy() >= self.expired_before for t in (change.rows, change.gone)]
+        return is_open[0] & (total[0] == change.rows["count"].to_numpy()), is_open[1] & (total[1] == 0)
+
+    def _count(self, rows: pa.Table) -> Index:
+        return self.total(*(rows[name].to_numpy() for name in self._keys))
+
+
+class EventBag(CountedBag):
     """How often each event is present; events that ended before the last CTI are forgotten."""
 
     def __init__(self) -> None:
@@ -55,7 +120,7 @@ class EventBag(SortedRuns):
         return int(self.unite()["end"].max(initial=BEGINNING))
 
 
-class LiveEnds(SortedRuns):
+class LiveEnds(CountedBag):
     """The ends of events, by the hash of (payload, start); ends before the last CTI are forgotten."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 Assumes     nothing of order or CTIs; every retraction must meet an event that was announced.
 Guarantees  the history is the bag of events left when every retraction is applied.
-State       the announced events not yet cancelled, compacted whenever it has doubled.
+State       the announced events not yet cancelled, compacted when half of what is held has cancelled out.
 Cost        O(n log n) in the elements retractions touch, O(n) in the others; amortised over batches.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.1; LMerge, §III-A.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.errors import RecensionError, StreamError
 from recension.core.history import History
 from recension.core.netting import cancel
@@ -38,22 +38,21 @@ class HistoryBuilder:
     def __init__(self, schema: pa.Schema, compact_at: int = _COMPACT_AT) -> None:
         self._schema, self._compact_at = schema, compact_at
         self._pending: list[EventBatch] = []
-        self._size = 0
-        self._limit = compact_at
+        self._elements = self._events = 0
 
     def __len__(self) -> int:
-        """How many elements are held."""
-        return self._size
+        """How many events the history has, if the stream is valid."""
+        return self._events
 
     def add(self, batch: EventBatch) -> None:
         """Take in the next elements of the stream."""
         data = batch.filter(batch.is_data())
         if len(data):
             self._pending.append(data)
-            self._size += len(data)
-        if self._size >= self._limit:
+            self._elements += len(data)
+            self._events += int((data.kind == INSERT).sum()) - int(_is_removal(data).sum())
+        if self._elements >= max(self._compact_at, 2 * self._events):
             self._compact()
-            self._limit = max(self._compact_at, 2 * self._size)
 
     def build(self) -> History:
         """The history of everything taken in so far."""
@@ -107,7 +106,13 @@ class HistoryBuilder:
         bounds = np.cumsum([0, *map(len, self._pending)])
         kept = [p.filter(keep[a:b]) for p, a, b in zip(self._pending, bounds, bounds[1:], strict=False)]
         self._pending = [_to_inserts(p) for p in kept if len(p)]
-        self._size = sum(map(len, self._pending))
+        self._elements = self._events = sum(map(len, self._pending))
+
+
+def _is_removal(batch: EventBatch) -> Mask:
+    """Which elements take an event away altogether."""
+    removes: Mask = (batch.kind == RETRACT) & (batch.new_ve == batch.vs)
+    return removes
 
 
 def _identities(batch: EventBatch) -> tuple[Hashes, Hashes]:

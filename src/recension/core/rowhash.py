@@ -114,18 +114,11 @@ def _float_words(column: pa.Array) -> Hashes:
 def _hash_fixed(column: pa.Array) -> Hashes:
     """Fixed-width values, one or more 64-bit words each; narrower ones are widened by value."""
     width = column.type.bit_width // 8
-    if width > _WORD:
-        return _hash_bytes_at(
-            np.arange(len(column), dtype=np.int64) * width,
-            np.full(len(column), width),
-            _raw_bytes(column, width),
-        )
-    raw = _raw_bytes(column, width)[: len(column) * width]
-    if pa.types.is_fixed_size_binary(column.type):
-        return _hash_bytes_at(
-            np.arange(len(column), dtype=np.int64) * width, np.full(len(column), width), raw
-        )
-    signed = raw.view(f"<i{width}").astype(np.int64)
+    raw = _raw_bytes(column, width)
+    if width > _WORD or pa.types.is_fixed_size_binary(column.type):
+        starts = np.arange(len(column), dtype=np.int64) * width
+        return _hash_bytes_at(starts, np.full(len(column), width), raw)
+    signed = raw[: len(column) * width].view(f"<i{width}").astype(np.int64)
     return _mix(signed.view(np.uint64))
 
 

@@ -8,7 +8,8 @@ What always holds:
     order       a run is sorted by its key, and stands before the runs whose rows came later;
     equal keys  ``sum``: one row a run, the sum of its counts, none that sums to nothing;
                 ``newest``: one row a run, the one that came last; ``all``: all rows, in order of arrival;
-    lengths     each run is more than twice as long as the next, but for runs that are being merged;
+    lengths     of `_FAN` neighbours one is more than twice as long as all newer ones of them, but for runs
+                that are being merged: there are O(log n) runs;
     writing     the columns of a run are never written to again, and its number is given to no other run.
                 Rows that are taken out are marked beside them, or cut off their front;
     steps       no call merges more than a few times `STEP` rows, or rows in proportion to those it adds. A
@@ -30,15 +31,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.memory import empty_columns, keep_columns
 from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER
 
 Column: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Column]
 
-STEP: Final = 1 << 17
+STEP: Final = 1 << 14
 """How many rows every call may merge."""
 _SHARE: Final = 16  # so many more for each row added: enough for a merge on every level
+_FAN: Final = 4  # so many runs of similar length become one
 _SAMPLE: Final = 255
 _FEW: Final = 64  # so few are looked through whenever rows expire
 
@@ -226,7 +229,7 @@ class SortedRuns:
     def _run(self, rows: Columns) -> Run:
         """Rows as a run of its own, read-only."""
         self._serial += 1
-        columns = {name: column.view() for name, column in rows.items()}
+        columns = {name: column.view() for name, column in keep_columns(rows).items()}
         for column in columns.values():
             column.flags.writeable = False
         key, half = columns[self._keys[0]], FOREVER
@@ -263,18 +266,20 @@ class SortedRuns:
                 self._merges.append(_Merge(due, self._types))
 
     def _runs_to_merge(self) -> list[Run]:
-        """The last two neighbours of similar length, or a run of which most is gone; not if being merged."""
+        """The last neighbours of similar length, or a run of which most is gone; not if being merged."""
         busy = [run.serial for merge in self._merges for run in merge.sources]
-        newer: Run | None = None
+        similar: list[Run] = []
         for older in reversed(self._runs):
             if older.serial in busy:
-                newer = None
-            elif newer is not None and 2 * newer.size >= older.size:
-                return [older, newer]
-            elif older.is_mostly_gone(self.expired_before) and self._may_forget([older]):
+                similar = []
+                continue
+            if older.is_mostly_gone(self.expired_before) and self._may_forget([older]):
                 return [older]
-            else:
-                newer = older
+            if older.size > 2 * max((run.size for run in similar), default=older.size):
+                similar = []
+            similar.insert(0, older)
+            if len(similar) == _FAN:
+                return similar
         return []
 
     def _replace(
@@ -342,7 +347,7 @@ class _Merge:
         self._at = [0] * len(sources)
         self._size = sum(run.size for run in sources)
         # Memory that is not written to takes no room.
-        self._room = {name: np.empty(self._size, kind) for name, kind in types.items()}
+        self._room = empty_columns(types, self._size)
         self._filled = 0
 
     def __len__(self) -> int:

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recension.core.errors import TimeError
 from recension.core.time_kind import NAIVE, Instant, kind_in_zone, of_kind
@@ -276,10 +275,3 @@ def is_time(kind: pa.DataType) -> bool:
         or pa.types.is_date(kind)
         or pa.types.is_null(kind)
     )
-
-
-def span(times: Ticks) -> tuple[int, int]:
-    """The least and greatest finite time, or the two ends of time reversed when there is none."""
-    finite = times[(times != FOREVER) & (times != BEGINNING)]
-    low, high = pc.min_max(pa.array(finite)).as_py().values()
-    return (FOREVER, BEGINNING) if low is None else (low, high)

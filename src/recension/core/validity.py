@@ -75,6 +75,8 @@ class Checker(DroppedElements):
         the times, for messages. A batch that is refused leaves no trace: everything is looked at before
         anything is remembered or counted.
         """
+        if len(batch) == 1 and batch.kind[0] == CTI:
+            return self._pass_cti(batch)
         faults, before = _Faults(batch, first_row, file, kind), frontier_before(batch, self._frontier)
         changes = self._find_faults(batch, before, faults)
         if self._policy == "raise":
@@ -92,6 +94,15 @@ class Checker(DroppedElements):
         self.counts[STALE_CTI] += int((~advancing).sum())
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def _pass_cti(self, batch: EventBatch) -> EventBatch:
+        """A CTI alone, as most come, can only be stale."""
+        if (t := int(batch.vs[0])) <= self._frontier:
+            self.counts[STALE_CTI] += 1
+            return batch.slice(0, 0)
+        self._frontier = t
+        self._forget()
+        return batch
 
     def _find_faults(self, batch: EventBatch, before: Ticks, faults: _Faults) -> BagChanges:
         """Note the faults; gives what the rest takes away and announces, as far as that is checked."""
@@ -126,7 +137,7 @@ class Checker(DroppedElements):
 
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember; counts and dropped elements are not part of it."""
-        live = {} if self._live is None else {"live": self._live.snapshot()}
+        live = {} if self._live is None else {"live": self._live}
         frontier = pa.table({"frontier": [self._frontier], "no_effect_before": [self._no_effect_before]})
         late = self._late.snapshot() if self._policy == "adjust" else {}
         return {"frontier": frontier, **live, **late}

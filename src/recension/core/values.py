@@ -123,7 +123,8 @@ class _Losses:
         elif pa.types.is_struct(kind):
             self._refuse_in_structs([_to_mapping(value, kind) for value in values if value is not None], kind)
         elif pa.types.is_map(kind):
-            pairs = [pair for value in values if value is not None for pair in _map_entries(value)]
+            there = (value for value in values if value is not None)
+            pairs = [pair for x in there for pair in (x.items() if isinstance(x, Mapping) else x)]
             self.refuse([key for key, _ in pairs], kind.key_type)
             self.refuse([item for _, item in pairs], kind.item_type)
         elif any(is_list(kind) for is_list in _IS_LIST):
@@ -146,10 +147,6 @@ def _to_mapping(value: Any, kind: pa.DataType) -> Mapping[Any, Any]:
     if isinstance(value, Mapping):
         return value
     return dict(zip([f.name for f in kind], value, strict=True) if isinstance(value, tuple) else value)
-
-
-def _map_entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    return value.items() if isinstance(value, Mapping) else value
 
 
 def _describe_misnamed(struct: Mapping[Any, Any], names: list[str]) -> str:

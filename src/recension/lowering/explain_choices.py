@@ -14,6 +14,7 @@ from recension.operators.windowed.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
 from recension.plan.aggregate import AggregateNode
 from recension.plan.node import Node
+from recension.plan.parts import PartialSums
 from recension.plan.source import Leaf
 from recension.plan.span import SpanNode
 
@@ -32,6 +33,8 @@ def describe_choice(node: Node) -> str | None:
 @describe_choice.register(nodes.Clip)
 @describe_choice.register(nodes.Cleanse)
 @describe_choice.register(nodes.AdvanceTime)
+@describe_choice.register(nodes.AdvanceTimeByClock)
+@describe_choice.register(nodes.AlignByClock)
 @describe_choice.register(nodes.ImportTime)
 def _no_choice(node: Node) -> None:
     return None
@@ -50,6 +53,11 @@ def _window_aggregate(node: nodes.WindowAggregate) -> str:
 @describe_choice.register
 def _count_aggregate(node: nodes.CountAggregate) -> str:
     return _describe_measures(node, _COUNT_VARIANTS[node.speculate])
+
+
+@describe_choice.register
+def _partial_sums(node: PartialSums) -> str:
+    return "gives what each batch changes in the sums; it keeps nothing"
 
 
 @describe_choice.register
@@ -118,7 +126,7 @@ def _describe_memory(remember: Length) -> str:
 
 def _describe_measures(node: AggregateNode, variant: str) -> str:
     measures = [
-        (name, aggregation(aggregate, node.input.schema).measure) for name, aggregate in node.aggregates
+        (name, aggregation(aggregate, node.event_schema).measure) for name, aggregate in node.aggregates
     ]
     sums = [name for name, measure in measures if isinstance(measure, Accumulator)]
     others = [name for name, measure in measures if name not in sums]

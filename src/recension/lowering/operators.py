@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import assert_never
 
@@ -33,6 +34,7 @@ from recension.operators.pipeline import Pipeline, PipelineStage
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.span import Span
 from recension.operators.union import Union
+from recension.operators.windowed import parts
 from recension.operators.windowed.aggregates import aggregate_over
 from recension.operators.windowed.counts import CountIndex
 from recension.operators.windowed.index import View
@@ -43,6 +45,7 @@ from recension.plan import nodes
 from recension.plan.aggregate import AggregateNode
 from recension.plan.evaluation import Predicate
 from recension.plan.node import Node, walk
+from recension.plan.parts import PartialSums
 from recension.plan.rewrites import optimize
 from recension.plan.span import SpanNode
 
@@ -118,6 +121,16 @@ def _align(node: nodes.Align) -> Operator:
 def _advance_time(node: nodes.AdvanceTime) -> Operator:
     pace = advance_time.Pace(node.delay, node.events, node.interval)
     return advance_time.AdvanceTime(node.schema, pace, node.late)
+
+
+@operator_of.register
+def _advance_time_by_clock(node: nodes.AdvanceTimeByClock) -> Operator:
+    return advance_time.AdvanceTime(node.schema, None, node.late, by_clock=True)
+
+
+@operator_of.register
+def _align_by_clock(node: nodes.AlignByClock) -> Operator:
+    return Align(node.schema, node.block)
 
 
 @operator_of.register
@@ -205,6 +218,14 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
     n, by = node.windows.n, node.windows.by
     return aggregate_over(aggregate_spec(node), _whole_windows(node), lambda spec: CountIndex(spec, n, by))
+
+
+@operator_of.register
+def _partial_sums(node: PartialSums) -> Operator:
+    spec = replace(aggregate_spec(node), schema=node.answers)
+    at = spec.index_spec("all")
+    index = SnapshotIndex(at) if node.windows is None else NumberedIndex(at, grid_of(node.windows))
+    return parts.PartialSums(node.schema, spec, index)
 
 
 def _whole_windows(node: AggregateNode) -> View:

@@ -30,6 +30,7 @@ from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
+from recension.operators.windowed.parts import read_changes
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan import aggregates
 from recension.plan.aggregate import AggregateNode
@@ -37,6 +38,7 @@ from recension.plan.aggregates import Aggregate
 from recension.plan.evaluation import Computed, Projection
 from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_window import ModuleCall, ModuleWindow
+from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
 from recension.plan.windows import CountWindows, WindowAggregate, Windows
 
@@ -188,8 +190,9 @@ def aggregate_spec(node: AggregateNode) -> AggregateSpec:
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
     keys = Projection(node.keys, key_schema) if node.keys else None
-    aggregations = [aggregation(aggregate, of) for _, aggregate in node.aggregates]
-    return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties)
+    aggregations = [aggregation(aggregate, node.event_schema) for _, aggregate in node.aggregates]
+    read = read_changes if isinstance(node, OfAllParts) else None
+    return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties, read)
 
 
 def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:

@@ -10,17 +10,15 @@ order says nothing of ends that a module is not to see: what is final stays in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.events import Event, Payload
 from recension.core.ticks import Ticks
-from recension.core.values import exact_array
 
 
 class Window(NamedTuple):
@@ -109,6 +107,7 @@ class Payloads(Sequence[Payload]):
 class Events(Payloads):
     """The events of a window, clipped as the query says: ``.vs`` and ``.ve`` are arrays of their lifetimes.
 
+    >>> import numpy as np
     >>> table = Table(pa.record_batch({"v": [1.0, 4.0]}))
     >>> some = Events(table, 0, 2, np.array([0, 3]), np.array([5, 9]))
     >>> (some["v"] * (some.ve - some.vs)).sum(), [e.ve - e.vs for e in some]
@@ -131,15 +130,3 @@ def _make_readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array that other windows see too, and that nobody may change in place."""
     array.flags.writeable = False
     return array
-
-
-def events_of(history: Sequence[Event], columns: Mapping[str, Any]) -> Events:
-    """Events written as Python values, for tests of modules by themselves.
-
-    >>> events_of([Event({"v": 2}, 1, 5)], {"v": pa.int64()})["v"].tolist()
-    [2]
-    """
-    arrays = [exact_array([e.payload[name] for e in history], kind) for name, kind in columns.items()]
-    table = Table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
-    vs, ve = (np.array([getattr(e, name) for e in history], np.int64) for name in ("vs", "ve"))
-    return Events(table, 0, len(history), vs, ve)

@@ -1,7 +1,8 @@
 """AdvanceTime: CTIs for a stream that sends none, or too few; what comes after its CTI is late.
 
 Assumes     a valid physical stream; its own CTIs count too.
-Guarantees  CTIs as the pace says, or as another stream gives them. Elements before the last CTI are dropped,
+Guarantees  CTIs as the pace says, or as another stream gives them. Where a clock tells of the rows of all
+            shards, it also says how far CTIs are before each row. Elements before the last CTI are dropped,
             and so are later changes of a dropped event. With `adjust` they are cut off at the CTI instead,
             and so are later changes of such an event. All are counted. The output is a valid stream.
 State       the events dropped or cut off that a later retraction may still name.
@@ -11,7 +12,7 @@ Source      The Extensibility Framework in Microsoft StreamInsight, §II.A; ruli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +36,11 @@ class Pace:
     events: int | None = None
     interval: int | None = None
 
+    @property
+    def is_counting(self) -> bool:
+        """Does it matter how many events there were?"""
+        return self.events not in (None, 1)
+
     def times(self, latest: Ticks) -> Ticks:
         """The CTI that could follow each event, when ``latest`` is the greatest start so far."""
         behind = ticks.add(latest, -self.delay)
@@ -47,23 +53,34 @@ class Pace:
 
 
 class AdvanceTime(Operator):
-    """Port 0 is the stream; CTIs of port 1, where there is one, hold for it too."""
+    """Port 0 is the stream; CTIs of port 1, where there is one, hold for it too.
+
+    In a shard (``by_clock``) port 1 has, before each batch, a row for every row of the batch, whose start is
+    how far the CTIs are before it. ``count`` numbers the rows of the batch from 1: some may be gone.
+    """
 
     changes_on_cti = False
     makes_ctis: ClassVar[bool] = True
 
-    def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late) -> None:
+    def __init__(self, schema: pa.Schema, pace: Pace | None, late: Late, *, by_clock: bool = False) -> None:
         super().__init__(schema)
-        self._pace = pace
+        self._pace, self._by_clock = pace, by_clock
+        self.shards_share_ctis = by_clock
+        self._heard = np.zeros(0, np.int64)
         self._late_elements = LateElements(adjusts=late == "adjust")
         self._latest, self._events = BEGINNING, 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if port or not len(batch):
+            self._heard = batch.vs if port else self._heard
             return empty(self.schema)
         if self._pace is not None:
             batch = self._insert_ctis(batch, self._pace)
-        adjusted = self._late_elements.adjust(batch, frontier_before(batch, self.out_cti))
+        before = frontier_before(batch, self.out_cti)
+        if self._by_clock:
+            before = np.maximum(before, self._heard[batch.count - 1])
+            batch = replace(batch, count=np.zeros(len(batch), np.int64))
+        adjusted = self._late_elements.adjust(batch, before)
         self._count_late(batch, adjusted)
         self._advance(int(batch.vs[batch.kind == CTI].max(initial=self.out_cti)))
         return adjusted.batch.filter(~adjusted.is_dropped)

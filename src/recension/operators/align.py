@@ -4,7 +4,9 @@ Assumes     a valid physical stream.
 Guarantees  the output history is the input history once everything waiting has come out. At a CTI all changes
             before it come out, by (sync time, arrival); before that, changes of events that start ``block``
             or more before the latest time seen (in their group), or before where the stream was ``block``
-            ago on the wall clock. CTIs pass unchanged. With an endless block the output is ordered.
+            ago on the wall clock. CTIs pass unchanged. With an endless block the output is ordered. In a
+            shard the latest time seen is that of all shards: an event of port 1 tells it before a batch, and
+            a CTI after it, at which changes come out as well.
 State       the changes that wait, one for each event that changes; the latest times of groups ahead of CTIs;
             by the wall clock, when the stream grew.
 Cost        O(n log n) in the batch and in what comes out.
@@ -34,6 +36,8 @@ class Align(Operator):
     ``by`` names the columns whose values tell groups apart, each with a time of its own.
     """
 
+    shards_share_ctis = True
+
     def __init__(
         self, schema: pa.Schema, block: int, by: Sequence[str] = (), *, by_clock: bool = False
     ) -> None:
@@ -48,6 +52,9 @@ class Align(Operator):
         self._arrivals = 0
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        if port:
+            self._latest.note_times(np.zeros(len(batch), np.uint64), batch.vs)
+            return empty(self.schema)
         if not len(batch) or not self._block:
             return batch
         group, sync = group_hash(batch, self._by), batch.sync()
@@ -55,7 +62,11 @@ class Align(Operator):
         seen, latest = self._latest.note_times(*((group, sync) if self._by else one))
         self._note(int(latest.max()))
         self._buffer(net_changes(batch), group, batch.payload)
-        return self._release(self._find_starting_until(seen, self._output_times(latest)))
+        return self._release_until(seen, latest)
+
+    def _release_until(self, group: Hashes, latest: Ticks) -> EventBatch:
+        """What waits no longer when these are the latest times of these groups."""
+        return self._release(self._find_starting_until(group, self._output_times(latest)))
 
     def _output_times(self, latest: Ticks) -> Ticks:
         """Events that start at or before these times wait no longer; ``latest`` is that of their group."""
@@ -126,6 +137,9 @@ class Align(Operator):
         return [t]
 
     def on_cti(self, port: int, t: int) -> Output:
+        if port:
+            everyone, times = self._latest.note_times(np.zeros(1, np.uint64), np.array([t]))
+            return self.emit(BEGINNING, self._release_until(everyone, times))
         if not self._block:
             return self.emit(t)
         self._latest.advance_all(t)
@@ -158,7 +172,7 @@ class Align(Operator):
     def snapshot_state(self) -> Chunks:
         seen = {"seen": pa.table({"arrivals": [self._arrivals]}), "latest": self._latest.snapshot()}
         passage = {} if self._clock is None else {"passage": self._clock.snapshot()}
-        return {**seen, **passage, **self._waiting.snapshot("waiting")}
+        return {**seen, **passage, **self._waiting.parts("waiting")}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._arrivals = chunks["seen"]["arrivals"][0].as_py()

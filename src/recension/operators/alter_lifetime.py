@@ -27,6 +27,7 @@ class AlterLifetime(Operator):
 
     changes_on_cti = False
     shards_share_ctis = True
+    is_all_rows = True
 
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
         super().__init__(schema)
@@ -66,9 +67,6 @@ class AlterLifetime(Operator):
     def orphans(self, port: int) -> Orphans:
         """The order of changes does not matter, but an orphan must not become an insert."""
         return "pass" if self._lifetime.keeps_retractions else "stop"
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
 
 
 def _make_changes(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch, matters: Mask) -> EventBatch:

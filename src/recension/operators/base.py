@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
+from recension.core.change_log import tables_of
 from recension.core.ticks import BEGINNING
 from recension.core.validity import counts_from_table, counts_to_table
 
@@ -44,6 +45,8 @@ class Operator(ABC):
 
     shards_share_ctis: bool = False
     """Do its CTIs depend on input CTIs alone, never on events? Then all shards emit the same CTIs."""
+    is_all_rows: ClassVar[bool] = False
+    """Does it remember nothing but rows, its last CTI and those of its inputs?"""
     is_clocked: bool = False
     """Does it depend on the wall clock, so that `on_clock` must be called?"""
 
@@ -110,10 +113,17 @@ class Operator(ABC):
 
         Two operators without rows, with equal traces and the same last CTI, will behave alike.
         """
-        return None
+        return () if self.is_all_rows else None
 
     def snapshot(self) -> Chunks:
         """The whole state as named Arrow tables; `restore` of them gives back an equal operator."""
+        return tables_of(self.parts())
+
+    def parts(self) -> Chunks:
+        """The whole state as named tables, and as logged stores: those can be stored by their changes.
+
+        `restore` also takes what became of the tables, and the changes to the stores.
+        """
         dropped = {"dropped": counts_to_table(counts)} if (counts := self.counts()) else {}
         return {"progress": pa.table({"out_cti": [self.out_cti]})} | dropped | dict(self.snapshot_state())
 
@@ -183,12 +193,11 @@ class HeldState(Protocol):
 class SingleStateOperator(Operator):
     """An operator whose state is one object, and all of it rows."""
 
+    is_all_rows = True
+
     def __init__(self, schema: pa.Schema, state: HeldState) -> None:
         super().__init__(schema)
         self._held_state = state
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
 
     def state_rows(self) -> int:
         return len(self._held_state)

@@ -15,32 +15,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
 from recension.core.netting import cancel
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Output
 from recension.operators.changes import changes, identity
-from recension.operators.matching import RIGHT, JoinSide, SideChanges, last_final_end
+from recension.operators.matching import RIGHT, JoinSide, SideChanges, TwoSidedOperator, last_final_end
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import StartIndex
 
 
-class Clip(Operator):
+class Clip(TwoSidedOperator):
     """Left events until the next start of the right input under the same keys."""
 
-    changes_on_cti = False
-    shards_share_ctis = True
-
     def __init__(self, left: JoinSide, right: JoinSide) -> None:
-        super().__init__(left.schema)
-        self._sides = (left, right)
         # Indexed by the lifetime shown; ``end`` is the event's own end.
         self._left = EventStore(left.schema, extras=("end",))
         self._starts = StartIndex()
-        self._cti = [BEGINNING, BEGINNING]
+        super().__init__(left.schema, (left, right), left=self._left, starts=self._starts)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
@@ -113,27 +107,8 @@ class Clip(Operator):
         return [t, None]
 
     def on_cti(self, port: int, t: int) -> Output:
-        self._cti[port] = max(self._cti[port], t)
-        both = min(self._cti)
+        both = self.note_cti(port, t)
         # What is shown up to t itself may still grow: its end may move, or the start that clipped it go.
         self._left.expire(last_final_end(both))
         self._starts.expire(both)
         return self.emit(both)
-
-    def snapshot_state(self) -> Chunks:
-        ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})
-        return {"ctis": ctis} | self._left.snapshot("left") | self._starts.snapshot("starts")
-
-    def restore_state(self, chunks: Chunks) -> None:
-        self._cti = chunks["ctis"]["cti"].to_pylist()
-        self._left.restore("left", chunks)
-        self._starts.restore("starts", chunks)
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
-    def state_rows(self) -> int:
-        return self._left.count_live() + self._starts.count_live()
-
-    def state_bytes(self) -> int:
-        return self._left.nbytes() + self._starts.nbytes()

@@ -17,6 +17,7 @@ moves, within the region: nothing changes before the region, and no CTI needs to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, concat, empty, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Output
 from recension.operators.changes import NetChanges, changes, identity
 from recension.operators.matching import (
     LEFT,
@@ -37,6 +38,7 @@ from recension.operators.matching import (
     Meeting,
     Predicate,
     SideChanges,
+    TwoSidedOperator,
     last_final_end,
 )
 from recension.operators.parts import SpanRevision, Spans, merge_spans, revise
@@ -44,32 +46,28 @@ from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
 
 
-class CoverageJoin(Operator):
+class CoverageJoin(TwoSidedOperator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
-    changes_on_cti = False
+    _covered: ClassVar[bool]
     _shows_pairs = False
-    shards_share_ctis = True
 
     def __init__(
         self,
         left: JoinSide,
         right: JoinSide,
-        columns: Sequence[JoinedColumn],
+        columns: Sequence[JoinedColumn] = (),
         where: Predicate | None = None,
-        *,
-        covered: bool,
     ) -> None:
         """``columns`` say what the predicate sees."""
-        joined = JoinedPayload(left.schema, right.schema, columns)
-        super().__init__(joined.schema if self._shows_pairs else left.schema)
-        self._sides, self._joined, self._covered = (left, right), joined, covered
+        self._joined = joined = JoinedPayload(left.schema, right.schema, columns)
         kept = joined.sources(LEFT) if self._shows_pairs else left.schema
         self._left = EventStore(kept, extras=("number",))
         self._right = EventStore(joined.sources(RIGHT))
         self._parts = IntervalIndex()
+        indexes = {"left": self._left, "right": self._right, "parts": self._parts}
+        super().__init__(joined.schema if self._shows_pairs else left.schema, (left, right), **indexes)
         self._matching = Matching((self._left, self._right), joined, where, pairs=self._shows_pairs)
-        self._cti = [BEGINNING, BEGINNING]
         self._numbered = 0
         self._skew = KeySkew(left.keys, right.keys)
 
@@ -165,7 +163,8 @@ class CoverageJoin(Operator):
         self._parts.remove(part[revision.part[revision.part >= 0]])
         stays = np.flatnonzero(revision.new > revision.start)
         group = numbers[revision.owner[stays]]
-        self._parts.add(group, revision.start[stays], revision.new[stays], np.zeros(len(stays), np.uint64))
+        start = revision.start[stays]
+        self._parts.add(group, start, revision.new[stays], combine(group, start))
         return revision
 
     def _make_changes(self, revision: SpanRevision, left: pa.RecordBatch) -> EventBatch:
@@ -182,8 +181,7 @@ class CoverageJoin(Operator):
         A left event that ended at t may still grow on its own (ruling A2), and a part that ended at t may
         still grow together with what comes after it.
         """
-        self._cti[port] = max(self._cti[port], t)
-        both = min(self._cti)
+        both = self.note_cti(port, t)
         self._left.expire(min(last_final_end(self._cti[LEFT]), self._cti[RIGHT]))
         self._right.expire(both)
         self._parts.expire(last_final_end(both))
@@ -193,27 +191,11 @@ class CoverageJoin(Operator):
         return self._skew.take_warnings()
 
     def snapshot_state(self) -> Chunks:
-        progress = pa.table(
-            {"left": [self._cti[LEFT]], "right": [self._cti[RIGHT]], "numbered": [self._numbered]}
-        )
-        live = self._left.snapshot("left") | self._right.snapshot("right") | self._parts.snapshot("parts")
-        return {"ctis": progress} | live
+        return {**super().snapshot_state(), "numbered": pa.table({"events": [self._numbered]})}
 
     def restore_state(self, chunks: Chunks) -> None:
-        progress = chunks["ctis"].to_pylist()[0]
-        self._cti, self._numbered = [progress["left"], progress["right"]], progress["numbered"]
-        self._left.restore("left", chunks)
-        self._right.restore("right", chunks)
-        self._parts.restore("parts", chunks)
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
-    def state_rows(self) -> int:
-        return self._left.count_live() + self._right.count_live() + self._parts.count_live()
-
-    def state_bytes(self) -> int:
-        return self._left.nbytes() + self._right.nbytes() + self._parts.nbytes()
+        super().restore_state(chunks)
+        self._numbered = chunks["numbered"]["events"][0].as_py()
 
 
 def _hash_numbers(number: Index) -> Hashes:

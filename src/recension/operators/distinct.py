@@ -33,6 +33,7 @@ class Distinct(Operator):
 
     changes_on_cti = False
     shards_share_ctis = True
+    is_all_rows = True
 
     def __init__(
         self, schema: pa.Schema, keys: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
@@ -74,9 +75,6 @@ class Distinct(Operator):
             self._runs.renumber(numbers)
         return self.emit(t)
 
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
     def state_rows(self) -> int:
         return len(self._points) + len(self._runs)
 
@@ -84,53 +82,29 @@ class Distinct(Operator):
         return self._points.nbytes() + self._runs.nbytes()
 
     def snapshot_state(self) -> Chunks:
-        return {**self._points.snapshot(), "runs": self._runs.snapshot()}
+        return {**self._points.snapshot(), "runs": self._runs}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._points.restore(chunks)
         self._runs.restore(chunks["runs"])
 
 
-class _Runs:
+class _Runs(LeafTable):
     """For each group the maximal stretches of time that are covered; they neither overlap nor meet."""
 
     def __init__(self) -> None:
-        self._table = LeafTable({"end": np.int64})
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def nbytes(self) -> int:
-        """Memory taken by the runs."""
-        return self._table.nbytes()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._table.clear()
+        super().__init__({"end": np.int64})
 
     def flip(self, stretches: Spans) -> SpanRevision:
         """Cover stretches that were not covered, and uncover those that were; they are sorted."""
-        extract = self._table.extract(stretches.owner, stretches.start, stretches.end)
+        extract = self.extract(stretches.owner, stretches.start, stretches.end)
         own = (extract.columns[name][~extract.follower] for name in ("group", "time", "end"))
         runs, revision = flip(Spans(*own), stretches)
         columns = {"group": runs.owner, "time": runs.start, "end": runs.end}
-        self._table.replace(extract, columns)
+        self.replace(extract, columns)
         return revision
 
     def forget_before(self, groups: Index, t: int) -> None:
         """Drop those groups' runs that ended before ``t``; one that ends at ``t`` can still grow."""
-        extract = self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
-        keep = ~extract.follower & (extract.columns["end"] >= t)
-        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
-
-    def renumber(self, numbers: Index) -> None:
-        """Groups got new numbers."""
-        self._table.renumber(numbers)
-
-    def snapshot(self) -> pa.Table:
-        """All runs."""
-        return self._table.snapshot()
-
-    def restore(self, table: pa.Table) -> None:
-        """Become the runs that `snapshot` gave."""
-        self._table.restore(table)
+        extract = self.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        self.forget(extract, ~extract.follower & (extract.columns["end"] < t))

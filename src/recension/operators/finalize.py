@@ -205,7 +205,7 @@ class Finalize(Operator):
 
     def snapshot_state(self) -> Chunks:
         seen = {"latest": pa.array([self._latest], pa.int64()), "aged": pa.array([self._aged], pa.int64())}
-        own = {"seen": pa.table(seen), "live": self._live.snapshot()}
+        own = {"seen": pa.table(seen), "live": self._live}
         if self._clock is not None:
             own["passage"] = self._clock.snapshot()
         return own | self._chains.snapshot() | self._known.snapshot()

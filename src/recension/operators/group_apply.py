@@ -162,10 +162,10 @@ class GroupApply(Operator):
     def snapshot_state(self) -> Chunks:
         unseen = add_prefix("unseen", self._unseen.snapshot())
         groups = add_prefix("groups", stack_groups(group.snapshot() for group in self._groups))
-        return {"keys": self._keys.snapshot(), **unseen, **groups}
+        return {"keys": self._keys, **unseen, **groups}
 
     def restore_state(self, chunks: Chunks) -> None:
-        self._keys.restore(_as_batch(chunks["keys"]))
+        self._keys.restore(chunks["keys"])
         self._unseen, self._unseen_chunks = self._make(), None
         self._unseen.restore(take_prefix("unseen", chunks))
         self._groups = []
@@ -175,8 +175,3 @@ class GroupApply(Operator):
             self._groups.append(group)
         self._ctis = np.array([group.out_cti for group in self._groups], np.int64)
         self._no_effect = {}
-
-
-def _as_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -102,7 +102,7 @@ class GroupedCleanse(Operator):
 
     def snapshot_state(self) -> Chunks:
         first = pa.table({"start": [self._first_start], "end": [self._first_end]})
-        return {"first": first, **self._held.snapshot("held")}
+        return {"first": first, **self._held.parts("held")}
 
     def restore_state(self, chunks: Chunks) -> None:
         first = chunks["first"].to_pylist()[0]

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from recension.core.batch import EventBatch, empty
-from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.base import Chunks, Operator, Output
+from recension.core.ticks import FOREVER
+from recension.operators.base import Output
 from recension.operators.matching import (
     LEFT,
     RIGHT,
@@ -26,26 +24,22 @@ from recension.operators.matching import (
     KeySkew,
     Matching,
     Predicate,
+    TwoSidedOperator,
     pair_changes,
 )
 from recension.operators.state.event_store import EventStore
 
 
-class Join(Operator):
+class Join(TwoSidedOperator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
-
-    changes_on_cti = False
-    shards_share_ctis = True
 
     def __init__(
         self, left: JoinSide, right: JoinSide, columns: Sequence[JoinedColumn], where: Predicate | None = None
     ) -> None:
         joined = JoinedPayload(left.schema, right.schema, columns)
-        super().__init__(joined.schema)
-        self._sides = (left, right)
         self._live = [EventStore(joined.sources(side)) for side in (LEFT, RIGHT)]
+        super().__init__(joined.schema, (left, right), left=self._live[LEFT], right=self._live[RIGHT])
         self._matching = Matching(self._live, joined, where, pairs=True)
-        self._cti = [BEGINNING, BEGINNING]
         self._skew = KeySkew(left.keys, right.keys)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -60,9 +54,8 @@ class Join(Operator):
         return output
 
     def on_cti(self, port: int, t: int) -> Output:
-        self._cti[port] = max(self._cti[port], t)
         self._live[1 - port].expire(t)
-        return self.emit(min(self._cti))
+        return self.emit(self.note_cti(port, t))
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """A pair ends with the first of its events: one that ends before ``t`` makes only such pairs."""
@@ -74,21 +67,3 @@ class Join(Operator):
 
     def take_warnings(self) -> list[str]:
         return self._skew.take_warnings()
-
-    def snapshot_state(self) -> Chunks:
-        ctis = pa.table({"cti": pa.array(self._cti, pa.int64())})
-        return {"ctis": ctis} | self._live[LEFT].snapshot("left") | self._live[RIGHT].snapshot("right")
-
-    def restore_state(self, chunks: Chunks) -> None:
-        self._cti = chunks["ctis"]["cti"].to_pylist()
-        self._live[LEFT].restore("left", chunks)
-        self._live[RIGHT].restore("right", chunks)
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
-
-    def state_rows(self) -> int:
-        return sum(live.count_live() for live in self._live)
-
-    def state_bytes(self) -> int:
-        return sum(live.nbytes() for live in self._live)

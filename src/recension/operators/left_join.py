@@ -8,26 +8,19 @@ State, Cost, Source   see `join` and `coverage_join`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
 from recension.operators.changes import NetChanges
 from recension.operators.coverage_join import CoverageJoin
-from recension.operators.matching import JoinedColumn, JoinSide, Meeting, Predicate, pair_changes
+from recension.operators.matching import Meeting, pair_changes
 from recension.operators.state.event_store import EventStore
 
 
 class LeftJoin(CoverageJoin):
     """Pairs, and the uncovered parts of left events with nulls in the columns of the right side."""
 
-    _shows_pairs = True
-
-    def __init__(
-        self, left: JoinSide, right: JoinSide, columns: Sequence[JoinedColumn], where: Predicate | None = None
-    ) -> None:
-        super().__init__(left, right, columns, where, covered=False)
+    _covered, _shows_pairs = False, True
 
     def _output_payload(self, left: pa.RecordBatch, size: int) -> pa.RecordBatch:
         return self._joined.without_right(left, size)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ Moments: TypeAlias = Callable[[Ticks, Ticks], Any]
 class Lifetime(ABC):
     """Output starts and ends as functions of input starts and ends; an end not after the start is "never"."""
 
+    keeps_retractions: ClassVar[bool] = False
+    """Does a retraction become a retraction or nothing, never an insert?"""
+
     @abstractmethod
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         """Where the output starts."""
@@ -38,11 +41,6 @@ class Lifetime(ABC):
         at = np.array([t], np.int64)
         return int(self.start(at, at)[0])
 
-    @property
-    def keeps_retractions(self) -> bool:
-        """Does a retraction become a retraction or nothing, never an insert?"""
-        return False
-
     def feedback(self, t: int) -> int | None:
         """Some ``f`` such that an input that ends before ``f`` gives an output that ends before ``t``."""
         return None
@@ -54,9 +52,7 @@ class Shift(Lifetime):
 
     delta: int
 
-    @property
-    def keeps_retractions(self) -> bool:
-        return True
+    keeps_retractions = True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return add(vs, self.delta)
@@ -74,9 +70,7 @@ class SetDuration(Lifetime):
 
     duration: int
 
-    @property
-    def keeps_retractions(self) -> bool:
-        return True
+    keeps_retractions = True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return vs
@@ -127,7 +121,7 @@ class Extend(Lifetime):
     delta: int
 
     @property
-    def keeps_retractions(self) -> bool:
+    def keeps_retractions(self) -> bool:  # type: ignore[override]
         return self.delta >= 0
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
@@ -153,9 +147,7 @@ class Hop(Lifetime):
     size: int
     hop: int
 
-    @property
-    def keeps_retractions(self) -> bool:
-        return True
+    keeps_retractions = True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return floor(vs, self.hop)

@@ -1,4 +1,4 @@
-"""What all joins share: which events of the two sides meet, the payload of a pair, and a check for skew.
+"""What all joins share: which events of the two sides meet, the payload of a pair, state, a check for skew.
 
 Two events meet when their keys are equal, none of them null, when their lifetimes overlap, and when the
 predicate holds for the joined payload. Keys are compared by their 64-bit hashes, which tell all values of
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,10 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
 from recension.core.rowhash import Hashes, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
+from recension.operators.base import Chunks, Operator
 from recension.operators.changes import NetChanges, changes, net_changes
 from recension.operators.state.event_store import EventStore
+from recension.operators.state.interval_index import IntervalIndex
 
 Predicate: TypeAlias = Callable[[pa.RecordBatch], Mask]
 
@@ -30,6 +32,42 @@ RIGHT: Final = 1
 ROWS: Final = 100_000
 SHARE: Final = 0.9
 _LOOKS: Final = 64
+
+
+class TwoSidedOperator(Operator):
+    """An operator of two inputs: the CTIs of both, and its events in ``indexes`` by name."""
+
+    changes_on_cti = False
+    shards_share_ctis = True
+    is_all_rows = True
+
+    def __init__(self, schema: pa.Schema, sides: tuple[JoinSide, JoinSide], **indexes: IntervalIndex) -> None:
+        super().__init__(schema)
+        self._sides = sides
+        self._indexes = indexes
+        self._cti = [BEGINNING, BEGINNING]
+
+    def note_cti(self, port: int, t: int) -> int:
+        """A CTI of one input; the least of both."""
+        self._cti[port] = max(self._cti[port], t)
+        return min(self._cti)
+
+    def state_rows(self) -> int:
+        return sum(index.count_live() for index in self._indexes.values())
+
+    def state_bytes(self) -> int:
+        return sum(index.nbytes() for index in self._indexes.values())
+
+    def snapshot_state(self) -> Chunks:
+        chunks: dict[str, Any] = {"ctis": pa.table({"cti": pa.array(self._cti, pa.int64())})}
+        for name, index in self._indexes.items():
+            chunks |= index.parts(name)
+        return chunks
+
+    def restore_state(self, chunks: Chunks) -> None:
+        self._cti = chunks["ctis"]["cti"].to_pylist()
+        for name, index in self._indexes.items():
+            index.restore(name, chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, concat, null_payload
+from recension.core.change_log import tables_of
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.base import Chunks, Operator, Orphans, Output, worst_outcome
 
@@ -87,6 +89,25 @@ def find_no_effect_times(
             since = operator.no_effect_before(port, times.get(number, BEGINNING))
             times[i] = min(times.get(i, FOREVER), since)
     return times
+
+
+def parts_of_all(operators: Sequence[Operator | None]) -> dict[str, Any]:
+    """The state of operators, each under its place among them; see `Operator.parts`."""
+    running = ((place, one) for place, one in enumerate(operators) if one is not None)
+    return {f"{place}/{name}": part for place, one in running for name, part in one.parts().items()}
+
+
+def restore_all(operators: Sequence[Operator | None], chunks: Chunks) -> None:
+    """Become the operators whose snapshot this is; other chunks in it have no place in their names."""
+    by_place: dict[int, dict[str, pa.Table]] = {}
+    for name, table in chunks.items():
+        place, slash, rest = name.partition("/")
+        if slash:
+            by_place.setdefault(int(place), {})[rest] = table
+    for number, own in by_place.items():
+        operator = operators[number]
+        assert operator is not None
+        operator.restore(own)
 
 
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
@@ -214,20 +235,11 @@ class Pipeline:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state of all stages."""
-        return {
-            f"{place}/{name}": table
-            for place, operator in enumerate(self.operators)
-            for name, table in operator.snapshot().items()
-        }
+        return tables_of(parts_of_all(self.operators))
 
     def restore(self, chunks: Chunks) -> None:
         """Become the pipeline whose snapshot this is."""
-        own: list[dict[str, pa.Table]] = [{} for _ in self.operators]
-        for name, table in chunks.items():
-            place, _, rest = name.partition("/")
-            own[int(place)][rest] = table
-        for operator, tables in zip(self.operators, own, strict=True):
-            operator.restore(tables)
+        restore_all(self.operators, chunks)
 
 
 def _are_alike(operator: Operator, fresh: Operator) -> bool:

@@ -8,33 +8,16 @@ State, Cost, Source   see `coverage_join`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from recension.operators.coverage_join import CoverageJoin
-from recension.operators.matching import JoinedColumn, JoinSide, Predicate
 
 
 class SemiJoin(CoverageJoin):
     """Left events on the parts of their lifetimes that matching right events cover."""
 
-    def __init__(
-        self,
-        left: JoinSide,
-        right: JoinSide,
-        columns: Sequence[JoinedColumn] = (),
-        where: Predicate | None = None,
-    ) -> None:
-        super().__init__(left, right, columns, where, covered=True)
+    _covered = True
 
 
 class AntiJoin(CoverageJoin):
     """Left events on the parts of their lifetimes that no matching right event covers."""
 
-    def __init__(
-        self,
-        left: JoinSide,
-        right: JoinSide,
-        columns: Sequence[JoinedColumn] = (),
-        where: Predicate | None = None,
-    ) -> None:
-        super().__init__(left, right, columns, where, covered=False)
+    _covered = False

@@ -28,6 +28,7 @@ class Span(Operator):
     changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
     shards_share_ctis = True
+    is_all_rows = True
 
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)
@@ -54,9 +55,6 @@ class Span(Operator):
 
     def orphans(self, port: int) -> Orphans:
         return "pass"
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
 
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:

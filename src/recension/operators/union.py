@@ -28,6 +28,7 @@ class Union(Operator):
     changes_on_cti = False
     external_ctis: ClassVar[Literal["stop", "pass", "take"]] = "pass"
     shards_share_ctis = True
+    is_all_rows = True
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)
@@ -51,9 +52,6 @@ class Union(Operator):
 
     def orphans(self, port: int) -> Orphans:
         return "pass"
-
-    def trace(self) -> tuple[int, ...] | None:
-        return ()
 
     def snapshot_state(self) -> Chunks:
         return {"ctis": pa.table({"cti": self._ctis.copy()})}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.plan.aggregates import Aggregate, TopK
-from recension.plan.node import FilterRule, Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
+from recension.plan.node import Names, Needs, Node, Outputs, Speculate, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names
 from recension.plan.span import describe_outputs, projected_schema
@@ -72,6 +72,37 @@ class AggregateNode(GroupedNode):
         return first if isinstance(first, TopK) else None
 
     @property
+    def event_schema(self) -> pa.Schema:
+        """The columns of the events that are aggregated."""
+        return self.input.schema
+
+    @property
+    def is_sum(self) -> bool:
+        """Is it made of sums alone?"""
+        return all(aggregate.is_sum for _, aggregate in self.aggregates)
+
+    @property
+    def why_whole(self) -> str | None:
+        """Why it needs all events of a group together; None if it can be made in parts, sums or `combining`.
+
+        The safe answer is that it needs them.
+        """
+        return "needs all events together"
+
+    @property
+    def why_single(self) -> str:
+        """Why it runs in one shard, if it has no key."""
+        return f"has no key, and {self.why_whole}" if self.why_whole else "has no key"
+
+    def why_not_combined(self) -> str | None:
+        """Why the answers of several parts of the events do not make the answer of all; None if they do."""
+        alone = [a for name, a in self.aggregates if a.combining(name, self.event_schema) is None]
+        if alone:
+            beside = " beside min or max" if alone[0].is_sum else ""
+            return f"{alone[0]}{beside} needs all events together"
+        return None if self.speculate == "eager" else "max and min wait"
+
+    @property
     def gives_one_row(self) -> bool:
         """Is there at most one row for each group and part of time?"""
         return self.rows is None or self.rows.k == 1
@@ -97,7 +128,7 @@ class AggregateNode(GroupedNode):
     def _answer_fields(self, keys: list[str]) -> list[pa.Field]:
         rows = [aggregate for _, aggregate in self.aggregates if isinstance(aggregate, TopK)]
         if not rows:
-            return [pa.field(name, a.result_type(self.input.schema)) for name, a in self.aggregates]
+            return [pa.field(name, a.result_type(self.event_schema)) for name, a in self.aggregates]
         if len(self.aggregates) > 1:
             raise SchemaError(f"agg: {rows[0]} yields rows, so it cannot stand beside other aggregates")
         return [field for field in rows[0].row_schema(self.input.schema) if field.name not in keys]
@@ -105,7 +136,7 @@ class AggregateNode(GroupedNode):
     def columns_read(self, needed: Names) -> list[Names]:
         kept = [aggregate for _, aggregate in self._kept_aggregates(needed)]
         if any(aggregate.is_order_sensitive for aggregate in kept):
-            return self.all_columns()
+            return self.all_columns(needed)
         read = [*(key.references for _, key in self.keys), *(aggregate.references for aggregate in kept)]
         return [frozenset().union(*read)]
 
@@ -118,8 +149,7 @@ class AggregateNode(GroupedNode):
             tuple(pair for pair in self.aggregates if self.rows or pair[0] in needed) or self.aggregates[:1]
         )
 
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    filters_below = Node.no_filters
 
     def with_speculate(self, speculate: Speculate) -> Node:
         return replace(self, speculate=speculate)
@@ -130,6 +160,10 @@ class SnapshotAggregate(AggregateNode):
     """One answer per snapshot."""
 
     named_times = ()
+
+    @property
+    def why_whole(self) -> str | None:
+        return None if self.is_sum else self.why_not_combined()
 
     def derive_properties(self) -> Properties:
         """In every variant a group has one row for each start (or one for each rank): the start is a key."""

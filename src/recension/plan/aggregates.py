@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.errors import SchemaError
-from recension.plan.expressions import Expression, result_type
+from recension.plan.expressions import Expression, column, result_type
 from recension.plan.schemas import type_name
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -35,6 +35,8 @@ class Aggregate(ABC):
     """Does the answer depend on the order (vs, ve, payload), and so on every column of the payload?"""
     yields_rows: ClassVar[bool] = False
     """Does it give whole rows in place of one value?"""
+    is_sum: ClassVar[bool] = False
+    """Is it made of numbers that are added up over events, so that it can be made in parts?"""
 
     @abstractmethod
     def result_type(self, schema: pa.Schema) -> pa.DataType:
@@ -44,6 +46,10 @@ class Aggregate(ABC):
     def references(self) -> frozenset[str]:
         """The columns it reads by name; one that is order sensitive reads them all."""
         return self.argument.references if self.argument else frozenset()
+
+    def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
+        """What makes one answer of the answers ``name`` of several parts of the events, if anything does."""
+        return None
 
     def argument_type(self, schema: pa.Schema) -> pa.DataType:
         """The type of what it reads."""
@@ -60,11 +66,15 @@ class Count(Aggregate):
 
     argument: Expression | None = None
     name = "count"
+    is_sum = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         if self.argument is not None:
             self.argument_type(schema)
         return pa.int64()
+
+    def combining(self, name: str, schema: pa.Schema) -> Aggregate:
+        return Sum(column(name))
 
 
 @dataclass(frozen=True)
@@ -72,21 +82,31 @@ class Sum(Aggregate):
     """The sum: int64 of whole numbers and truth values, float64 of floats."""
 
     name = "sum"
+    is_sum = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         kind = _numeric_type(self, schema)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
+    def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
+        """Floats would be rounded twice."""
+        return Sum(column(name)) if pa.types.is_int64(self.result_type(schema)) else None
 
-@dataclass(frozen=True)
-class Mean(Aggregate):
-    """The sum divided by the number of values."""
 
-    name = "mean"
+class FloatAggregate(Aggregate):
+    """An aggregate of numbers that is a float."""
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         _numeric_type(self, schema)
         return pa.float64()
+
+
+@dataclass(frozen=True)
+class Mean(FloatAggregate):
+    """The sum divided by the number of values."""
+
+    name = "mean"
+    is_sum = True
 
 
 @dataclass(frozen=True)
@@ -104,14 +124,10 @@ class ValueAggregate(Aggregate):
 
 
 @dataclass(frozen=True)
-class StdDev(ValueAggregate):
+class StdDev(FloatAggregate, ValueAggregate):
     """The sample standard deviation (n - 1); null of fewer than two values."""
 
     name = "stddev"
-
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric_type(self, schema)
-        return pa.float64()
 
     def kernel(self, values: pa.Array, count: Index) -> pa.Array:
         kind = values.type
@@ -121,7 +137,7 @@ class StdDev(ValueAggregate):
 
 
 @dataclass(frozen=True)
-class Quantile(ValueAggregate):
+class Quantile(FloatAggregate, ValueAggregate):
     """The value a part ``q`` of the way through the sorted values, linear between neighbours."""
 
     q: float
@@ -130,10 +146,6 @@ class Quantile(ValueAggregate):
     def __post_init__(self) -> None:
         if not 0 <= self.q <= 1:
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
-
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        _numeric_type(self, schema)
-        return pa.float64()
 
     def kernel(self, values: pa.Array, count: Index) -> pa.Array:
         numbers = to_numpy(values, pa.float64())
@@ -148,24 +160,28 @@ class Quantile(ValueAggregate):
         return f"quantile({self.argument}, {self.q})"
 
 
+class ExtremeAggregate(Aggregate):
+    """The first of the values in their order."""
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        return _ordered_type(self, schema)
+
+    def combining(self, name: str, schema: pa.Schema) -> Aggregate:
+        return replace(self, argument=column(name))
+
+
 @dataclass(frozen=True)
-class Min(Aggregate):
+class Min(ExtremeAggregate):
     """The least value; NaN only if there is nothing else."""
 
     name = "min"
 
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered_type(self, schema)
-
 
 @dataclass(frozen=True)
-class Max(Aggregate):
+class Max(ExtremeAggregate):
     """The greatest value; NaN is greater than every number."""
 
     name = "max"
-
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        return _ordered_type(self, schema)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.plan.equivalences import Equivalence
 from recension.plan.expressions import require_columns
-from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
+from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.span import indistinct_columns
 
@@ -34,16 +34,21 @@ class Coalesce(TimedNode):
     named_times = ()
 
     @property
+    def query(self) -> Coalescing:
+        """What it asks."""
+        return Coalescing(self.on, self.group_by, self.equivalence)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a fact."""
-        return fact_columns(self.on, self.group_by)
+        return self.query.columns
 
     @property
     def label(self) -> str:
-        return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}"
+        return f"coalesce {self.query}"
 
     def derive_schema(self) -> pa.Schema:
-        return require_fact_columns(self.input.schema, self.on, self.columns, self.equivalence)
+        return self.query.facts(self.input.schema)
 
     def derive_properties(self) -> Properties:
         """No two facts that are equal, and no two runs of a group, start together.
@@ -88,7 +93,9 @@ class Coalescing:
                 )
 
     def __str__(self) -> str:
-        return describe_coalescing(self.on, self.group_by, self.equivalence)
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        like = f", {self.equivalence}" if self.equivalence else ""
+        return f"{', '.join(self.on)}{by}{like}"
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -97,34 +104,17 @@ class Coalescing:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a fact."""
-        return fact_columns(self.on, self.group_by)
+        """The columns of a fact: the group's, then the values."""
+        return (*self.group_by, *(name for name in self.on if name not in self.group_by))
 
-
-def fact_columns(on: tuple[str, ...], group_by: tuple[str, ...]) -> tuple[str, ...]:
-    """The group's columns, then the values."""
-    return (*group_by, *(name for name in on if name not in group_by))
-
-
-def describe_coalescing(
-    on: tuple[str, ...], group_by: tuple[str, ...], equivalence: Equivalence | None
-) -> str:
-    """What is coalesced, as `explain` says it."""
-    by = f" by {', '.join(group_by)}" if group_by else ""
-    like = f", {equivalence}" if equivalence else ""
-    return f"{', '.join(on)}{by}{like}"
-
-
-def require_fact_columns(
-    schema: pa.Schema, on: tuple[str, ...], columns: tuple[str, ...], equivalence: Equivalence | None
-) -> pa.Schema:
-    """The columns of facts, if they can be coalesced."""
-    if not on:
-        raise SchemaError("coalesce: name the columns that make facts equal, on=[...]")
-    require_columns(columns, schema, "coalesce(on=..., group_by=...)")
-    if equivalence is not None:
-        equivalence.check(pa.schema([schema.field(name) for name in on]))
-    return pa.schema([schema.field(name) for name in columns])
+    def facts(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of a stream that make facts, if they can be coalesced."""
+        if not self.on:
+            raise SchemaError("coalesce: name the columns that make facts equal, on=[...]")
+        require_columns(self.columns, schema, "coalesce(on=..., group_by=...)")
+        if self.equivalence is not None:
+            self.equivalence.check(pa.schema([schema.field(name) for name in self.on]))
+        return pa.schema([schema.field(name) for name in self.columns])
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +158,7 @@ class Edges(TimedNode):
         """A group in one place."""
         return (columns_named(self.group_by),)
 
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
+    kept_columns = Node.every_column
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed | set(self.group_by)]

@@ -5,15 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
-from recension.plan.node import FilterRule, LevelPart, Names, Needs, Node, columns_named, same_names
+from recension.plan.node import LevelPart, Names, Needs, Node, columns_named
 from recension.plan.properties import Properties
+from recension.plan.source import Source
+
+# Shards can be told what a task sees in the rows that it sends, or a shard in its answers.
+_ONLY_KNOWN: Final = "only a source with on_violation='raise', less a filter, or a step with state tells"
 
 Late: TypeAlias = Literal["drop", "adjust"]
 
@@ -44,22 +48,39 @@ class Consistency(Node):
         return self.input.schema
 
     def needs(self) -> Needs | None:
-        """All events in one shard: shards do not wait for each other and have no common order."""
+        """All events in one shard: shards do not wait for each other and have no common order.
+
+        A step that needs only the CTIs, which all shards hear, says None; one that needs to know besides how
+        far all rows have got `can_hear` that.
+        """
         return tuple(() for _ in self.inputs)
 
+    kept_columns = Node.every_column
+    # Payloads are compared whole: elements are matched, and put in order, by them.
+    columns_read = Node.all_columns
+    # None: whether an event is late, or first, depends on all events.
+    filters_below = Node.no_filters
+    with_group_keys = Node.with_grouped_inputs
+
+
+class ByClock(Consistency):
+    """A step that reads of a second stream how far time has got."""
+
+    clock: Node
+
+    ports: ClassVar[tuple[str, ...]] = ("input", "clock")
+
     def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
+        """Of the clock no columns are read."""
+        return {}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        """Payloads are compared whole: elements are matched, and put in order, by them."""
-        return self.all_columns()
+    @property
+    def event_inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
 
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        """None: whether an event is late, or first, depends on all events."""
-        return self.no_filters()
-
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
+    @property
+    def visible_inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +111,8 @@ class Cleanse(Consistency):
             has_key=of.has_key,
             constant_duration=of.constant_duration,
         )
+
+    why_single = "shows nothing before what starts first, in whatever shard, is final"
 
     def needs(self) -> Needs:
         return (columns_named(self.by),)
@@ -143,8 +166,23 @@ class Align(Consistency):
             is_shrink_only=of.is_insert_only or of.constant_duration is not None,
         )
 
+    @property
+    def why_single(self) -> str:
+        if isinstance(self.block, WallClock):
+            return "notes by one clock how far all rows have got"
+        return f"waits for how far all rows have got, which {_ONLY_KNOWN}"
+
     def needs(self) -> Needs | None:
-        return (columns_named(self.by),) if self.block else None
+        """An endless block waits for CTIs alone."""
+        is_timed = self.block not in (0, FOREVER)
+        return (columns_named(self.by),) if is_timed or (self.block and self.by) else None
+
+    def can_hear(self, source: Node | None) -> bool:
+        return isinstance(self.block, int) and not self.by and _has_known_rows(source)
+
+    def with_clock(self, stream: Node, clock: Node) -> Node:
+        assert isinstance(self.block, int)
+        return AlignByClock(stream, clock, self.block)
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed | set(self.by)]
@@ -201,6 +239,17 @@ class Finalize(Consistency):
             return known
         return replace(known, cti_frequency=self.remember)
 
+    @property
+    def why_single(self) -> str:
+        if self.remember != FOREVER:
+            return "forgets by the latest time of all elements, in their order"
+        return "counts the elements of all shards for external ctis"
+
+    def needs(self) -> Needs | None:
+        """Chains of retractions are of equal payloads. What else an endless memory goes by are CTIs."""
+        is_counted = isinstance(self.input, Source) and self.input.external_ctis
+        return super().needs() if is_counted or self.remember != FOREVER else None
+
 
 @dataclass(frozen=True, eq=False)
 class AdvanceTime(Consistency):
@@ -241,16 +290,27 @@ class AdvanceTime(Consistency):
         lag = self.delay + (self.interval or 0)
         return replace(known, cti_frequency=lag if is_bounded else of.cti_frequency)
 
+    @property
+    def why_single(self) -> str:
+        return f"judges what is late by the order of all rows, which {_ONLY_KNOWN}"
+
+    def can_hear(self, source: Node | None) -> bool:
+        """To count rows, all must count: closes may come to nothing, and become retractions otherwise."""
+        if source is None or self.events in (None, 1):
+            return _has_known_rows(source)
+        return _has_known_rows(source) and source.properties.is_insert_only
+
+    def with_clock(self, stream: Node, clock: Node) -> Node:
+        return AdvanceTimeByClock(stream, clock, self.label, self.late)
+
 
 @dataclass(frozen=True, eq=False)
-class ImportTime(Consistency):
+class ImportTime(ByClock):
     """CTIs of the stream ``clock`` hold for the input too."""
 
     input: Node
     clock: Node
     late: Late = "drop"
-
-    ports: ClassVar[tuple[str, ...]] = ("input", "clock")
 
     level_parts = frozenset()
     advances_time = True
@@ -264,20 +324,51 @@ class ImportTime(Consistency):
     def label(self) -> str:
         return f"advance time with another stream, late: {self.late}"
 
+    why_single = "takes the ctis of another stream between its own rows"
+
     def derive_properties(self) -> Properties:
         return _with_late(self.input.properties, self.late)
 
-    def kept_columns(self) -> Mapping[str, str]:
-        """Of the clock only CTIs are read."""
-        return {}
+
+@dataclass(frozen=True, eq=False)
+class AdvanceTimeByClock(ByClock):
+    """`AdvanceTime`, ``called`` so, in a shard. The clock says how far its CTIs are before each row."""
+
+    input: Node
+    clock: Node
+    called: str
+    late: Late
+
+    level_parts = frozenset()
+    advances_time = True
+    holds_ctis_by_group = False
 
     @property
-    def event_inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def label(self) -> str:
+        return self.called
+
+    def derive_properties(self) -> Properties:
+        return _with_late(self.input.properties, self.late)
+
+
+@dataclass(frozen=True, eq=False)
+class AlignByClock(ByClock):
+    """`Align` in a shard. The CTIs of the clock are the latest times of the rows of all shards."""
+
+    input: Node
+    clock: Node
+    block: int
+
+    level_parts = frozenset({"block"})
+    advances_time = False
+    holds_ctis_by_group = False
 
     @property
-    def visible_inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def label(self) -> str:
+        return f"align, block {in_ticks(self.block)}"
+
+    def derive_properties(self) -> Properties:
+        return Align(self.input, self.block).properties
 
 
 def _with_late(of: Properties, late: Late) -> Properties:
@@ -285,6 +376,11 @@ def _with_late(of: Properties, late: Late) -> Properties:
     if late == "adjust":
         return Properties(is_insert_only=of.is_insert_only, is_shrink_only=of.is_shrink_only)
     return replace(of, has_deterministic_ties=of.is_strictly_increasing)
+
+
+def _has_known_rows(source: Node | None) -> bool:
+    """Are the rows that a task reads those that come out of the source, or None: the answers of shards?"""
+    return source is None or (isinstance(source, Source) and source.on_violation == "raise")
 
 
 def require_late(late: str) -> None:

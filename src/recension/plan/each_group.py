@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pyarrow as pa
 
 from recension.plan.node import (
-    FilterRule,
-    Names,
+    ManyInputsNode,
     Needs,
     Node,
     Speculate,
@@ -31,8 +29,6 @@ class Port(Leaf):
     columns: pa.Schema
     declared: Properties
 
-    ports: ClassVar[tuple[str, ...]] = ()
-
     @property
     def label(self) -> str:
         return f"input {self.number}"
@@ -45,7 +41,7 @@ class Port(Leaf):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupApply(TimedNode):
+class GroupApply(ManyInputsNode, TimedNode):
     """``plan`` for every group by itself, the group's ``keys`` first in its answers.
 
     The first ``split`` streams begin with the keys and are split by them; the others are the same for every
@@ -56,7 +52,6 @@ class GroupApply(TimedNode):
     keys: tuple[str, ...]
     split: int
     plan: Node
-    ports: ClassVar[tuple[str, ...]] = ()
 
     ignores_ctis = False
     named_times = ()
@@ -70,10 +65,6 @@ class GroupApply(TimedNode):
     def steps(self) -> list[Node]:
         """The steps of the plan, from its ports up."""
         return [node for node in walk(self.plan) if not isinstance(node, Port)]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.streams
 
     def with_inputs(self, inputs: Sequence[Node]) -> GroupApply:
         """The properties of the streams become those of the plan's ports."""
@@ -95,6 +86,8 @@ class GroupApply(TimedNode):
             constant_duration=of.constant_duration,
         )
 
+    why_single = "reads a stream that is not split into groups, which every group needs"
+
     def needs(self) -> Needs:
         """Each group together; all groups together if they also read a stream that is not split."""
         keys = columns_named(self.keys if self.split == len(self.streams) else ())
@@ -104,11 +97,8 @@ class GroupApply(TimedNode):
         """None if there is a stream that is not split: it has no keys."""
         return {name: name for name in self.keys} if self.split == len(self.streams) else {}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return self.all_columns()
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    columns_read = Node.all_columns
+    filters_below = Node.no_filters
 
     def with_speculate(self, speculate: Speculate) -> Node:
         """Every step of the plan in this variant."""

@@ -22,14 +22,10 @@ Format: TypeAlias = Literal["text", "json"]
 def explain(roots: Sequence[Node], *, annotate: Annotate | None = None, format: Format = "text") -> str:
     """The plan of one or more queries."""
     if format == "text":
-        return _text(roots, annotate or _choose_nothing)
+        return _text(roots, annotate or (lambda node: None))
     if format == "json":
         return json.dumps(describe(roots, annotate), indent=2, ensure_ascii=False)
     raise RecensionError(f"explain: format is 'text' or 'json', not {format!r}")
-
-
-def _choose_nothing(node: Node) -> str | None:
-    return None
 
 
 def describe(roots: Sequence[Node], annotate: Annotate | None = None) -> dict[str, Any]:

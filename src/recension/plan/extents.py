@@ -5,6 +5,7 @@ At every slide an answer says what the readings in the window say.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, get_args
@@ -14,7 +15,7 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.core.ticks import FOREVER, describe_duration
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
-from recension.plan.coalesce import Coalescing, describe_coalescing, fact_columns, require_fact_columns
+from recension.plan.coalesce import Coalescing
 from recension.plan.each_group import each_group
 from recension.plan.equivalences import Equivalence
 from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named
@@ -24,6 +25,8 @@ from recension.plan.span import indistinct_columns
 
 Scheme: TypeAlias = Literal["auto", "eager", "lazy"]
 Weights: TypeAlias = tuple[float, float, float]
+
+_INTERVAL: Final = ("valid_start", "valid_end")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,42 @@ class Rows:
         return f"rows {self.size} slide {self.slide}"
 
 
+class ExtentNode(TimedNode):
+    """Readings in a sliding window, kept by a scheme."""
+
+    input: Node
+    window: Range | Rows
+    scheme: Scheme
+
+    ignores_ctis = False
+    named_times = ()
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns of readings that are read."""
+
+    def require_scheme(self, verb: str) -> None:
+        """Raise unless the scheme is one."""
+        if self.scheme not in get_args(Scheme):
+            raise SchemaError(f"{verb}: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
+
+    def columns_read(self, needed: Names) -> list[Names]:
+        return [frozenset(self.columns)]
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
+
+
+def _answer_columns(query: Coalescing, schema: pa.Schema) -> pa.Schema:
+    """The columns of a query's answers: facts, and when they were valid."""
+    columns = query.facts(schema)
+    require_names([*columns.names, *_INTERVAL], "coalesce")
+    return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
+
+
 @dataclass(frozen=True, eq=False)
-class CoalesceExtent(TimedNode):
+class CoalesceExtent(ExtentNode):
     """At every slide one row (group, ``on`` columns, valid_start, valid_end) for each run of readings.
 
     A reading is an event taken at its start; without an ``equivalence`` a run is equal neighbours of a group.
@@ -86,9 +123,6 @@ class CoalesceExtent(TimedNode):
     weights: Weights = (1.0, 1.0, 1.0)
     expected: tuple[float, float] | None = None
 
-    ignores_ctis = False
-    named_times = ()
-
     @property
     def queries(self) -> tuple[Coalescing, ...]:
         """Its only query."""
@@ -101,20 +135,15 @@ class CoalesceExtent(TimedNode):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a fact."""
-        return fact_columns(self.on, self.group_by)
+        return self.queries[0].columns
 
     @property
     def label(self) -> str:
-        return f"coalesce {describe_coalescing(self.on, self.group_by, self.equivalence)}, {self.window}"
+        return f"coalesce {self.queries[0]}, {self.window}"
 
     def derive_schema(self) -> pa.Schema:
-        if self.scheme not in get_args(Scheme):
-            raise SchemaError(f"coalesce: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
-        (asked,) = self.queries
-        columns = require_fact_columns(self.input.schema, asked.on, asked.columns, asked.equivalence)
-        interval = [pa.field(name, pa.int64()) for name in ("valid_start", "valid_end")]
-        require_names([*columns.names, *(field.name for field in interval)], "coalesce")
-        return pa.schema([*columns, *interval])
+        self.require_scheme("coalesce")
+        return _answer_columns(self.queries[0], self.input.schema)
 
     def derive_properties(self) -> Properties:
         """Answers are shown once their slide is passed: of ordered readings in order, and never retracted.
@@ -131,6 +160,10 @@ class CoalesceExtent(TimedNode):
             constant_duration=self.window.slide,
         )
 
+    @property
+    def why_single(self) -> str:
+        return "has no groups" if isinstance(self.window, Range) else "counts the readings of all groups"
+
     def needs(self) -> Needs:
         """Each group together; all groups together where the window counts all readings."""
         return (columns_named(self.group_by if isinstance(self.window, Range) else ()),)
@@ -139,16 +172,10 @@ class CoalesceExtent(TimedNode):
         """Readings that become one are of the same group."""
         return {name: name for name in self.group_by}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return [frozenset(self.columns)]
-
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Those that keep or drop whole groups, unless the readings of all groups are counted."""
         is_by_time = isinstance(self.window, Range)
         return (FilterRule(indistinct_columns(self.schema, self.group_by)) if is_by_time else None,)
-
-    def is_keyed(self, grouped: Set[Node]) -> bool:
-        return True
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         """Where it counts the readings of a group, whatever the others have, group by group."""
@@ -170,11 +197,8 @@ def checked_weights(given: Weights, place: str) -> Weights:
     return memory, update, scan
 
 
-_INTERVAL: Final = ("valid_start", "valid_end")
-
-
 @dataclass(frozen=True, eq=False)
-class CoalesceMany(TimedNode):
+class CoalesceMany(ExtentNode):
     """The answers of all queries, each row with its query's number; columns that are not its own are null.
 
     ``weights`` say how much memory, updates and scans matter when schemes are chosen.
@@ -185,9 +209,6 @@ class CoalesceMany(TimedNode):
     window: Range | Rows
     scheme: Scheme = "auto"
     weights: Weights = (1.0, 1.0, 1.0)
-
-    ignores_ctis = False
-    named_times = ()
 
     @property
     def label(self) -> str:
@@ -209,14 +230,10 @@ class CoalesceMany(TimedNode):
 
     def answers(self, j: int) -> pa.Schema:
         """The columns of one query's answers."""
-        query = self.queries[j]
-        columns = require_fact_columns(self.input.schema, query.on, query.columns, query.equivalence)
-        require_names([*columns.names, *_INTERVAL], "coalesce")
-        return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in _INTERVAL)])
+        return _answer_columns(self.queries[j], self.input.schema)
 
     def derive_schema(self) -> pa.Schema:
-        if self.scheme not in get_args(Scheme):
-            raise SchemaError(f"ExtentSet: scheme is 'auto', 'eager' or 'lazy', not {self.scheme!r}")
+        self.require_scheme("ExtentSet")
         if not self.queries:
             raise SchemaError("ExtentSet: give it one query or more, name=rc.coalescing(on=...)")
         own = {field.name: field for j in range(len(self.queries)) for field in self.answers(j)}
@@ -231,6 +248,11 @@ class CoalesceMany(TimedNode):
             return Properties(has_key=True, is_shrink_only=in_order)
         return Properties(has_key=True, is_insert_only=in_order, constant_duration=self.window.slide)
 
+    @property
+    def why_single(self) -> str:
+        is_range = isinstance(self.window, Range)
+        return "has no column that all group by" if is_range else "counts the readings of all groups"
+
     def needs(self) -> Needs:
         """Together what all queries group by."""
         return (columns_named(self.common_groups if isinstance(self.window, Range) else ()),)
@@ -239,14 +261,7 @@ class CoalesceMany(TimedNode):
         """Columns that are not a query's own are null in its rows; those that all group by are everyone's."""
         return {name: name for name in self.common_groups}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return [frozenset(self.columns)]
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
-
-    def is_keyed(self, grouped: Set[Node]) -> bool:
-        return True
+    filters_below = Node.no_filters
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         """Extents are shared among queries, not among groups: group by group."""

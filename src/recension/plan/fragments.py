@@ -7,7 +7,8 @@ A fragment is a query like any other: its sources are the edges over which event
 Where a query is cut follows from what its steps need together (`Node.needs`). A step that looks at each event
 by itself can run anywhere. A grouped step needs the events of a group in one shard; the columns that tell
 groups apart in its output decide whether the step above it needs a shuffle. A step that looks at all events,
-or puts all of them in order, needs them in one shard.
+or puts all of them in order, needs them in one shard; unless it `can_hear` from a clock all that it needs to
+know of the rows of other shards.
 
     level 2    total by country                      one shuffle, by country
                      │
@@ -21,10 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from recension.plan.consistency import Consistency
 from recension.plan.expressions import Expression, column
-from recension.plan.node import Needs, Node, Outputs, each_once
+from recension.plan.node import Needs, Node, Outputs, count_readers, each_once
 from recension.plan.properties import Properties
 from recension.plan.source import Source
+from recension.plan.span import SpanNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Clock:
+    """Tells a step in one shard how far the rows of all shards have got."""
+
+    source: Source
+    """Stands for the clock in the plan of the step's fragment."""
+    path: tuple[Node, ...]
+    """Span steps between the edge and the step: rows that these drop do not count."""
+    step: Node
+    """The step as the query has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """What one fragment reads: a source, or what a fragment of an earlier level gives."""
 
@@ -58,6 +75,8 @@ class Edge:
     """The node of the whole query that gives the events."""
     route: Route
     level: int
+    clock: Clock | None = None
+    """Of a step that hears of all rows of this edge. No other step reads the edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +103,16 @@ class NodePlace:
 _LOOSE = NodePlace()
 
 
-def cut(roots: Sequence[Node]) -> list[Fragment]:
-    """The fragments of some queries, by level; shared parts are there once."""
-    nodes = list(each_once(roots))
+def cut(roots: Sequence[Node], shards: int = 2) -> list[Fragment]:
+    """The fragments of some queries, by level; shared parts are there once. One shard needs no clocks."""
+    nodes, readers = list(each_once(roots)), count_readers(roots)
     places: dict[Node, NodePlace] = {}
     for node in nodes:
         places[node] = _place(node, [places[child] for child in node.inputs])
-        if node in roots and not places[node].level:
+        is_kept_twice = readers[node] > 1 and isinstance(node, Consistency)
+        if not places[node].level and (node in roots or is_kept_twice):
             places[node] = NodePlace(1)
-    return _Cutter(roots, nodes, places).fragments()
+    return _Cutter(roots, nodes, places, has_clocks=shards > 1).fragments()
 
 
 def _place(node: Node, inputs: list[NodePlace]) -> NodePlace:
@@ -100,6 +120,8 @@ def _place(node: Node, inputs: list[NodePlace]) -> NodePlace:
     if need is None:
         return _place_anywhere(node, inputs)
     level = max(place.level for place in inputs)
+    if not any(need) and (place := _place_by_clock(node, inputs)) is not None:
+        return place
     if level and (positions := _common_positions(need, inputs, level)) is not None:
         is_single = not need[0]
         return NodePlace(level, is_single, () if is_single else _key_names(need, positions))
@@ -117,6 +139,27 @@ def _place_anywhere(node: Node, inputs: list[NodePlace]) -> NodePlace:
         return NodePlace(max(place.level for place in placed) + 1)
     keys = {place.keys for place in inputs}
     return replace(placed[0], keys=keys.pop() if len(keys) == 1 else ())
+
+
+def _place_by_clock(node: Node, inputs: list[NodePlace]) -> NodePlace | None:
+    """Where a step is that hears from a clock what it must know of other shards; None if none can tell it.
+
+    Above a source it moves with its reader. What shards give is sent once more, for the clock to see it.
+    """
+    if inputs[0].level:
+        return NodePlace(inputs[0].level + 1) if not inputs[0].is_single and node.can_hear(None) else None
+    source, _ = _rows_below(node)
+    return _LOOSE if isinstance(source, Source) and node.can_hear(source) else None
+
+
+def _rows_below(node: Node) -> tuple[Node, tuple[Node, ...]]:
+    """What a step reads, less the span steps between, and these, the first of them first."""
+    spans: list[Node] = []
+    below = node.inputs[0]
+    while isinstance(below, SpanNode):
+        spans.insert(0, below)
+        below = below.inputs[0]
+    return below, tuple(spans)
 
 
 def _common_positions(need: Needs, inputs: list[NodePlace], level: int) -> tuple[int, ...] | None:
@@ -147,9 +190,11 @@ def _key_names(need: Needs, positions: tuple[int, ...]) -> tuple[str, ...]:
 class _Cutter:
     """Builds the fragments once every node has its place."""
 
-    def __init__(self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, NodePlace]) -> None:
-        self._nodes, self._places = nodes, places
-        self._edges: dict[tuple[int, bool, Node, Route], Edge] = {}
+    def __init__(
+        self, roots: Sequence[Node], nodes: list[Node], places: dict[Node, NodePlace], *, has_clocks: bool
+    ) -> None:
+        self._nodes, self._places, self._has_clocks = nodes, places, has_clocks
+        self._edges: dict[tuple[int, bool, Node, Route, Node | None], Edge] = {}
         self._plans: dict[Node, Node] = {}
         self._given: dict[Node, None] = dict.fromkeys(roots)
         self._names: set[str] = set()
@@ -176,6 +221,8 @@ class _Cutter:
         place = self._places[node]
         if isinstance(node, Source):
             return self._edge(node, Route((), None), place).source
+        if self._hears(node, place):
+            return self._hear(node, (), None, place)
         return node.with_inputs(
             [
                 self._read(child, keys, place)
@@ -209,14 +256,43 @@ class _Cutter:
         """Steps below a shuffle move into the fragment that reads it. They also compute the keys."""
         if isinstance(node, Source):
             return self._edge(node, _route(above, keys), place).source
+        if self._hears(node, place):
+            return self._hear(node, above, keys, place)
         path = (node, *above)
         return node.with_inputs([self._read_loose(child, path, keys, place) for child in node.inputs])
 
-    def _edge(self, origin: Node, route: Route, place: NodePlace) -> Edge:
-        key = (place.level, place.is_single, origin, route)
+    def _hears(self, node: Node, place: NodePlace) -> bool:
+        """Is it a step that hears from a clock here?"""
+        need = node.needs()
+        return self._has_clocks and need is not None and not any(need) and not place.is_single
+
+    def _hear(self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: NodePlace) -> Node:
+        """The step over an edge of its own, with a clock that is told of the edge's rows."""
+        (origin, spans), below = _rows_below(node), node.inputs[0]
+        if self._places[below].level:
+            origin, spans = below, ()
+            self._given[below] = None
+        edge = self._edge(origin, _route((*spans, node, *above), keys), place, (spans, node))
+        assert edge.clock is not None
+        stream: Node = edge.source
+        for span in spans:
+            stream = span.with_inputs([stream])
+        return node.with_clock(stream, edge.clock.source)
+
+    def _edge(
+        self,
+        origin: Node,
+        route: Route,
+        place: NodePlace,
+        heard: tuple[tuple[Node, ...], Node] | None = None,
+    ) -> Edge:
+        key = (place.level, place.is_single, origin, route, heard and heard[1])
         if key not in self._edges:
-            source = self._source_for(origin)
-            self._edges[key] = Edge(source, origin, route, place.level)
+            source, clock = self._source_for(origin), None
+            if heard is not None:
+                name = self._fresh_name(f"clock of {heard[1].label}")
+                clock = Clock(Source(name, pa.schema([])), *heard)
+            self._edges[key] = Edge(source, origin, route, place.level, clock)
         return self._edges[key]
 
     def _source_for(self, origin: Node) -> Source:
@@ -284,6 +360,15 @@ def _properties_over_shards(known: Properties) -> Properties:
     )
 
 
+def _reasons(fragment: Fragment) -> Iterator[str]:
+    """The steps for which a fragment is in one shard, and what they do."""
+    steps = each_once([plan for _, plan in fragment.outputs]) if fragment.is_single else ()
+    for node in steps:
+        is_alone = (need := node.needs()) is not None and not any(need)
+        if is_alone and _place_by_clock(node, [_LOOSE] * len(node.inputs)) is None:
+            yield f"{node.label!r} {node.why_single}"
+
+
 def describe_fragments(fragments: Iterable[Fragment]) -> str:
     """The fragments and what moves between them, for people."""
     lines = []
@@ -292,4 +377,5 @@ def describe_fragments(fragments: Iterable[Fragment]) -> str:
         lines.append(f"fragment {fragment.level}, {where}")
         lines += [f"   reads {edge.source.name} {edge.route}" for edge in fragment.edges]
         lines += [f"   gives {node.label}" for node, _ in fragment.outputs]
+        lines += dict.fromkeys(f"   in one shard because {why}" for why in _reasons(fragment))
     return "\n".join(lines) + "\n"

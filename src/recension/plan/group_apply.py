@@ -19,9 +19,10 @@ group, even in groups without events, is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -117,39 +118,8 @@ def _with_inputs(readers: list[Node], core: set[Node]) -> set[Node]:
 
 
 _numbers = count()
-
-
-class KeyThreading:
-    """Rewrites the nodes above a group so that their first columns are the group's keys, ``hidden``.
-
-    ``done`` maps nodes of the query on one group to nodes that have the keys already.
-    """
-
-    def __init__(self, hidden: tuple[str, ...], done: Mapping[Node, Node]) -> None:
-        self._hidden = hidden
-        self._done = dict(done)
-
-    def rewrite(self, readers: Iterable[Node]) -> None:
-        """Rewrite these nodes, inputs before their readers."""
-        for node in readers:
-            inputs = [self._done.get(child, child) for child in node.inputs]
-            self._done[node] = node.with_group_keys(self._hidden, inputs)
-
-    def __getitem__(self, node: Node) -> Node:
-        """The node for all groups at once."""
-        return self._done[node]
-
-    def get(self, node: Node, otherwise: Node) -> Node:
-        """The node for all groups at once, if it reads the group."""
-        return self._done.get(node, otherwise)
-
-    def __contains__(self, node: object) -> bool:
-        """Does the node read the group, and is it rewritten?"""
-        return node in self._done
-
-    def put(self, node: Node, apply_by_keys: Node) -> None:
-        """Note a node that was rewritten otherwise."""
-        self._done[node] = apply_by_keys
+Keyed: TypeAlias = dict[Node, Node]
+"""Steps of the query on one group, each with the step on all groups whose first columns are the keys."""
 
 
 def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> Node:
@@ -160,41 +130,36 @@ def group_apply(stream: Node, keys: Outputs, query: Callable[[Group], Node]) -> 
     taken = {name for node in [group, *walk(applied)] for name in node.schema.names}
     hidden = tuple(_fresh_name(taken, name) for name, _ in keys)
     computed = tuple((name, key) for name, (_, key) in zip(hidden, keys, strict=True))
-    threading = KeyThreading(
-        hidden, {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")}
-    )
-    _thread(threading, readers, run_by_group(readers, applied), hidden)
+    keyed: Keyed = {group: Project(stream, (*computed, *all_of(stream.schema)), "group_by")}
+    by_group = run_by_group(readers, applied)
+    for node in readers:
+        if by_group and node is by_group[-1]:
+            keyed[node] = _each_group(keyed, by_group, hidden)
+        elif node not in by_group:
+            keyed[node] = _by_keys(node, hidden, keyed)
     own = [(name, column(key)) for (name, _), key in zip(keys, hidden, strict=True)]
     names = [name for name, _ in keys]
     rest = [(name, column(name)) for name in applied.schema.names if name not in names]
-    return Project(threading[applied], (*own, *rest), "apply")
+    return Project(keyed[applied], (*own, *rest), "apply")
 
 
-def _thread(
-    threading: KeyThreading, readers: list[Node], by_group: list[Node], hidden: tuple[str, ...]
-) -> None:
-    """All steps by their keys, but for those that run group by group, which become one."""
-    alone = set(by_group)
-    last = by_group[-1] if by_group else None
-    for node in readers:
-        if node is last:
-            threading.put(node, _each_group(threading, by_group, hidden))
-        elif node not in alone:
-            threading.rewrite([node])
+def _by_keys(node: Node, hidden: tuple[str, ...], keyed: Keyed) -> Node:
+    """The step on all groups at once: its first columns are the keys."""
+    return node.with_group_keys(hidden, [keyed.get(child, child) for child in node.inputs])
 
 
-def _each_group(threading: KeyThreading, steps: list[Node], hidden: tuple[str, ...]) -> Node:
+def _each_group(keyed: Keyed, steps: list[Node], hidden: tuple[str, ...]) -> Node:
     """These steps for each group by itself, over whatever they read."""
     inside = set(steps)
     read = dict.fromkeys(child for node in steps for child in node.inputs if child not in inside)
-    split = [node for node in read if node in threading]
-    streams = [*split, *(node for node in read if node not in threading)]
+    split = [node for node in read if node in keyed]
+    streams = [*split, *(node for node in read if node not in keyed)]
     new: dict[Node, Node] = {
         node: Port(number, node.schema, node.properties) for number, node in enumerate(streams)
     }
     for node in steps:
         new[node] = node.with_inputs([new[child] for child in node.inputs])
-    over = tuple(threading.get(node, node) for node in streams)
+    over = tuple(keyed.get(node, node) for node in streams)
     return GroupApply(over, hidden, len(split), new[steps[-1]])
 
 
@@ -207,11 +172,11 @@ def apply_by_keys(node: GroupApply) -> Node:
 
     (plan,) = rebuild([node.plan], open_port)
     ports = [step for step in walk(plan) if isinstance(step, Port)]
-    threading = KeyThreading(node.keys, {port: node.streams[port.number] for port in ports})
+    keyed: Keyed = {port: node.streams[port.number] for port in ports}
     for step in walk(plan):
-        if any(child in threading for child in step.inputs):
-            threading.rewrite([step])
-    return threading[plan]
+        if any(child in keyed for child in step.inputs):
+            keyed[step] = _by_keys(step, node.keys, keyed)
+    return keyed[plan]
 
 
 def _fresh_name(taken: set[str], name: str) -> str:

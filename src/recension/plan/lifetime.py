@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recension.plan.expressions import require_columns
 from recension.plan.lifetimes import Lifetime
-from recension.plan.node import FilterRule, Names, Node, PairNode, TimedNode, all_of, same_names
+from recension.plan.node import FilterRule, Names, Node, PairNode, TimedNode, all_of
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_type
 
@@ -35,20 +35,17 @@ class AlterLifetime(TimedNode):
     def derive_properties(self) -> Properties:
         return self.lifetime.derive(self.input.properties)
 
+    kept_columns = Node.every_column
+    with_group_keys = Node.with_grouped_inputs
+
     def needs(self) -> None:
         return None
-
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed]
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         return (FilterRule(dict(all_of(self.schema))),)
-
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
 
 
 @dataclass(frozen=True, eq=False)

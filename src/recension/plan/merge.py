@@ -5,17 +5,16 @@ Source      LMerge technical report, §III-C (the cases) and §IV-G (choosing on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
-from recension.plan.node import FilterRule, Names, Needs, Node, TimedNode, columns_named, same_names
+from recension.plan.node import ManyInputsNode, Needs, Node, TimedNode, columns_named
 from recension.plan.properties import Properties, meet
-from recension.plan.schemas import require_same_columns
 from recension.plan.source import Source
 from recension.plan.structure import memory_structure
 
@@ -61,7 +60,7 @@ OnMismatch: TypeAlias = Literal["raise", "fallback"]
 
 
 @dataclass(frozen=True, eq=False)
-class Merge(TimedNode):
+class Merge(ManyInputsNode, TimedNode):
     """One stream out of several that are physically different and logically the same."""
 
     streams: tuple[Node, ...]
@@ -76,7 +75,6 @@ class Merge(TimedNode):
     """Does its only stream stand for all those that will join while it runs?"""
     since: tuple[int, ...] = ()
     """Where it is given: from what time on each stream is complete, and counts once the others are there."""
-    ports: ClassVar[tuple[str, ...]] = ()
 
     ignores_ctis = False
     named_times = ()
@@ -106,20 +104,8 @@ class Merge(TimedNode):
         joining += [f"input {port} from {t}" for port, t in enumerate(self.since) if t > BEGINNING]
         return ", ".join([f"merge {self.policy}", *parts, *joining])
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.streams
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, streams=tuple(inputs))
-
     def derive_schema(self) -> pa.Schema:
-        if not self.streams:
-            raise SchemaError("merge: nothing to merge")
-        first = self.streams[0].schema
-        for other in self.streams[1:]:
-            require_same_columns(first, other.schema, "merge")
-        return first
+        return self.require_alike("merge", "nothing to merge")
 
     def choose_case(self) -> CaseChoice:
         """The case that runs, and why."""
@@ -157,6 +143,8 @@ class Merge(TimedNode):
             return _in_order(case, known)
         return Properties(is_insert_only=self.policy == "ff", has_key=True, constant_duration=duration)
 
+    why_single = "compares its inputs as wholes: by their order, or to follow or leave one"
+
     def needs(self) -> Needs:
         """R3 and R4 decide by payload and by the inputs' stables, which every shard knows.
 
@@ -167,22 +155,16 @@ class Merge(TimedNode):
         names = self.schema.names if is_by_payload and self.on_mismatch == "raise" else []
         return (columns_named(names),) * len(self.streams)
 
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
-
-    def columns_read(self, needed: Names) -> list[Names]:
-        """Payloads are compared whole."""
-        return self.all_columns()
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    kept_columns = Node.every_column
+    # Payloads are compared whole.
+    columns_read = Node.all_columns
+    filters_below = Node.no_filters
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         """Not in the cases that demand an order: it is that of each group, not of all."""
         return self.case not in ("R0", "R1", "R2")
 
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
+    with_group_keys = Node.with_grouped_inputs
 
 
 def _form(node: Node) -> tuple[object, ...]:

@@ -20,8 +20,10 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
+from recension.plan.schemas import require_same_columns
 from recension.plan.structure import Shared, Structure, is_structure, memory_structure, written_structure
 
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
@@ -152,6 +154,23 @@ class Node(Shared, metaclass=_Interned):
     """Does it run in every shard, on whatever events are there? The safe answer is no: a step that can run
     anywhere then moves with its reader."""
 
+    @property
+    def why_single(self) -> str:
+        """What the step does for which all events must be in one shard, if `needs` names no keys."""
+        return "has no key"
+
+    def can_hear(self, source: Node | None) -> bool:
+        """Can it run in every shard after all, if a clock tells it how far the rows of all shards have got?
+
+        ``source``: whose rows it reads, less those that span steps drop; None: the answers of shards. The
+        safe answer is no.
+        """
+        return False
+
+    def with_clock(self, stream: Node, clock: Node) -> Node:
+        """The same step in a shard, which hears the clock; asked only if it `can_hear`."""
+        raise NotImplementedError(self.label)
+
     # Its columns.
 
     @abstractmethod
@@ -272,13 +291,44 @@ class Node(Shared, metaclass=_Interned):
 
     # Answers that several nodes share.
 
-    def all_columns(self) -> list[Names]:
+    def every_column(self) -> Mapping[str, str]:
+        """All columns are kept under their names."""
+        return same_names(self.schema)
+
+    def all_columns(self, needed: Names) -> list[Names]:
         """All columns of all inputs are read."""
         return [frozenset(child.schema.names) for child in self.inputs]
 
     def no_filters(self) -> tuple[None, ...]:
         """No filter goes below."""
         return tuple(None for _ in self.inputs)
+
+    def with_grouped_inputs(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Keys in the payload change nothing in what it does."""
+        return self.with_inputs(inputs)
+
+
+class ManyInputsNode(Node):
+    """A step of any number of inputs, ``streams``."""
+
+    streams: tuple[Node, ...]
+    ports: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.streams
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, streams=tuple(inputs))  # type: ignore[type-var]
+
+    def require_alike(self, verb: str, missing: str) -> pa.Schema:
+        """The columns of all inputs, or an error if there are none or they differ."""
+        if not self.streams:
+            raise SchemaError(f"{verb}: {missing}")
+        first = self.streams[0].schema
+        for other in self.streams[1:]:
+            require_same_columns(first, other.schema, verb)
+        return first
 
 
 class TimedNode(Node):

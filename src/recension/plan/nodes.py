@@ -2,7 +2,15 @@
 
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.coalesce import Coalesce, Edges
-from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime
+from recension.plan.consistency import (
+    AdvanceTime,
+    AdvanceTimeByClock,
+    Align,
+    AlignByClock,
+    Cleanse,
+    Finalize,
+    ImportTime,
+)
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.extents import CoalesceExtent, CoalesceMany
 from recension.plan.join import How, Join
@@ -16,7 +24,9 @@ from recension.plan.windows import CountAggregate, WindowAggregate
 
 __all__ = [
     "AdvanceTime",
+    "AdvanceTimeByClock",
     "Align",
+    "AlignByClock",
     "AlterLifetime",
     "Cleanse",
     "Clip",

@@ -11,13 +11,14 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.time_kind import OneKind, TimeKind, kind_of
 from recension.core.validity import Policy
-from recension.plan.node import FilterRule, Names, Needs, Node, walk
+from recension.plan.node import Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
 
 
 class Leaf(Node):
     """A node that stands for a stream, not for a step: nothing goes below it."""
 
+    ports: ClassVar[tuple[str, ...]] = ()
     passes_external_ctis = False
     is_before_state = False
     ignores_ctis = False
@@ -29,11 +30,8 @@ class Leaf(Node):
     def kept_columns(self) -> Mapping[str, str]:
         return {}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return self.all_columns()
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    columns_read = Node.all_columns
+    filters_below = Node.no_filters
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         raise SchemaError(f"apply: {self.label} cannot be done for every group by itself")
@@ -55,8 +53,6 @@ class Source(Leaf):
     on_violation: Policy = "raise"
     external_ctis: bool = False
     since: int = 0
-
-    ports: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         if not self.name:

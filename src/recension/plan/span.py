@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from recension.plan.expressions import Expression, require_boolean, result_type
 from recension.plan.functions import PassThroughColumns, map_kernel
 from recension.plan.node import (
     FilterRule,
+    ManyInputsNode,
     Names,
     Needs,
     Node,
@@ -27,10 +28,9 @@ from recension.plan.node import (
     TimedNode,
     all_of,
     columns_named,
-    same_names,
 )
 from recension.plan.properties import Properties
-from recension.plan.schemas import holds_floats, require_names, require_same_columns
+from recension.plan.schemas import holds_floats, require_names
 from recension.plan.structure import NOT_STRUCTURE
 
 
@@ -72,8 +72,7 @@ class Where(SpanNode):
         """Everything passes: fewer events, in the same order, with the same times."""
         return self.input.properties
 
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
+    kept_columns = Node.every_column
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed | self.predicate.references]
@@ -85,8 +84,7 @@ class Where(SpanNode):
     def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
         return (self.predicate,), all_of(self.schema)
 
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
+    with_group_keys = Node.with_grouped_inputs
 
     def kernel(self) -> Kernel:
         return span_kernel([Predicate(self.predicate)], None)
@@ -164,11 +162,8 @@ class Span(OutputsNode):
             require_boolean(predicate, self.input.schema, f"where({predicate})")
         return projected_schema(self.outputs, self.input.schema, "select")
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return self.all_columns()
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    columns_read = Node.all_columns
+    filters_below = Node.no_filters
 
     def as_span(self) -> tuple[tuple[Expression, ...], Outputs]:
         return self.predicates, self.outputs
@@ -242,11 +237,8 @@ class Map(SpanNode):
         """What a user's function does to columns is not known, nor which it reads."""
         return {}
 
-    def columns_read(self, needed: Names) -> list[Names]:
-        return self.all_columns()
-
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
-        return self.no_filters()
+    columns_read = Node.all_columns
+    filters_below = Node.no_filters
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         """The function does not see the keys."""
@@ -259,36 +251,20 @@ class Map(SpanNode):
 
 
 @dataclass(frozen=True, eq=False)
-class Union(Node):
+class Union(ManyInputsNode):
     """All events of all inputs, as a bag; columns in the order of the first input."""
 
     streams: tuple[Node, ...]
-    ports: ClassVar[tuple[str, ...]] = ()
 
+    label = "union"
     narrows_inputs = True
     passes_external_ctis = True
     is_before_state = False
     ignores_ctis = True
     named_times = ()
 
-    @property
-    def label(self) -> str:
-        return "union"
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.streams
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return Union(tuple(inputs))
-
     def derive_schema(self) -> pa.Schema:
-        if not self.streams:
-            raise SchemaError("union: nothing to unite")
-        first = self.streams[0].schema
-        for other in self.streams[1:]:
-            require_same_columns(first, other.schema, "union")
-        return first
+        return self.require_alike("union", "nothing to unite")
 
     def derive_properties(self) -> Properties:
         """Inputs interleave and may hold equal events: no order, no key."""
@@ -303,8 +279,7 @@ class Union(Node):
     def needs(self) -> None:
         return None
 
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
+    kept_columns = Node.every_column
 
     def columns_read(self, needed: Names) -> list[Names]:
         return [needed for _ in self.streams]
@@ -312,8 +287,7 @@ class Union(Node):
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         return tuple(FilterRule(dict(all_of(self.schema)), needs_total=False) for _ in self.streams)
 
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
+    with_group_keys = Node.with_grouped_inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,12 +296,9 @@ class Distinct(TimedNode):
 
     input: Node
 
+    label = "distinct"
     ignores_ctis = True
     named_times = ()
-
-    @property
-    def label(self) -> str:
-        return "distinct"
 
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
@@ -343,19 +314,15 @@ class Distinct(TimedNode):
         """Equal payloads together."""
         return (all_of(self.schema),)
 
-    def kept_columns(self) -> Mapping[str, str]:
-        return same_names(self.schema)
-
-    def columns_read(self, needed: Names) -> list[Names]:
-        """Payloads are compared whole."""
-        return self.all_columns()
+    kept_columns = Node.every_column
+    # Payloads are compared whole.
+    columns_read = Node.all_columns
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
         """Not those that can tell equal payloads apart, such as 0.0 and -0.0."""
         return (FilterRule(indistinct_columns(self.schema, self.schema.names), needs_total=False),)
 
-    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        return self.with_inputs(inputs)
+    with_group_keys = Node.with_grouped_inputs
 
 
 def indistinct_columns(schema: pa.Schema, names: Sequence[str]) -> dict[str, Expression]:

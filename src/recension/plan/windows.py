@@ -79,6 +79,16 @@ class WindowAggregate(AggregateNode):
         return f"{super().label}, {self.windows}"
 
     @property
+    def why_whole(self) -> str | None:
+        """Of an event that never ends, min and max of a shard show only what has begun by its own time."""
+        if self.is_sum:
+            return None
+        may_go_on = self.windows.until is None and self.input.properties.constant_duration is None
+        if not (why := self.why_not_combined()) and (may_go_on or self.windows.overlap):
+            return "min and max of windows that overlap, or of events that may never end, need all of them"
+        return why
+
+    @property
     def label_with_units(self) -> str:
         """The label for messages that have timestamps."""
         return f"{super().label}, {self.windows.with_units}"

@@ -174,8 +174,7 @@ class RunningHistory:
         except StreamError as why:
             self._give_up(f"the output is not a valid stream ({why.reason})")
             return
-        # The builder compacts when it has doubled: so much means that more than half of it stands.
-        if self._limit is not None and len(self._builder) > 2 * self._limit:
+        if self._limit is not None and len(self._builder) > self._limit:
             self._give_up(
                 f"it has more than {self._limit:,} events: rc.session(..., history_limit=N) keeps more, "
                 "None all of them"

@@ -23,7 +23,14 @@ from recension.core.ticks import FOREVER
 from recension.lowering import Vertex
 from recension.operators.base import Chunks, Operator
 from recension.operators.lmerge.merge import LogicalMerge
-from recension.operators.pipeline import Flow, check_end, drive, find_no_effect_times
+from recension.operators.pipeline import (
+    Flow,
+    check_end,
+    drive,
+    find_no_effect_times,
+    parts_of_all,
+    restore_all,
+)
 from recension.operators.span import Span
 from recension.runners.feedback import OUTSIDE, Feedback
 from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
@@ -207,15 +214,10 @@ class Engine:
                 found.setdefault(vertex.name, []).extend(dropped)
         return found
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """The state of all operators as named Arrow tables."""
-        running = [self._vertices[number] for number in self._order]
-        return {PLAN: plan_table(self._vertices, self._order)} | {
-            f"{place}/{name}": table
-            for place, vertex in enumerate(running)
-            if vertex.operator is not None
-            for name, table in vertex.operator.snapshot().items()
-        }
+    def parts(self) -> dict[str, Any]:
+        """The state of all operators, see `Operator.parts`."""
+        running = [self._vertices[number].operator for number in self._order]
+        return {PLAN: plan_table(self._vertices, self._order), **parts_of_all(running)}
 
     def require_same(self, chunks: Chunks) -> None:
         """Refuse a snapshot of another query; nothing changes."""
@@ -223,16 +225,7 @@ class Engine:
 
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; `require_same` has looked at it."""
-        running = [self._vertices[number] for number in self._order]
-        by_place: dict[int, dict[str, pa.Table]] = {}
-        for name, table in chunks.items():
-            place, slash, rest = name.partition("/")
-            if slash:
-                by_place.setdefault(int(place), {})[rest] = table
-        for number, own in by_place.items():
-            operator = running[number].operator
-            assert operator is not None
-            operator.restore(own)
+        restore_all([self._vertices[number].operator for number in self._order], chunks)
 
 
 def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:

@@ -22,9 +22,11 @@ import pyarrow as pa
 
 from recension.core import wall_clock
 from recension.core.batch import EventBatch
+from recension.core.change_log import tables_of
 from recension.core.errors import RecensionError, StreamError, TimeError, describe_error
 from recension.core.formats.reader import StreamReader
 from recension.core.history import History
+from recension.core.memory_pool import MemoryPool, MemoryUse
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
@@ -59,7 +61,7 @@ class Session(LockedSession):
 
     Where a query counts by the wall clock, ``clock`` is looked at whenever something is pushed or read. The
     history of each answer is kept for `history` until it has more than ``history_limit`` events; None keeps
-    it whatever its size, 0 never.
+    it whatever its size, 0 never. With a ``pool`` state is in its memory.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Session(LockedSession):
         clock: Clock = wall_clock.now,
         history_limit: int | None = HISTORY_LIMIT,
         times: OneKind | None = None,
+        pool: MemoryPool | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(pool)
+        self._pool = pool
         _require_options(batch_size, clock, history_limit)
         self._queries = dict(queries)
         self._run = QueryRun(queries, batch_size, clock, history_limit, times or OneKind())
@@ -261,6 +265,11 @@ class Session(LockedSession):
         """What every operator has done so far, and the state it holds."""
         return self._run.metrics(self._run.engine.counters())
 
+    @run_exclusively
+    def memory(self) -> MemoryUse | None:
+        """How much of the state is resident and how much lies in files; None if there is no bound."""
+        return None if self._pool is None else self._pool.measure()
+
     def _metrics_at(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
         """The metrics of a result that was read when these were the counters."""
         with self._lock.hold("metrics", even_failed=True):
@@ -300,12 +309,14 @@ class Session(LockedSession):
         tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather.
         """
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
-        return seal_snapshot({SESSION: session_table(self._run.plan), **histories, **self._run.snapshot()})
+        return seal_snapshot(
+            {SESSION: session_table(self._run.plan), **histories, **tables_of(self._run.parts())}
+        )
 
     @run_exclusively
-    def snapshot_state(self) -> dict[str, pa.Table]:
-        """What `snapshot` has of operators and sources, for who keeps it safe by other means."""
-        return self._run.snapshot()
+    def parts(self) -> dict[str, Any]:
+        """The state of operators and sources, for who keeps it safe by other means; see `Operator.parts`."""
+        return self._run.parts()
 
     def restore(self, chunks: Chunks) -> None:
         """Become the session whose snapshot this is; the queries must be the same.
@@ -320,7 +331,7 @@ class Session(LockedSession):
             self._restore(own)
 
     def restore_state(self, chunks: Chunks) -> None:
-        """Become the session whose `snapshot_state` this is."""
+        """Become the session that has these `parts`."""
         with self._lock.hold("restore_state", even_failed=True):
             self._restore(chunks)
 
@@ -341,6 +352,8 @@ class Session(LockedSession):
         with self._lock.fail_on_error():
             yield
             self._run.answers.publish()
+            if self._pool is not None and (warning := self._pool.take_warning()) is not None:
+                self._run.warn(warning)
 
 
 def _require_options(batch_size: int, clock: Clock, history_limit: int | None) -> None:

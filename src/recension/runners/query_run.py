@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recension.core.batch import EXTERNAL_CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError
+from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
@@ -138,6 +139,11 @@ class QueryRun:
         since = self.engine.no_effect_before()
         for source, intake in self.intakes.items():
             intake.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
+        trim()
+
+    def warn(self, warning: str) -> None:
+        """Say something of the session in the metrics, at its first query, and in the log."""
+        self.engine.warn(next(iter(self.plan.query_vertices.values())), warning)
 
     def _warn_without_cti(self, source: str, vertex: int) -> None:
         given, intake = self.engine.source_metrics(vertex), self.intakes[source]
@@ -187,9 +193,9 @@ class QueryRun:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
         return {name: intake.counts for name, intake in self.intakes.items()} | self.engine.counts()
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """The state of operators and sources."""
-        chunks = {f"operators/{name}": table for name, table in self.engine.snapshot().items()}
+    def parts(self) -> dict[str, Any]:
+        """The state of operators and sources, see `Operator.parts`."""
+        chunks = {f"operators/{name}": table for name, table in self.engine.parts().items()}
         for source, intake in self.intakes.items():
             chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
         return chunks | {TIMES: self.times.snapshot()}

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from recension.core.errors import RecensionError, StreamError, describe_error, first_line
+from recension.core.memory_pool import MemoryPool
 
 S = TypeVar("S", bound="LockedSession")
 P = ParamSpec("P")
@@ -31,21 +32,23 @@ class RefusedError(Exception):
 class SessionLock:
     """Lets one thread at a time into a session, and remembers whether the session has failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: MemoryPool | None) -> None:
+        self._pool = pool
         self._lock = threading.Lock()
         self._holder: tuple[int, str] | None = None
         self._failure: str | None = None
 
     @contextmanager
     def hold(self, method: str, *, even_failed: bool = False) -> Iterator[None]:
-        """Nobody else is inside while this runs; ``method`` is named in messages."""
+        """Nobody else is inside while this runs, with the session's memory; ``method`` is for messages."""
         if not self._lock.acquire(blocking=False):
             raise RecensionError(self._describe_conflict(method))
         try:
             if self._failure is not None and not even_failed:
                 raise RecensionError(self._failure)
             self._holder = threading.get_ident(), method
-            yield
+            with nullcontext() if self._pool is None else self._pool.use():
+                yield
         finally:
             self._holder = None
             self._lock.release()
@@ -86,8 +89,8 @@ class SessionLock:
 class LockedSession:
     """The part of a session that `run_exclusively` needs."""
 
-    def __init__(self) -> None:
-        self._lock = SessionLock()
+    def __init__(self, pool: MemoryPool | None = None) -> None:
+        self._lock = SessionLock(pool)
 
 
 def run_exclusively(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:

@@ -26,7 +26,7 @@ from recension.plan.schemas import describe_columns
 from recension.plan.structure import describe_structure_difference
 
 # Counted up whenever an operator keeps its state in another way: such snapshots are refused, not misread.
-STATE_FORMAT: Final = 2
+STATE_FORMAT: Final = 3
 SEAL_FORMAT: Final = 1
 PLAN: Final = "plan"
 SESSION: Final = "session"
@@ -190,7 +190,10 @@ def _damage_error(what: str) -> RecensionError:
 
 def _to_portable(chunks: Chunks) -> dict[str, pa.Table]:
     """The tables in types that every file format keeps, and one with the schemas of those that changed."""
-    schemas = {name: _portable_schema(table.schema) for name, table in chunks.items()}
+    schemas = {
+        name: pa.schema([f.with_type(_portable_type(f.type)) for f in table.schema], table.schema.metadata)
+        for name, table in chunks.items()
+    }
     changed = [name for name, table in chunks.items() if schemas[name] != table.schema]
     found = {**chunks, **{name: chunks[name].cast(schemas[name]) for name in changed}}
     if changed:
@@ -205,10 +208,6 @@ def _from_portable(chunks: Chunks) -> dict[str, pa.Table]:
         schema = pa.ipc.read_schema(pa.py_buffer(line["schema"]))
         found[line["chunk"]] = found[line["chunk"]].cast(schema)
     return found
-
-
-def _portable_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_portable_type(field.type)) for field in schema], schema.metadata)
 
 
 def _portable_type(kind: pa.DataType) -> pa.DataType:

@@ -238,14 +238,11 @@ class _Parser:
 
     def _word(self, wanted: str) -> _Token:
         token = self._tokens[self._next] if self._peek() is not None else _Token("the end", self._end())
-        if self._peek() is None or (not token.quoted and _is_sign(token.text)):
+        is_sign = not token.quoted and token.text in ("->", *"(){}[],:#")
+        if self._peek() is None or is_sign:
             raise NotationError(f"expected {wanted}, found {token.text!r}", token.at)
         self._next += 1
         return token
-
-
-def _is_sign(text: str) -> bool:
-    return text == "->" or text in set("(){}[],:#")
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -1,9 +1,4 @@
-"""Running transcripts: what a runner is, and whether what it did is what the transcript says.
-
-Some runners see whole inputs and close every one of them: of these only the final history can be compared
-(`check_final`). Where a transcript closes its inputs too, the history it states is the answer. Where it stops
-before, its answer is final up to the last CTI it puts out, and only that part is compared.
-"""
+"""Running transcripts: what a runner is, and whether what it did is what the transcript says."""
 
 from __future__ import annotations
 
@@ -13,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
-from recension.core.ticks import FOREVER
+from recension.core.events import Cti, Element, Event
 from recension.testing.difference import compare_events
-from recension.testing.model import Close, Open, StreamModel
+from recension.testing.model import StreamModel
 from recension.testing.notation import render
-from recension.testing.transcripts import OUTPUT, Step, Transcript
+from recension.testing.transcripts import Step, Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,64 +158,3 @@ def _check_elements(name: str, actual: Sequence[Element], expected: Sequence[Ele
 def _check_history(actual: Sequence[Event], expected: Sequence[Event], what: str) -> None:
     if found := compare_events(actual, expected):
         raise AssertionError(f"{what}: {found}")
-
-
-def check_final(transcript: Transcript, actual: Sequence[Event]) -> None:
-    """Fail unless the history of the closed inputs agrees with what the transcript says is final."""
-    t = final_until(transcript)
-    if found := compare_events(_cut_before(actual, t), _cut_before(stated_history(transcript), t)):
-        raise AssertionError(f"{transcript.file}:{transcript.line}: {transcript.name}\n{found}")
-
-
-def stated_history(transcript: Transcript) -> list[Event]:
-    """The history that the transcript states last, or that its expected output adds up to."""
-    output = StreamModel()
-    history: Sequence[Event] | None = None
-    for step in transcript.steps:
-        for element in (step.expect or {}).get(OUTPUT, ()):
-            output.take(element)
-        if step.expect:
-            history = None
-        if step.history is not None:
-            history = step.history[OUTPUT]
-    return list(output.events() if history is None else history)
-
-
-def final_until(transcript: Transcript) -> int:
-    """Up to where the transcript's answer is final."""
-    if all(model.cti == FOREVER for model in input_models(transcript).values()):
-        return FOREVER
-    output = StreamModel()
-    for step in transcript.steps:
-        for element in (step.expect or {}).get(OUTPUT, ()):
-            output.take(element)
-    return output.cti
-
-
-def input_models(transcript: Transcript) -> dict[str, StreamModel]:
-    """Each input at its end."""
-    models = {name: StreamModel() for name in transcript.inputs}
-    for step in transcript.steps:
-        for name, element in step.input:
-            if not isinstance(element, Open | Close):
-                models[name].take(element)
-    return models
-
-
-def has_valid_inputs(transcript: Transcript) -> bool:
-    """Is every input a valid stream? Finalize alone copes with others, and those have no history."""
-    models = {name: StreamModel() for name in transcript.inputs}
-    for step in transcript.steps:
-        for name, element in step.input:
-            if isinstance(element, Open | Close):
-                continue
-            if isinstance(element, Insert | Retract) and models[name].fault(element):
-                return False
-            if isinstance(element, ExternalCti):
-                continue
-            models[name].take(element)
-    return True
-
-
-def _cut_before(events: Sequence[Event], t: int) -> list[Event]:
-    return [Event(e.payload, e.vs, min(e.ve, t)) for e in events if e.vs < t]

@@ -1,12 +1,17 @@
 """The files of a changelog: numbered parts, each of which names the one before, and a mark.
 
-A part is complete when it appears and never changes; the mark (``_changelog.json``) names the query, its last
-micro-batch and the last part, and is replaced after a part has appeared. So a directory read at any time is a
-prefix of the stream without a gap: whoever reads the mark first, and then the names, finds every part up to
-the one that the mark names, and perhaps one more.
+A part has the rows of a micro-batch. It is one file, or several pieces that tasks have written, each with the
+rows of its bucket. A file is complete when it appears and never changes; the mark (``_changelog.json``) names
+the query, its last micro-batch and the files of the last part, and is replaced after they have appeared. So a
+directory read at any time is a prefix of the stream without a gap: whoever reads the mark first, and then the
+names, finds every part up to the one that the mark names. There may be one more: a part of one file counts,
+pieces count only when the mark names them.
 
-A part's link, in the metadata of its Parquet file, holds its number, what its micro-batch was made of, and
-the number and the seal of the part before. Micro-batches without rows have no part.
+Pieces appear one after the other; the last has all CTIs. Before the first one appears the mark lists them
+(``publishing``), so that whoever comes after a kill can go on.
+
+A file's link, in its Parquet metadata, holds its number, what its micro-batch was made of, and number, bucket
+and seal of each file of the part before. Micro-batches without rows have no part.
 """
 
 from __future__ import annotations
@@ -24,39 +29,58 @@ from recension.core.errors import FormatError
 from recension.core.formats.files import (
     format_errors,
     from_sealed_json,
+    is_plain_name,
     is_seal,
     require_regular,
     require_size,
     to_sealed_json,
 )
 
-FORMAT: Final = "recension changelog 2"
+FORMAT: Final = "recension changelog 3"
+# All parts are of one file: the next micro-batch goes on with it.
+_UNDIVIDED: Final = "recension changelog 2"
 # Without links: read as any directory of files, but no longer written.
 OLD_FORMAT: Final = "recension changelog 1"
 MARK: Final = "_changelog.json"
 LINK: Final = "recension.part"
-_NAME: Final = re.compile(r"part-([0-9]{12,18})\.parquet")
+_NAME: Final = re.compile(r"part-([0-9]{12,18})(?:-([0-9]{4,9}))?\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """A part as another file names it: its number and its seal."""
+    """A file of a part as another file names it: its number, its seal, and its bucket if it is a piece."""
 
     number: int
     seal: str
+    bucket: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return part_name(self.number, self.bucket)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a part's metadata holds."""
+    """What the metadata of a file holds."""
 
     number: int
     content: str
-    previous: SealedPart | None
+    previous: tuple[SealedPart, ...]
 
     def to_json(self) -> str:
         """The link as it is stored."""
         return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The pieces of the next part, by the names under which the tasks have left them, in order."""
+
+    number: int
+    content: str
+    pieces: tuple[SealedPart, ...]
+    partial: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +89,24 @@ class Mark:
 
     query: str
     last: int = -1
-    part: SealedPart | None = None
+    part: tuple[SealedPart, ...] = ()
     recent: tuple[tuple[int, str], ...] = ()
+    publishing: Publishing | None = None
     format: str = FORMAT
 
     def to_json(self) -> str:
         """The mark as it is stored."""
-        return to_sealed_json(asdict(self))
+        return to_sealed_json({**asdict(self), "format": FORMAT})
+
+
+def part_name(number: int, bucket: int | None = None) -> str:
+    """The name of the file with the rows of a micro-batch, or of its piece of a bucket."""
+    return f"part-{number:012}.parquet" if bucket is None else f"part-{number:012}-{bucket:04}.parquet"
 
 
 def part_path(path: Path, number: int) -> Path:
-    """Where a changelog keeps the rows of a micro-batch."""
-    return path / f"part-{number:012}.parquet"
+    """Where a changelog keeps the rows of a micro-batch that is in one file."""
+    return path / part_name(number)
 
 
 def read_mark(path: Path) -> Mark | None:
@@ -88,23 +118,39 @@ def read_mark(path: Path) -> Mark | None:
         require_regular(file)
         text = file.read_text(encoding="utf-8")
     try:
-        stored = from_sealed_json(text, FORMAT)
+        stored = from_sealed_json(text, FORMAT, _UNDIVIDED)
         if stored.get("format") == OLD_FORMAT:
             return Mark(stored["query"], format=OLD_FORMAT)
-        if stored.get("format") == FORMAT:
+        if stored.get("format") in (FORMAT, _UNDIVIDED):
             recent = tuple((int(number), str(content)) for number, content in stored["recent"])
-            return Mark(**{**stored, "part": _parse_sealed_part(stored["part"]), "recent": recent})
+            publishing = _parse_publishing(stored.get("publishing"))
+            made = {"part": _parse_parts(stored["part"]), "recent": recent, "publishing": publishing}
+            return Mark(**{**stored, **made})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         pass
     raise FormatError(f"damaged, or not the mark of a changelog of the format {FORMAT!r}", file=str(file))
 
 
-def _parse_sealed_part(stored: Any) -> SealedPart | None:
-    if stored is None:
-        return None
+def _parse_parts(stored: Any) -> tuple[SealedPart, ...]:
+    """The files that make up a part; undivided changelogs name one or none."""
+    entries = [] if stored is None else [stored] if isinstance(stored, dict) else stored
+    return tuple(_parse_sealed_part(entry) for entry in entries)
+
+
+def _parse_sealed_part(stored: dict[str, Any]) -> SealedPart:
     if not is_seal(stored["seal"]):
         raise ValueError(stored["seal"])
-    return SealedPart(int(stored["number"]), stored["seal"])
+    bucket = stored.get("bucket")
+    return SealedPart(int(stored["number"]), stored["seal"], None if bucket is None else int(bucket))
+
+
+def _parse_publishing(stored: Any) -> Publishing | None:
+    if stored is None:
+        return None
+    pieces, partial = _parse_parts(stored["pieces"]), tuple(stored["partial"])
+    if len(pieces) != len(partial) or not all(map(is_plain_name, partial)):
+        raise ValueError(stored)
+    return Publishing(int(stored["number"]), str(stored["content"]), pieces, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,39 +163,49 @@ class PartFile:
 
 
 def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
-    """All parts, in order; an error that names the first one missing, foreign or exchanged.
+    """The files of all parts, in order; an error that names the first one missing, foreign or exchanged.
 
     The mark must have been read before.
     """
     with format_errors(str(path)):
         names = sorted(f.name for f in path.iterdir() if f.name[0] not in "_.")
-    links = [_link_of(path, name) for name in names]
-    _require_chain(path, [link.number for link in links], [link.previous for link in links], mark.part)
-    seals = {link.previous.number: link.previous.seal for link in links if link.previous}
-    seals |= {mark.part.number: mark.part.seal} if mark.part else {}
-    parts = [PartFile(part_path(path, link.number), link, seals.get(link.number, "")) for link in links]
+    links = {name: _link_of(path, name) for name in _leave_out_publishing(names, mark)}
+    _require_chain(path, links, mark.part)
+    sealed = [part for link in links.values() for part in link.previous]
+    seals = {part.name: part.seal for part in (*sealed, *mark.part)}
+    parts = [PartFile(path / name, link, seals.get(name, "")) for name, link in links.items()]
     # From the end: a part can be trusted with the seal of the one before only if its own seal is right.
     for part in reversed(parts):
         require_size(part.path, part.seal)
     return parts
 
 
-def _require_chain(
-    path: Path, numbers: list[int], previous: list[SealedPart | None], last: SealedPart | None
-) -> None:
-    """Each part follows the one before it, and the mark's is among them."""
-    for before, said in zip([None, *numbers], previous, strict=False):
-        expected = said.number if said else None
-        if before != expected:
-            if expected is None or (before is not None and before > expected):
-                raise _broken_error(path, f"{part_path(path, before or 0).name} does not belong to it")
-            raise _missing_error(path, expected)
-    if last is not None and last.number not in numbers:
-        raise _missing_error(path, last.number)
+def _leave_out_publishing(names: list[str], mark: Mark) -> list[str]:
+    """The names up to the first piece of a micro-batch that the mark does not count yet."""
+    named = [(name, _NAME.fullmatch(name)) for name in names]
+    later = [int(found[1]) for _, found in named if found and found[2] and int(found[1]) > mark.last]
+    return [name for name, found in named if not later or not found or int(found[1]) < min(later)]
 
 
-def _missing_error(path: Path, number: int) -> FormatError:
-    return _broken_error(path, f"{part_path(path, number).name} is missing")
+def _require_chain(path: Path, links: dict[str, Link], last: tuple[SealedPart, ...]) -> None:
+    """The files of each part follow those of the one before it, and the mark's are among them."""
+    there: dict[int, set[str]] = {}
+    for name, link in links.items():
+        there.setdefault(link.number, set()).add(name)
+    before: set[str] = set()
+    for number, names in there.items():
+        for name in sorted(names):
+            _require_files(path, {part.name for part in links[name].previous}, before, set(links))
+        before = there[number]
+    if last:
+        _require_files(path, {part.name for part in last}, there.get(last[0].number, set()), set(links))
+
+
+def _require_files(path: Path, expected: set[str], there: set[str], known: set[str]) -> None:
+    if missing := expected - known:
+        raise _broken_error(path, f"{min(missing)} is missing")
+    if foreign := expected ^ there:
+        raise _broken_error(path, f"{min(foreign)} does not belong to it")
 
 
 def _broken_error(path: Path, how: str) -> FormatError:
@@ -171,6 +227,6 @@ def read_link(file: Path) -> Link | None:
         stored = (pq.read_metadata(file, memory_map=True).metadata or {}).get(LINK.encode())
     try:
         said = json.loads(stored or "")
-        return Link(int(said["number"]), str(said["content"]), _parse_sealed_part(said["previous"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return Link(int(said["number"]), str(said["content"]), _parse_parts(said["previous"]))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

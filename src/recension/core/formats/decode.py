@@ -76,7 +76,7 @@ class Decoder:
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """What `decode` gives, without counting anything yet."""
         read = _RowColumns(rows, layout, file, first_row)
-        kind, vs, ve = read.kinds(), read.starts(), read.ends()
+        kind, vs, ve = read.kinds(), read.times(layout.times.vs), read.ends()
         count, has_count = read.counts()
         faults: list[tuple[str, Mask]] = []
         if bool((kind > CTI).any()):
@@ -86,7 +86,7 @@ class Decoder:
         if (no_start := read.missing_starts()) is not None:
             faults.append((NO_START, no_start & (kind != CTI) & (kind != CLOSE)))
         kept, dropped = self._drop_faulty(faults, read)
-        batch = EventBatch(kind, vs, ve, read.new_ends(), count, read.payload(self._payload))
+        batch = EventBatch(kind, vs, ve, read.times(NEW_VE), count, read.payload(self._payload))
         return DecodedRows(_normalize(batch).filter(kept), kept, dropped)
 
     def _drop_faulty(
@@ -166,10 +166,6 @@ class _RowColumns:
         text: str | None = self._column(KIND)[at].as_py()
         return text
 
-    def starts(self) -> Ticks:
-        """Where each lifetime starts; FOREVER where the file says nothing."""
-        return self._times(self.layout.times.vs)
-
     def missing_starts(self) -> Mask | None:
         """Which rows have no start, if any."""
         column = self._column(self.layout.times.vs)
@@ -181,13 +177,9 @@ class _RowColumns:
     def ends(self) -> Ticks:
         """Where each lifetime ends; a row of points ends a tick after its start."""
         if self.layout.is_points:
-            starts = self.starts()
+            starts = self.times(self.layout.times.vs)
             return np.where(starts == FOREVER, starts, starts + (starts != FOREVER))
-        return self._times(self.layout.times.ve)
-
-    def new_ends(self) -> Ticks:
-        """The end a retraction leaves."""
-        return self._times(NEW_VE)
+        return self.times(self.layout.times.ve)
 
     def counts(self) -> tuple[Ticks, Mask]:
         """The counts of external CTIs, and which rows have one."""
@@ -217,18 +209,17 @@ class _RowColumns:
             return self.rows.column(name)
         return pa.nulls(len(self), pa.int64())
 
-    def _times(self, name: str) -> Ticks:
+    def times(self, name: str) -> Ticks:
+        """A column of times; FOREVER where the file says nothing."""
         column = self._column(name)
         if column.null_count == len(column):
             return np.full(len(column), FOREVER)
-        if not pa.types.is_int64(column.type):
-            read = self._from_text if is_text(column.type) else lambda c: from_arrow(c, name)
-            column = self._convert(column, read, name)
+        if is_text(column.type):
+            column = self._convert(column, lambda c: ticks_from_text(c, self.layout.kind), name)
+        elif not pa.types.is_int64(column.type):
+            column = self._convert(column, lambda c: from_arrow(c, name), name)
         ticks: Ticks = (column.fill_null(FOREVER) if column.null_count else column).to_numpy()
         return ticks
-
-    def _from_text(self, column: pa.Array) -> pa.Array:
-        return ticks_from_text(column, self.layout.kind)
 
     def _convert(self, column: pa.Array, convert: Convert, name: str) -> pa.Array:
         return convert_column(column, convert, name=name, file=self.file, first_row=self.first_row)

@@ -70,6 +70,13 @@ def require_regular(file: Path) -> None:
         raise FormatError("not a regular file", file=str(file))
 
 
+def is_plain_name(name: object) -> bool:
+    """Does it name a file in its own folder, and nothing elsewhere?"""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(letter in name for letter in "/\\\0")
+
+
 def convert_column(column: pa.Array, convert: Convert, *, name: str, file: str, first_row: int) -> pa.Array:
     """``convert(column)``, or an error that names the first row it fails on."""
     try:
@@ -190,7 +197,7 @@ def to_sealed_json(stored: dict[str, Any]) -> str:
     return json.dumps({**stored, _DIGEST: _json_digest(stored)}, indent=1)
 
 
-def from_sealed_json(text: str, sealed_format: str) -> dict[str, Any]:
+def from_sealed_json(text: str, *sealed_formats: str) -> dict[str, Any]:
     """What such a text holds; a ValueError if it is not what was written. Older formats have no digest."""
     try:
         stored = json.loads(text)
@@ -199,7 +206,7 @@ def from_sealed_json(text: str, sealed_format: str) -> dict[str, Any]:
     if not isinstance(stored, dict):
         raise ValueError(text)
     digest = stored.pop(_DIGEST, None)
-    is_sealed = digest is not None or stored.get("format") == sealed_format
+    is_sealed = digest is not None or stored.get("format") in sealed_formats
     if is_sealed and digest != _json_digest(stored):
         raise ValueError(text)
     return stored

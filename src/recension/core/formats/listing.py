@@ -24,14 +24,13 @@ from recension.core.formats.arrow_ipc import ArrowRows, ArrowSink
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
 from recension.core.formats.columns import TimeColumns
 from recension.core.formats.csv_files import CsvRows, CsvSink
-from recension.core.formats.files import format_errors, is_packed, require_regular
+from recension.core.formats.files import format_errors, is_packed, is_plain_name, require_regular
 from recension.core.formats.json_lines import JsonRows, JsonSink
 from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.manifest import (
     FOLDER,
     current_manifest,
     deleted_rows,
-    is_plain_name,
     is_table,
 )
 from recension.core.formats.parquet import ParquetRows, ParquetSink
@@ -137,7 +136,10 @@ def stored_files(path: Path) -> list[StoredFile]:
         mark = read_mark(path) if path.is_dir() else None
     if has_manifest:
         return _table_files(path)
-    if mark is not None and mark.format != OLD_FORMAT and (parts := changelog_parts(path, mark)):
+    if mark is not None and mark.format != OLD_FORMAT:
+        # Pieces that are there before the mark counts any are no stream yet.
+        if not (parts := changelog_parts(path, mark)):
+            raise FormatError("a changelog to which nothing was written yet", file=str(path))
         return [StoredFile(part.path, seal=part.seal) for part in parts]
     return [StoredFile(file) for file in _files_of(path)]
 
@@ -196,11 +198,7 @@ def _committed_files(path: Path) -> list[Path]:
 
 
 def _is_log(file: Path) -> bool:
-    return _is_number(file.stem) and file.suffix in ("", ".compact")
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
+    return file.stem.isascii() and file.stem.isdecimal() and file.suffix in ("", ".compact")
 
 
 def _entries(log: Path) -> list[tuple[str, bool]]:

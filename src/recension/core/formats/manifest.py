@@ -5,6 +5,10 @@ counts. Data files hold events (``_vs``, ``_ve``, payload) and are never changed
 data files, counted from 0, that are no longer part of the history. A manifest is replaced as a whole, so that
 a reader sees the table between two commits and never within one (docs/design/006-history-table.md).
 
+A table may be written by several tasks at once. Its events are spread over a fixed number of buckets by start
+and payload, so that an event stays in its bucket when its end moves. A file holds the events of one bucket,
+or of any (`ANY_BUCKET`) if one writer has written for all.
+
 A manifest carries its own digest and the seals of the files it names. The one before it stays as well, so
 that a table without its newest manifest is noticed: but for the first, there are always two.
 """
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from os.path import lexists
 from pathlib import Path
@@ -28,6 +32,7 @@ from recension.core.errors import FormatError
 from recension.core.formats.files import (
     format_errors,
     from_sealed_json,
+    is_plain_name,
     is_seal,
     require_regular,
     require_seal,
@@ -36,19 +41,23 @@ from recension.core.formats.files import (
 from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
-FORMAT: Final = "recension history 2"
+FORMAT: Final = "recension history 3"
+# Without buckets: the next commit goes on with it, as a table of which every file is for any bucket.
+_UNDIVIDED: Final = "recension history 2"
 # Without seals, and without what its micro-batches were made of: read, but no longer written.
 OLD_FORMAT: Final = "recension history 1"
+ANY_BUCKET: Final = -1
 FILE: Final = "file"
 ROW: Final = "row"
 # How often the listing is repeated while commits replace manifests; each stays for two more commits.
 _PATIENCE: Final = 20
+_TIMES: Final = ("half_end", "last_end", "first_start", "last_start")
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Events; half of them end at or before ``half_end``, all at or before ``last_end``."""
+    """Events of a bucket; half of them end at or before ``half_end``, all at or before ``last_end``."""
 
     name: str
     rows: int
@@ -56,6 +65,9 @@ class DataFile:
     last_end: int
     deleted: int = 0
     seal: str = ""
+    bucket: int = ANY_BUCKET
+    first_start: int = BEGINNING
+    last_start: int = FOREVER
 
     def is_final(self, cti: int) -> bool:
         """Can no retraction name any of its events any more?"""
@@ -68,11 +80,12 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """Rows that are no longer part of the history."""
+    """Rows that are no longer part of the history: of data files of the same bucket, or of any."""
 
     name: str
     rows: int
     seal: str = ""
+    bucket: int = ANY_BUCKET
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,8 @@ class UnusedFile:
 class Manifest:
     """One version of a table: the history after micro-batch ``batch`` of the query ``query``.
 
-    ``recent`` holds, for the last micro-batches, what they were made of.
+    ``recent`` holds, for the last micro-batches, what they were made of. The number of ``buckets`` never
+    changes.
     """
 
     number: int
@@ -100,6 +114,7 @@ class Manifest:
     dropped: tuple[UnusedFile, ...] = ()
     schema_seal: str = ""
     recent: tuple[tuple[int, str], ...] = ()
+    buckets: int = 0
     format: str = FORMAT
 
     @property
@@ -127,8 +142,8 @@ class Manifest:
     def from_json(text: str, file: str) -> Manifest:
         """The manifest in a file; one with a wrong value is refused."""
         try:
-            stored: dict[str, Any] = from_sealed_json(text, FORMAT)
-            if stored["format"] not in (FORMAT, OLD_FORMAT):
+            stored: dict[str, Any] = from_sealed_json(text, FORMAT, _UNDIVIDED)
+            if stored["format"] not in (FORMAT, _UNDIVIDED, OLD_FORMAT):
                 raise FormatError(f"not a manifest of the format {FORMAT!r}", file=file)
             stored.pop("previous")
             lists = {"files": DataFile, "deletions": DeletionFile, "dropped": UnusedFile}
@@ -142,13 +157,6 @@ class Manifest:
         if fault := next(_find_faults(manifest), None):
             raise FormatError(f"a damaged manifest: {fault}", file=file)
         return manifest
-
-
-def is_plain_name(name: object) -> bool:
-    """Does it name a file in its own folder, and nothing elsewhere?"""
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        return False
-    return not any(letter in name for letter in "/\\\0")
 
 
 def _find_faults(manifest: Manifest) -> Iterator[str]:
@@ -166,10 +174,12 @@ def _find_faults(manifest: Manifest) -> Iterator[str]:
     if not isinstance(manifest.query, str):
         yield f"query is {manifest.query!r}"
     whole = [("number", manifest.number, 0), ("batch", manifest.batch, -1), ("cti", manifest.cti, BEGINNING)]
+    whole += [("buckets", manifest.buckets, 0)]
     for file in manifest.files:
         whole += [("rows", file.rows, 0), ("deleted", file.deleted, 0)]
-        whole += [("half_end", file.half_end, BEGINNING), ("last_end", file.last_end, BEGINNING)]
+        whole += [(name, getattr(file, name), BEGINNING) for name in _TIMES]
     whole += [("rows", file.rows, 0) for file in manifest.deletions]
+    whole += [("bucket", file.bucket, ANY_BUCKET) for file in manifest.files + manifest.deletions]
     for what, number, least in whole:
         # Python's True is a number, JSON's is not.
         if type(number) is not int or not least <= number <= FOREVER:
@@ -189,6 +199,13 @@ def manifest_path(path: Path, number: int) -> Path:
     return path / FOLDER / f"{number:012}.json"
 
 
+def read_manifest(file: Path) -> Manifest:
+    """The manifest in a file."""
+    require_regular(file)
+    with format_errors(str(file)):
+        return Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
+
+
 def current_manifest(path: Path) -> Manifest | None:
     """The manifest that counts now, if the table has one."""
     seen: set[int] = set()
@@ -201,9 +218,7 @@ def current_manifest(path: Path) -> Manifest | None:
             return None
         file = manifest_path(path, max(seen))
         try:
-            require_regular(file)
-            with format_errors(str(file)):
-                manifest = Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
+            manifest = read_manifest(file)
         except FormatError:
             if lexists(file):
                 raise
@@ -223,25 +238,33 @@ def current_manifest(path: Path) -> Manifest | None:
 
 def deleted_rows(path: Path, manifest: Manifest) -> dict[str, Index]:
     """The rows of each data file that are no longer part of the history, in ascending order."""
-    parts = [read_deletions(path / FOLDER, file) for file in manifest.deletions]
-    table = pa.concat_tables([DELETIONS.empty_table(), *parts])
+    parts = [split_deletions(read_deletions(path / FOLDER, file)) for file in manifest.deletions]
+    names = {name for part in parts for name in part}
+    rows = {name: np.sort(np.concatenate([p[name] for p in parts if name in p])) for name in names}
+    for file in manifest.files:
+        require_deleted(path / FOLDER / file.name, file, [rows[file.name]] if file.name in rows else [])
+    return {file.name: rows[file.name] for file in manifest.files if file.name in rows}
+
+
+def require_deleted(path: Path, file: DataFile, deleted: Sequence[Index]) -> None:
+    """Refuse a data file of which other rows are deleted than the manifest says."""
+    if any(not 0 <= rows[0] <= rows[-1] < file.rows for rows in deleted):
+        raise FormatError("rows are deleted that it does not have", file=str(path))
+    if file.deleted != (there := sum(map(len, deleted))):
+        reason = f"{there:,} rows of it are deleted, where the manifest says {file.deleted:,}"
+        raise FormatError(reason, file=str(path))
+
+
+def split_deletions(table: pa.Table) -> dict[str, Index]:
+    """The rows that a table of deletions names, in ascending order, by data file."""
     files = table[FILE].combine_chunks().dictionary_encode()
     code, row = files.indices.to_numpy(), table[ROW].to_numpy()
     order = np.lexsort((row, code))
     cuts = np.searchsorted(code[order], np.arange(len(files.dictionary) + 1))
-    rows = {
+    return {
         name: row[order[a:b]]
         for name, a, b in zip(files.dictionary.to_pylist(), cuts, cuts[1:], strict=False)
     }
-    found = {file.name: rows[file.name] for file in manifest.files if file.name in rows}
-    for file in manifest.files:
-        places = found.get(file.name)
-        if places is not None and not 0 <= places[0] <= places[-1] < file.rows:
-            raise FormatError("rows are deleted that it does not have", file=str(path / FOLDER / file.name))
-        if file.deleted != (there := 0 if places is None else len(places)):
-            reason = f"{there:,} rows of it are deleted, where the manifest says {file.deleted:,}"
-            raise FormatError(reason, file=str(path / FOLDER / file.name))
-    return found
 
 
 def read_deletions(folder: Path, file: DeletionFile) -> pa.Table:

@@ -231,7 +231,7 @@ def guess_type(column: pa.Array) -> pa.DataType:
     cells = present.filter(pc.not_equal(present, ""))
     if not len(cells):
         return pa.string() if len(present) else pa.null()
-    if _any(cells, _NAME_IN_DIGITS):
+    if bool(pc.any(pc.match_substring_regex(cells, _NAME_IN_DIGITS)).as_py()):
         return pa.string()
     for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), time_type_of(cells)):
         # A column of names fails at its first cells; Arrow would go on and describe every failure.
@@ -268,10 +268,6 @@ def _holds(kind: pa.DataType, cells: pa.Array) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _any(cells: pa.Array, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(cells, pattern)).as_py())
 
 
 def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:

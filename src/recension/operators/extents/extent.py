@@ -130,14 +130,14 @@ class Extent:
         return {
             f"{name}/readings": self._table.snapshot(),
             f"{name}/head": head,
-            **self._store.snapshot(name),
+            f"{name}/rows": self._store,
         }
 
     def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become the extent that gave these chunks under this name."""
         self._table.restore(chunks[f"{name}/readings"])
         self.forgotten = chunks[f"{name}/head"]["forgotten"][0].as_py()
-        self._store.restore(name, chunks)
+        self._store.restore(chunks[f"{name}/rows"])
         self._alive = len(self._store)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, concat, empty, take_rows
+from recension.core.change_log import tables_of
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.extents.extent import HashedPayload
@@ -191,16 +192,13 @@ class CoalesceMany(Operator):
 
     def _replan(self) -> None:
         assert self._planner is not None, "schemes are planned"
-        held = self._count_held()
+        held = max(own.state_rows() for own in self._holders())
         load = Load(max(self._arrived, held), held)
         estimates = [learned.estimate() for learned in self._learned]
         plan = self._planner.replan(self.plan, estimates, load)
         if plan is not None:
             self.plan = plan
             self.move(plan.selection.is_eager)
-
-    def _count_held(self) -> int:
-        return max(own.state_rows() for own in self._holders())
 
     def _first_time(self) -> int:
         return min(own.extent.first_time() for own in self._holders())
@@ -224,10 +222,10 @@ class CoalesceMany(Operator):
     def snapshot_state(self) -> Chunks:
         chunks = {"schemes": pa.table({"is_eager": self.is_eager, "is_wanted": self._wanted})}
         own = [(j, member) for j, member in enumerate(self._members) if isinstance(member, Owner)]
-        parts = [(str(j), member.snapshot_state()) for j, member in own]
+        parts = [(str(j), tables_of(member.snapshot_state())) for j, member in own]
         parts += [(f"{j}/learned", each.snapshot()) for j, each in enumerate(self._learned)]
         if self._keeper is not None:
-            parts.append(("keeper", self._keeper.snapshot_state()))
+            parts.append(("keeper", tables_of(self._keeper.snapshot_state())))
         if self._planner is not None:
             chunks["arrived"] = pa.table({"readings": [self._arrived]})
         if self.plan is not None:

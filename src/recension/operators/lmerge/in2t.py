@@ -102,14 +102,14 @@ class In2t:
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Everything as named tables."""
-        return {**self._nodes.snapshot("nodes"), **self._payloads.snapshot("payloads")}
+        return {**self._nodes.snapshot("nodes"), "payloads/rows": self._payloads}
 
     def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], last_stable: int) -> None:
         """Become the index that gave these chunks."""
         ends = {port_column(port): _END for port in (OUT, *ports)}
         self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
         self._nodes.restore("nodes", chunks)
-        self._payloads.restore("payloads", chunks)
+        self._payloads.restore(chunks["payloads/rows"])
         self._queue = FreezeQueue()
         self._queue.add(self._nodes["vs"], self._nodes.rows(), last_stable)
 

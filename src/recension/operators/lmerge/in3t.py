@@ -134,12 +134,12 @@ class In3t:
         for name, table in events.items():
             at = table.schema.get_field_index("node")
             events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
-        return {**self.nodes.snapshot("nodes"), **events, **self._payloads.snapshot("payloads")}
+        return {**self.nodes.snapshot("nodes"), **events, "payloads/rows": self._payloads.snapshot()}
 
     def restore(self, chunks: Mapping[str, pa.Table], last_stable: int) -> None:
         """Become the index that gave these chunks."""
         self.nodes.restore("nodes", chunks)
         self.events.restore("events", chunks)
-        self._payloads.restore("payloads", chunks)
+        self._payloads.restore(chunks["payloads/rows"])
         self._queue = FreezeQueue()
         self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), last_stable)

@@ -70,10 +70,6 @@ class InOrderMerge(LogicalMerge):
             self._memory += [one for one in held if not is_frozen(one.events.ve, self.out_cti).all()]
         return shown
 
-    def on_cti(self, port: int, t: int) -> Output:
-        self.inputs.note(port, t)
-        return self.advance()
-
     def advance(self) -> Output:
         return self._advance_output([])
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.memory import full
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
@@ -139,7 +140,7 @@ class KeyTable:
             for name, (_, fill) in self._types.items():
                 self._columns[name] = _grow(self._columns[name], room, fill)
         if 3 * self._size > len(self._slots):
-            self._slots = np.full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+            self._slots = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
             self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
 
     def _place(self, rows: Index) -> None:
@@ -252,6 +253,6 @@ def _avoid_zero(keys: Hashes) -> Hashes:
 
 
 def _grow(column: Column, room: int, fill: int) -> Column:
-    grown = np.full(room, fill, column.dtype)
+    grown = full(room, fill, column.dtype)
     grown[: len(column)] = column
     return grown

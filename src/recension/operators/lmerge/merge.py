@@ -143,6 +143,10 @@ class LogicalMerge(Operator):
         self.inputs = Inputs(ports)
         self.anomalies = 0
 
+    def on_cti(self, port: int, t: int) -> Output:
+        self.inputs.note(port, t)
+        return self.advance()
+
     def attach(self, since: int) -> Output:
         """One more input, which is complete for every event that ends at ``since`` or later."""
         port = self.inputs.attach(since)
@@ -212,10 +216,6 @@ class IndexedMerge(LogicalMerge):
     @abstractmethod
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """What must be shown before a stable of the leading input; `leader_stable` is ``t`` afterwards."""
-
-    def on_cti(self, port: int, t: int) -> Output:
-        self.inputs.note(port, t)
-        return self.advance()
 
     def advance(self) -> Output:
         """A stable may let others join, whose stables may be further (ruling 41)."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
 from recension.core.netting import rank_in_group
-from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
@@ -90,7 +90,7 @@ class R4(IndexedMerge):
         fresh = np.flatnonzero((batch.kind[known] == INSERT) & (batch.vs[known] >= self.out_cti))
         lacking = self._index.size(port)[nodes[fresh]] - self._index.size(OUT)[nodes[fresh]]
         at = np.flatnonzero(lacking > 0)
-        if len(again := find_repeated(_as_keys(nodes[fresh[at]]))):
+        if len(again := find_repeated(nodes[fresh[at]].view(np.uint64))):
             keep = np.ones(len(at), np.bool_)
             order = again[np.argsort(nodes[fresh[at[again]]], kind="stable")]
             keep[order] = _rank_from_last(nodes[fresh[at[order]]]) < lacking[at[order]]
@@ -179,10 +179,6 @@ class R4(IndexedMerge):
         super().restore_state(chunks)
         self._index = In3t(self.schema, self.inputs.live_ports())
         self._index.restore(chunks, self.out_cti)
-
-
-def _as_keys(nodes: Index) -> Hashes:
-    return nodes.view(np.uint64)
 
 
 def _rank_from_last(nodes: Index) -> Index:

@@ -188,7 +188,7 @@ class Modules(Measure):
         return (self._index.watermark, self._in_cti)
 
     def rows(self) -> int:
-        kept = 0 if self._kept is None else len(self._kept)
+        kept = 0 if self._kept is None else self._kept.count_live()
         return len(self._events) + kept + sum(len(states) for states in self._answers.states)
 
     def nbytes(self) -> int:
@@ -197,7 +197,7 @@ class Modules(Measure):
     def snapshot(self) -> Chunks:
         chunks = {**self._events.snapshot(), "in_cti": pa.table({"t": [self._in_cti]})}
         if self._kept is not None:
-            chunks |= dict(self._kept.snapshot())
+            chunks |= self._kept.parts("shown")
         for i, states in enumerate(self._answers.states):
             chunks |= {f"states{i}": states.snapshot(), f"panes{i}": states.snapshot_panes()}
         return chunks
@@ -206,7 +206,7 @@ class Modules(Measure):
         self._events.restore(chunks)
         self._in_cti = chunks["in_cti"]["t"][0].as_py()
         if self._kept is not None:
-            self._kept.restore(chunks)
+            self._kept.restore("shown", chunks)
         for i, states in enumerate(self._answers.states):
             states.restore(chunks[f"states{i}"], chunks[f"panes{i}"])
 
@@ -222,50 +222,31 @@ def _changes_of_rows(old: ModuleRows, new: ModuleRows, *, moves_ends: bool) -> E
     return transition(before, after, partial(take_rows, payload), moves_ends=moves_ends)
 
 
-class KeptRows:
+class KeptRows(EventStore):
     """What is shown for each window, by its place on the axis: its group and where it begins.
 
     A window is dropped when it is closed.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._held = EventStore(schema, ("start", "end"))
-
-    def __len__(self) -> int:
-        return self._held.count_live()
+        super().__init__(schema, ("start", "end"))
 
     def take(self, windows: WindowList, group: Hashes) -> ModuleRows:
         """The rows of these windows, which are no longer kept."""
-        asked, at = self._held.find_overlaps(group, windows.low, windows.low + 1)
-        own = np.flatnonzero(self._held.column("vs", at) == windows.low[asked])
+        asked, at = self.find_overlaps(group, windows.low, windows.low + 1)
+        own = np.flatnonzero(self.column("vs", at) == windows.low[asked])
         asked, at = asked[own], at[own]
-        start, end = (self._held.column(name, at) for name in ("start", "end"))
-        rows = ModuleRows(asked, start, end, self._held.payload(at))
-        self._held.remove(at)
+        start, end = (self.column(name, at) for name in ("start", "end"))
+        rows = ModuleRows(asked, start, end, self.payload(at))
+        self.remove(at)
         return rows
 
     def put(self, windows: WindowList, group: Hashes, rows: ModuleRows) -> None:
         """Keep the rows of these windows, except those that are closed already."""
         owner = rows.owner
-        open_ = np.flatnonzero(windows.high[owner] > self._held.expired_until)
+        open_ = np.flatnonzero(windows.high[owner] > self.expired_until)
         at: Index = owner[open_]
         payload = rows.payload.take(pa.array(open_)) if rows.payload.num_columns else rows.payload
         tag = np.zeros(len(at), np.uint64)
         lifetime = {"start": rows.vs[open_], "end": rows.ve[open_]}
-        self._held.insert(group[at], windows.low[at], windows.high[at], tag, payload, **lifetime)
-
-    def expire(self, closed: int) -> None:
-        """Windows that end on the axis by then are closed."""
-        self._held.expire(closed)
-
-    def nbytes(self) -> int:
-        """Memory taken."""
-        return self._held.nbytes()
-
-    def snapshot(self) -> Chunks:
-        """The rows as named Arrow tables."""
-        return self._held.snapshot("shown")
-
-    def restore(self, chunks: Chunks) -> None:
-        """Become what `snapshot` gave."""
-        self._held.restore("shown", chunks)
+        self.insert(group[at], windows.low[at], windows.high[at], tag, payload, **lifetime)

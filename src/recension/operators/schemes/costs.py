@@ -34,16 +34,6 @@ class Load:
     arrived: float
     held: float
 
-    @classmethod
-    def for_rows(cls, arrived: float, size: int) -> Load:
-        """A tuple-based window holds the latest ``size``."""
-        return cls(arrived, min(arrived, size))
-
-    @classmethod
-    def for_range(cls, arrived: float, span: float, over: float) -> Load:
-        """A time-based window holds its span's share of what arrived ``over`` a time, at a steady rate."""
-        return cls(arrived, arrived * min(1.0, span / over) if over > 0 else arrived)
-
     @property
     def expired_count(self) -> float:
         """How many have left the window."""

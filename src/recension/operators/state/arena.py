@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from recension.core.memory import empty
 from recension.core.sorted_runs import Column, Columns
 
 _LEAST_ROOM = 256
@@ -41,7 +42,7 @@ class Arena:
         start, self._size = self._size, self._size + len(next(iter(columns.values())))
         for name, room in self._room.items():
             if len(room) < self._size:
-                room = np.empty(max(_LEAST_ROOM, 2 * self._size), room.dtype)
+                room = empty(max(_LEAST_ROOM, 2 * self._size), room.dtype)
                 room[:start] = self._room[name][:start]
                 self._room[name] = room
             if order is None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index
+from recension.core.memory import copy_columns
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
 
@@ -170,7 +171,7 @@ class BlockTable:
         edges = [size * i // pieces for i in range(pieces + 1)] if pieces else []
         # Copies, so that a block does not keep a whole batch's arrays alive.
         fresh = [
-            {name: column[a:b].copy() for name, column in columns.items()}
+            copy_columns({name: column[a:b] for name, column in columns.items()})
             for a, b in itertools.pairwise(edges)
         ]
         self._blocks[start:stop] = fresh

@@ -166,7 +166,9 @@ class Chains(PointsWithPayloads):
         goes &= _none_before(~goes, first)
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
         self._count(group[:0], group[goes])
-        self._table.replace(extract, {name: column[~goes] for name, column in own.items()})
+        gone = ~extract.follower
+        gone[gone] = goes
+        self._table.forget(extract, gone)
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""

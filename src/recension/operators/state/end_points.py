@@ -11,14 +11,15 @@ number once such groups are the majority.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
 from recension.core.errors import StreamError
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns
@@ -36,7 +37,7 @@ Points: TypeAlias = tuple[Index, Ticks]
 
 _RETIRE_AT = 1024
 _SLACK = 1024  # payloads that may be kept for nothing
-_ROW = 64  # groups whose earliest time is kept
+_ROW = 16  # groups whose earliest time is kept
 
 
 class EndPoints:
@@ -56,7 +57,7 @@ class EndPoints:
         self._held = GroupTimes()
         self._in_use = self._endless = 0
         if self._keys is not None:
-            self._keys.restore(self._keys.no_rows())
+            self._keys.clear()
 
     def __len__(self) -> int:
         return len(self._table)
@@ -69,12 +70,14 @@ class EndPoints:
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
         numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
-        groups = int(numbers.max(initial=-1)) + 1
+        self._make_room(int(numbers.max(initial=-1)) + 1)
+        return numbers
+
+    def _make_room(self, groups: int) -> None:
         if groups > len(self._groups):
             none = np.zeros(groups - len(self._groups), np.int64)
             self._groups.append({"points": none, "is_endless": none})
             self._held.make_room(groups)
-        return numbers
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
         """The key rows of groups."""
@@ -116,8 +119,22 @@ class EndPoints:
         then needed to merge with.
         """
         groups = self._pop_due(t)
-        if not len(groups):
-            return groups
+        leaves, long = self._table.part_groups(groups)
+        if len(leaves):
+            self._trim_leaves(leaves, t)
+        if len(long):
+            self._trim_long(long, t)
+        return groups
+
+    def _trim_leaves(self, groups: Index, t: int) -> None:
+        past, time, n = self._table.look_before(groups, t)
+        lasts = (past > 0) & (n > 0)
+        gone = past - lasts
+        self._hold(groups[past > 0], groups[lasts], time[lasts])
+        self._count(groups[:0], np.repeat(groups, gone))
+        self._table.trim(groups, gone)
+
+    def _trim_long(self, groups: Index, t: int) -> None:
         extract = self._extract_past(groups, t)
         group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
         is_past = (time < t) & ~extract.follower
@@ -126,9 +143,7 @@ class EndPoints:
         gone = is_past & ~lasts
         self._hold(group[is_past], group[lasts], time[lasts])
         self._count(group[:0], group[gone])
-        keep = ~gone & ~extract.follower
-        self._table.replace(extract, {name: column[keep] for name, column in extract.columns.items()})
-        return groups
+        self._table.forget(extract, gone)
 
     def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
@@ -149,8 +164,8 @@ class EndPoints:
 
     def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
         """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
-        self._held.set(groups, np.full(len(groups), FOREVER))
-        self._held.set(held, time)
+        # Of equal groups the last one counts.
+        self._held.set(np.append(groups, held), np.append(np.full(len(groups), FOREVER), time))
 
     def _set_groups(self, points: Index, held: Ticks, endless: Index) -> None:
         self._groups, self._held = Arena({"points": np.int64, "is_endless": np.bool_}), GroupTimes()
@@ -160,9 +175,9 @@ class EndPoints:
         self._held.set(np.arange(len(held)), held)
         self._in_use, self._endless = int(np.count_nonzero(points)), len(endless)
 
-    def _extract_past(self, groups: Index, t: int) -> LeafExtract:
+    def _extract_past(self, groups: Index, t: int, names: Collection[str] | None = None) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
-        return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t))
+        return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t), names)
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
@@ -189,25 +204,37 @@ class EndPoints:
         return numbers
 
     def snapshot(self) -> Chunks:
-        """The whole state as named Arrow tables."""
-        groups = {"points": self._groups["points"].copy(), "held": self._held.times().copy()}
-        chunks = {
-            "points": self._table.snapshot(),
-            "expiring": self._expiring.snapshot(),
-            "groups": pa.table(groups),
-        }
-        return chunks | ({} if self._keys is None else {"keys": self._keys.snapshot()})
+        """The whole state, as stores that are logged."""
+        chunks = {"points": self._table, "expiring": self._expiring, "held": self._held}
+        return chunks | ({} if self._keys is None else {"keys": self._keys})
 
     def restore(self, chunks: Chunks) -> None:
-        """Become the end points that `snapshot` gave."""
-        self._table.restore(chunks["points"])
+        """Become the end points that `snapshot` gave, or take over changes."""
+        points = chunks["points"]
+        self._table.restore(points)
         self._expiring.restore(chunks["expiring"])
-        group, time = (chunks["points"][name].to_numpy() for name in ("group", "time"))
-        points, held = (chunks["groups"][name].to_numpy() for name in ("points", "held"))
-        self._set_groups(points, held, group[time == FOREVER])
+        self._held.restore(chunks["held"])
         if self._keys is not None:
-            rows = chunks["keys"].combine_chunks().to_batches()
-            self._keys.restore(rows[0] if rows else self._keys.no_rows())
+            self._keys.restore(chunks["keys"])
+        if not isinstance(points, Change) or points.is_whole:
+            self._groups.clear()
+            self._in_use = self._endless = 0
+        rows = (points.rows, points.gone) if isinstance(points, Change) else (points,)
+        group, time = (np.concatenate([part[name].to_numpy() for part in rows]) for name in LeafTable.key)
+        self._make_room(int(group.max(initial=-1)) + 1 if self._keys is None else len(self._keys))
+        self._recount(unique_numbers(group), group[time == FOREVER])
+
+    def _recount(self, groups: Index, endless: Index) -> None:
+        """The end points of these groups have changed in the table, of some of them the one at FOREVER."""
+        points, is_endless = self._groups["points"], self._groups["is_endless"]
+        self._in_use -= int(np.count_nonzero(points[groups]))
+        self._endless -= int(np.count_nonzero(is_endless[groups]))
+        points[groups] = self._table.count_rows(groups)
+        endless, last = unique_numbers(endless), np.full(len(endless), FOREVER)
+        found = self._table.extract(endless, last, last).columns
+        is_endless[endless] = np.isin(endless, found["group"][found["time"] == FOREVER])
+        self._in_use += int(np.count_nonzero(points[groups]))
+        self._endless += int(np.count_nonzero(is_endless[groups]))
 
 
 class KeptMoments(EndPoints):
@@ -226,17 +253,18 @@ class KeptMoments(EndPoints):
         groups = self._pop_due(t)
         if not len(groups):
             return groups, groups
-        extract = self._extract_past(groups, t)
-        own = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        past = np.flatnonzero((own["time"] < t) & is_among(own["group"], groups))
-        group, time = own["group"][past], own["time"][past]
+        extract = self._extract_past(groups, t, ("group", "time"))
+        columns = extract.columns
+        past = np.flatnonzero((columns["time"] < t) & ~extract.follower & is_among(columns["group"], groups))
+        group, time = columns["group"][past], columns["time"][past]
         from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
         goes, stays = from_end > keep, from_end <= keep
         first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
         self._hold(groups, group[first], time[first])
         self._count(group[:0], group[goes])
-        rest = np.delete(np.arange(len(own["time"])), past[goes])
-        self._table.replace(extract, {name: column[rest] for name, column in own.items()})
+        gone = np.zeros(len(columns["time"]), np.bool_)
+        gone[past[goes]] = True
+        self._table.forget(extract, gone)
         return group[goes], time[goes]
 
 
@@ -282,20 +310,32 @@ class PointsWithPayloads(EndPoints, ABC):
         """Drop end points, not payloads."""
 
     def snapshot(self) -> Chunks:
-        return {**super().snapshot(), **self._store.snapshot(self._name)}
+        return {**super().snapshot(), f"{self._name}/rows": self._store}
 
     def restore(self, chunks: Chunks) -> None:
         super().restore(chunks)
-        self._store.restore(self._name, chunks)
+        self._store.restore(chunks[f"{self._name}/rows"])
 
 
 class GroupTimes:
     """A time for each group, FOREVER unless it is set; finds the earliest without looking at all of them."""
 
+    key: Final = ("group",)
+
     def __init__(self) -> None:
-        self._groups = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._groups = self._size = 0
         self._times = np.full((0, _ROW), FOREVER)
         self._earliest = np.full(0, FOREVER)
+        # Groups whose time was set since the last checkpoint; None: all may have been.
+        self._changed: list[Index] | None = None
+
+    def __len__(self) -> int:
+        """How many are set."""
+        return self._size
 
     def make_room(self, groups: int) -> None:
         """For so many groups; room doubles, so that this costs O(1) a group over time."""
@@ -307,9 +347,14 @@ class GroupTimes:
 
     def set(self, groups: Index, times: Ticks) -> None:
         """Set the times of some groups."""
-        self._times.reshape(-1)[groups] = times
-        rows = unique_numbers(groups // _ROW)
+        every, once = self._times.reshape(-1), unique_numbers(groups)
+        before = int(np.count_nonzero(every[once] < FOREVER))
+        every[groups] = times
+        self._size += int(np.count_nonzero(every[once] < FOREVER)) - before
+        rows = unique_numbers(once // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
+        if self._changed is not None:
+            self._changed.append(once)
 
     def earliest_time(self) -> int:
         """The earliest of all."""
@@ -318,6 +363,45 @@ class GroupTimes:
     def times(self) -> Ticks:
         """All of them, by group."""
         return self._times.reshape(-1)[: self._groups]
+
+    def snapshot(self) -> pa.Table:
+        """The times that are set."""
+        return self._rows_of(np.flatnonzero(self.times() < FOREVER))
+
+    def _rows_of(self, groups: Index) -> pa.Table:
+        return pa.table({"group": groups, "time": self.times()[groups]})
+
+    def restore(self, table: pa.Table | Change) -> None:
+        """Become what `snapshot` gave, or take over changes."""
+        is_change = isinstance(table, Change)
+        rows: pa.Table = table.rows if isinstance(table, Change) else table
+        groups, times = (rows[name].to_numpy() for name in ("group", "time"))
+        if isinstance(table, Change) and not table.is_whole:
+            gone = table.gone["group"].to_numpy()
+            groups, times = np.append(groups, gone), np.append(times, np.full(len(gone), FOREVER))
+        else:
+            self.clear()
+        self.make_room(max(self._groups, int(groups.max(initial=-1)) + 1))
+        self.set(groups, times)
+        self._changed = [] if is_change else None
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        changed, self._changed = self._changed, []
+        is_whole = changed is None
+        groups = np.flatnonzero(self.times() < FOREVER) if changed is None else _unite_numbers(changed)
+        is_set = self.times()[groups] < FOREVER
+        return Change(self._rows_of(groups[is_set]), pa.table({"group": groups[~is_set]}), is_whole)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        group, gone = (table["group"].to_numpy() for table in (change.rows, change.gone))
+        self.make_room(max(self._groups, int(max(group.max(initial=-1), gone.max(initial=-1))) + 1))
+        return self.times()[group] == change.rows["time"].to_numpy(), self.times()[gone] == FOREVER
+
+
+def _unite_numbers(parts: list[Index]) -> Index:
+    return unique_numbers(np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
 def align_moments(kept: Columns, group: Index, time: Ticks) -> tuple[Index, Ticks, Index, Index]:

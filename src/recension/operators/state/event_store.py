@@ -6,6 +6,7 @@ An `IntervalIndex` over the lifetimes and a `RowStore` for the payloads; each pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ class EventStore(IntervalIndex):
     """A bag of events; positions and rows are good until the next `insert`, `add` or `expire`."""
 
     def __init__(self, schema: pa.Schema, extras: Sequence[str] = ()) -> None:
-        super().__init__(("row", *extras))
+        super().__init__(extras)
         self._store = RowStore(schema)
 
     def insert(
@@ -53,24 +54,20 @@ class EventStore(IntervalIndex):
         """The payloads of the events at these positions."""
         return self._store.take(self.column("row", at))
 
-    def expire(self, t: int) -> None:
-        super().expire(t)
-        self._tidy()
-
     def _tidy(self) -> None:
         """Drop payload rows when most of them belong to no event."""
         if len(self._store) > 2 * len(self) + _SLACK:
             rows = self._arena["row"]
             self._store.retain(rows)
             rows[:] = np.arange(len(rows))
-            self._renew()
+            self._numbered, self._log = len(rows), None
 
     def nbytes(self) -> int:
         return super().nbytes() + self._store.nbytes()
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        return super().snapshot(name) | self._store.snapshot(name)
+    def parts(self, name: str) -> dict[str, Any]:
+        return super().parts(name) | {f"{name}/rows": self._store}
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
+    def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
+        self._store.restore(chunks[f"{name}/rows"])
         super().restore(name, chunks)
-        self._store.restore(name, chunks)

@@ -98,12 +98,12 @@ class EventsByStart:
 
     def snapshot(self, name: str) -> dict[str, pa.Table]:
         """The state as tables whose names begin with ``name``."""
-        return {f"{name}/events": self._table.snapshot(), **self._store.snapshot(name)}
+        return {f"{name}/events": self._table.snapshot(), f"{name}/rows": self._store}
 
     def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
         """Become what gave these chunks under this name."""
         self._table.restore(chunks[f"{name}/events"])
-        self._store.restore(name, chunks)
+        self._store.restore(chunks[f"{name}/rows"])
 
 
 def is_open_at(end: Ticks, t: int) -> Mask:

@@ -21,18 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
+from recension.core.memory import keep_columns
 from recension.core.netting import cancel, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
-from recension.operators.state.chunks import cut_table, unite_table
+from recension.operators.state.interval_log import IntervalLog
 from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
@@ -40,6 +43,7 @@ _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
 _FIRST_LOOK: Final = 4
+_SLACK: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -62,17 +66,20 @@ class _ArenaRun:
 
 
 class IntervalIndex:
-    """Intervals with a group, a tag to find them by, and further int64 columns.
+    """Intervals with a group, a tag to find them by, a row of their own, and further int64 columns.
 
     Answers name intervals by their position; positions are good until the next `add` or `expire`.
     """
 
+    key: Final = ("row",)
+
     def __init__(self, extras: Sequence[str] = ()) -> None:
-        self.extras = tuple(extras)
+        self.extras = ("row", *extras)
         types = {"key": np.uint64, "group": np.uint64, "vs": np.int64, "ve": np.int64, "tag": np.uint64}
         self._arena = Arena(types | dict.fromkeys(self.extras, np.int64))
         self._expired_until = BEGINNING
-        self._serial = 0
+        self._serial = self._numbered = 0
+        self._log: IntervalLog | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -143,31 +150,43 @@ class IntervalIndex:
         """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
         found = np.full(len(tags), -1)
         wanted = np.unique(tags)
-        at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
-        at = at[self._arena["ve"][at] > self._expired_until]
+        at = self._find_all(wanted)
         _, which, tag = cancel(self._arena["tag"][at], tags)
         found[tag] = at[which]
+        return found
+
+    def _find_all(self, wanted: Hashes) -> Index:
+        """The positions of all intervals with these tags."""
+        at = np.concatenate([np.zeros(0, np.int64), *(self._find_tags(run, wanted) for run in self._runs)])
+        found: Index = at[self._arena["ve"][at] > self._expired_until]
         return found
 
     def _find_tags(self, run: _ArenaRun, wanted: Hashes) -> Index:
         if run.tags is None or run.by_tag is None:
             tags = self._arena["tag"][run.start : run.stop]
-            run.by_tag = np.argsort(tags)
-            run.tags = tags[run.by_tag]
+            order = np.argsort(tags)
+            kept = keep_columns({"tags": tags[order], "order": order})
+            run.tags, run.by_tag = kept["tags"], kept["order"]
         first = np.searchsorted(run.tags, wanted)
         last = np.searchsorted(run.tags, wanted, "right")
         return run.by_tag[expand(first, last)[1]] + run.start
 
     def remove(self, at: Index) -> None:
         """Take away the intervals at these positions; other positions stay good."""
+        if self._log is not None:
+            self._log.remove({name: self.column(name, at) for name in ("row", "tag", "ve")})
         self._arena["ve"][at] = BEGINNING
 
     def add(self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, **extras: Index) -> None:
-        """Add intervals, none of them empty."""
+        """Add intervals, none of them empty; unless their rows are given, they get the next numbers."""
         if not len(vs):
             return
         self._credit += len(vs)
-        fresh: Columns = {"group": group, "vs": vs, "ve": ve, "tag": tag, **extras}
+        fresh: Columns = {"row": np.arange(self._numbered, self._numbered + len(vs)), **extras}
+        fresh |= {"group": group, "vs": vs, "ve": ve, "tag": tag}
+        self._numbered = max(self._numbered, int(fresh["row"].max()) + 1)
+        if self._log is not None:
+            self._log.add(fresh, self._numbered)
         if self._key is None or not self._key.fits(vs):
             self._rebuild(fresh)
             return
@@ -198,16 +217,10 @@ class IntervalIndex:
         self._serial += 1
         return _ArenaRun(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
 
-    def _renew(self) -> None:
-        """Give the runs new serial numbers, because a column of them was rewritten."""
-        for run in self._runs:
-            self._serial += 1
-            run.serial = self._serial
-
     def _rebuild(self, fresh: Columns | None = None) -> None:
         """One run from everything that is alive, and ``fresh``."""
         live = np.flatnonzero(self._arena["ve"] > self._expired_until)
-        columns = {name: self._arena[name].take(live) for name in ("group", "vs", "ve", "tag", *self.extras)}
+        columns = {name: self._arena[name].take(live) for name in self._columns()}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
         credit = self._credit
@@ -227,48 +240,107 @@ class IntervalIndex:
         self._expired_until = max(self._expired_until, t)
         if t == FOREVER:
             self._clear()
-            return
         self._credit += _GRACE
         if 2 * self._credit >= len(self._arena) > 0:
             self._credit = 0
             if 2 * self.count_live() <= len(self._arena):
                 self._rebuild()
+        self._tidy()
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The state as tables whose names begin with ``name``.
+    def _tidy(self) -> None:
+        """Number the rows anew when most numbers belong to none."""
+        if self._numbered > 2 * len(self) + _SLACK:
+            self._arena["row"][:] = np.arange(len(self))
+            self._numbered, self._log = len(self), None
 
-        A chunk of a run never changes, except that rows of it may be listed as dead: one that was stored
-        under the same name need not be stored again.
-        """
-        dead = np.flatnonzero(self._arena["ve"] == BEGINNING)
+    def parts(self, name: str) -> dict[str, Any]:
+        """The state under names that begin with ``name``."""
         key = self._key or SortKey()
         head = {
             "frontier": [self._expired_until],
             "credit": [self._credit],
-            "serial": [self._serial],
+            "numbered": [self._numbered],
             "origin": pa.array([key.origin], pa.uint64()),
             "shift": [key.shift],
-            "runs": pa.array([[run.serial for run in self._runs]], pa.list_(pa.int64())),
+            "runs": pa.array([[run.stop for run in self._runs]], pa.list_(pa.int64())),
         }
-        tables = {f"{name}/head": pa.table(head), f"{name}/dead": pa.table({"at": dead})}
-        for run in self._runs:
-            columns = {column: self._arena[column][run.start : run.stop].copy() for column in self._arena}
-            tables |= cut_table(f"{name}/run{run.serial}", pa.table(columns))
-        return tables
+        return {f"{name}/head": pa.table(head), f"{name}/intervals": self}
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become the index that gave these chunks under this name."""
-        head = chunks[f"{name}/head"].to_pylist()[0]
+    def snapshot(self) -> pa.Table:
+        """The runs as they are, with what is dead."""
+        return pa.table({name: self._arena[name].copy() for name in self._arena})
+
+    def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
+        """Become the index that gave these parts under this name, or take over changes."""
+        head, given = chunks[f"{name}/head"].to_pylist()[0], chunks[f"{name}/intervals"]
+        if isinstance(given, Change) and not given.is_whole:
+            self._apply(given)
+            self.expire(head["frontier"])
+            return
         self._clear()
-        self._expired_until = head["frontier"]
-        for serial in head["runs"]:
-            table, start = unite_table(f"{name}/run{serial}", chunks), len(self._arena)
-            self._arena.append({column: table[column].to_numpy() for column in self._arena})
-            self._serial = serial - 1
-            self._runs.append(self._run(start, len(self._arena)))
+        self._expired_until, self._log = head["frontier"], None
+        if isinstance(given, Change):
+            self.add(**self._read_open(given.rows))
+            self._log = IntervalLog(given.memo["version"], given.memo["base"])
+            self._note_stored(given)
+        else:
+            self._restore_runs(given, head)
+
+    def _restore_runs(self, table: pa.Table, head: Mapping[str, Any]) -> None:
+        self._arena.append({column: table[column].to_numpy() for column in self._arena})
+        self._runs = [self._run(start, stop) for start, stop in pairwise([0, *head["runs"]])]
         self._key = SortKey(head["origin"], head["shift"]) if self._runs else None
-        self._credit, self._serial = head["credit"], head["serial"]
-        self.remove(chunks[f"{name}/dead"]["at"].to_numpy())
+        self._credit, self._numbered = head["credit"], head["numbered"]
+
+    def _note_stored(self, change: Change) -> None:
+        assert self._log is not None
+        assert change.versions is not None
+        self._numbered = max(self._numbered, change.memo["numbered"])
+        self._log.load(change.rows["row"].to_numpy(), change.versions, self._numbered)
+
+    def _apply(self, change: Change) -> None:
+        """Take away what is gone or has another end, and add what came."""
+        log, self._log = self._log, None
+        assert log is not None
+        fresh = self._read_open(change.rows)
+        is_known = log.holds(fresh["row"])
+        tags, numbers = (
+            np.append(change.gone[name].to_numpy(), fresh[name][is_known]) for name in ("tag", "row")
+        )
+        if len(numbers):
+            at = self._find_all(np.unique(tags))
+            self.remove(at[np.isin(self._arena["row"][at], numbers)])
+        self.add(**fresh)
+        self._log = log
+        log.forget(change)
+        self._note_stored(change)
+
+    def _read_open(self, rows: pa.Table) -> Columns:
+        """The intervals that have not expired."""
+        rows = rows.filter(pa.array(rows["ve"].to_numpy() > self._expired_until))
+        return {name: rows[name].to_numpy() for name in self._columns()}
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        if self._log is None:
+            at = self.positions()
+            at = at[np.argsort(self._arena["row"][at])]
+            rows = pa.table({name: self.column(name, at) for name in self._columns()})
+            self._log = IntervalLog(version, version)
+            numbers = rows["row"].to_numpy()
+            self._log.load(numbers, np.full(len(numbers), version), self._numbered)
+            gone = rows.select(["row", "tag", "ve"]).slice(0, 0)
+            return Change(rows, gone, is_whole=True, memo=self._log.memo())
+        empty = {name: self._arena[name][:0] for name in self._columns()}
+        return self._log.take_changes(version, empty, self._expired_until)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        assert self._log is not None
+        return self._log.find_current(change, version, self._expired_until)
+
+    def _columns(self) -> tuple[str, ...]:
+        return ("group", "vs", "ve", "tag", *self.extras)
 
 
 class StartIndex(IntervalIndex):

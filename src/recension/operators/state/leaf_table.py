@@ -9,15 +9,18 @@ there are. A group of more than `_LONG` rows is kept in a `BlockTable`, where a 
 
 What always holds:
 
-    leaves      a leaf lies in one segment, in order of time, and is never written to again;
+    leaves      a leaf lies in one segment, in order of time, and is never written to again, but the first
+                rows may be taken off it;
     directory   names at most one leaf of a group; what it does not name is not in use;
     space       a segment without leaves in use is filled anew. Where less than `_IN_USE` of the log is in
                 use, the leaves of the emptiest segment are written again, a few segments a batch.
+
+It is logged by (group, time), which tell rows apart: where a batch changes one row of a group, one is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,18 +29,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
+from recension.core.memory import empty, is_bounded
 from recension.core.netting import expand
-from recension.core.sorted_runs import Columns, take_columns
+from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
-from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.block_table import BlockTable, Extract, sort_keys
 
 _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again
-_SEGMENT: Final = 1 << 16
-_CHUNK: Final = 1 << 22
+_SEGMENT: Final = 1 << 14
+_SLACK: Final = 1 << 17  # rows that are never worth cleaning: what changes often dies by itself
+_CHUNK: Final = 1 << 23
 _LEAST: Final = 1 << 15
-_IN_USE: Final = 0.6
+_IN_USE: Final = 0.5
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -51,6 +57,8 @@ class LeafExtract(Extract):
 class LeafTable:
     """Columns of eight bytes (int64, float64), the first two being ``group`` and ``time``."""
 
+    key: Final = ("group", "time")
+
     def __init__(self, columns: Mapping[str, npt.DTypeLike]) -> None:
         self._types = {"group": np.dtype(np.int64), "time": np.dtype(np.int64)} | {
             name: np.dtype(kind) for name, kind in columns.items()
@@ -63,6 +71,8 @@ class LeafTable:
         self._long.clear()
         self._log = _Log(self._types)
         self._is_long = Arena({"long": np.bool_, "rows": np.int64})
+        # The keys of rows that have changed since the last checkpoint; None: all may have.
+        self._changed: list[tuple[Index, Ticks]] | None = None
 
     def __len__(self) -> int:
         return len(self._long) + self._log.in_use
@@ -71,23 +81,29 @@ class LeafTable:
         """Memory taken by the rows."""
         return len(self) * sum(kind.itemsize for kind in self._types.values())
 
-    def extract(self, group: Index, low: Ticks, high: Ticks) -> LeafExtract:
+    def extract(
+        self, group: Index, low: Ticks, high: Ticks, names: Collection[str] | None = None
+    ) -> LeafExtract:
         """Of each segment's group all rows from the last one before ``low`` to the first one after ``high``.
 
-        There may be more. Segments are sorted and do not overlap.
+        There may be more. Segments are sorted and do not overlap. Only to be looked at and forgotten, the
+        columns that are named will do.
         """
-        return self._read(group, lambda own: self._long.extract(group[own], low[own], high[own]))
+        return self._read(group, lambda own: self._long.extract(group[own], low[own], high[own]), names)
 
     def extract_around(self, group: Index, time: Ticks, rows: int) -> LeafExtract:
         """At least so many rows of its group before and after each key, as far as there are any."""
         return self._read(group, lambda own: self._long.extract_around(group[own], time[own], rows))
 
-    def _read(self, group: Index, read_long: Callable[[Mask], Extract]) -> LeafExtract:
+    def _read(
+        self, group: Index, read_long: Callable[[Mask], Extract], names: Collection[str] | None = None
+    ) -> LeafExtract:
         self._number_up_to(int(group.max(initial=-1)) + 1)
         is_long = self._is_long["long"][group]
         leaves = unique_numbers(group[~is_long])
-        columns = self._log.read(leaves)
-        if not bool(is_long.any()):
+        is_any_long = bool(is_long.any())
+        columns = self._log.read(leaves, None if is_any_long else names)
+        if not is_any_long:
             return LeafExtract(_NONE, columns, np.zeros(len(columns["time"]), np.bool_), leaves)
         long = read_long(is_long)
         follower = np.append(np.zeros(len(columns["time"]), np.bool_), long.follower)
@@ -102,6 +118,9 @@ class LeafTable:
 
     def replace(self, extract: LeafExtract, columns: Columns) -> None:
         """Put new rows, sorted, of the groups of an extract in the place of its rows."""
+        if self._changed is not None:
+            own = take_columns(extract.columns, ~extract.follower)
+            self._changed += _compare_rows(own, columns)
         if len(extract.blocks):
             is_long = self._is_long["long"][columns["group"]]
             rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
@@ -116,6 +135,34 @@ class LeafTable:
             self._lengthen(extract.leaves[sizes > _LONG], take_columns(columns, becomes_long))
         else:
             self._log.write(extract.leaves, sizes, columns)
+
+    def part_groups(self, groups: Index) -> tuple[Index, Index]:
+        """The groups that have a leaf, and the long ones."""
+        self._number_up_to(int(groups.max(initial=-1)) + 1)
+        return groups[self._log.has_leaf(groups)], groups[self._is_long["long"][groups]]
+
+    def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
+        """How many rows of each leaf are before ``t``, and time and ``n`` of the last of them."""
+        return self._log.look_before(groups, t)
+
+    def trim(self, groups: Index, sizes: Index) -> None:
+        """Take the first rows off some leaves."""
+        if self._changed is not None:
+            self._changed.append(self._log.first_keys(groups, sizes))
+        self._log.trim(groups, sizes)
+
+    def forget(self, extract: LeafExtract, gone: Mask) -> None:
+        """Take out rows of an extract, which are the first ones of their groups: no leaf is written."""
+        group = extract.columns["group"]
+        if self._changed is not None:
+            self._changed.append((group[gone], extract.columns["time"][gone]))
+        if len(extract.blocks):
+            is_long = self._is_long["long"][group]
+            self._replace_long(extract, take_columns(extract.columns, is_long & ~gone & ~extract.follower))
+            gone = gone & ~is_long
+        first = np.flatnonzero(gone)
+        starts = np.flatnonzero(np.append(True, group[first][1:] != group[first][:-1]))[: len(first)]
+        self._log.trim(group[first[starts]], np.diff(np.append(starts, len(first))))
 
     def _replace_long(self, extract: LeafExtract, columns: Columns) -> None:
         before = extract.columns["group"][~extract.follower]
@@ -158,13 +205,75 @@ class LeafTable:
             for name, column in zip(self._types, self._long.snapshot().columns, strict=True)
         }
 
-    def restore(self, table: pa.Table) -> None:
-        """Become the table that `snapshot` gave."""
+    def restore(self, table: pa.Table | Change) -> None:
+        """Become the table that `snapshot` gave, or take over changes."""
+        if not isinstance(table, Change):
+            self._restore_all(table)
+        elif table.is_whole:
+            self._restore_all(table.rows)
+            self._changed = []
+        else:
+            self._apply(table)
+
+    def _restore_all(self, table: pa.Table) -> None:
         self.clear()
         columns = {n: table[n].to_numpy().astype(k, copy=False) for n, k in self._types.items()}
         groups = unique_numbers(columns["group"])
         self._number_up_to(int(groups.max(initial=-1)) + 1)
         self.replace(LeafExtract(_NONE, {}, np.zeros(0, np.bool_), groups), columns)
+
+    def _apply(self, change: Change) -> None:
+        fresh = {name: change.rows[name].to_numpy() for name in self._types}
+        gone = (change.gone[name].to_numpy() for name in self.key)
+        group, time = (np.append(fresh[name], own) for name, own in zip(self.key, gone, strict=True))
+        order = np.lexsort((time, group))
+        extract = self.extract(group[order], time[order], time[order])
+        own = take_columns(extract.columns, ~extract.follower)
+        here, named = sort_keys([own["group"], group], [own["time"], time])
+        in_order = np.append(named[order], -1)
+        stays = in_order[np.searchsorted(in_order[:-1], here)] != here
+        columns = {name: np.append(own[name][stays], fresh[name]) for name in self._types}
+        order = np.argsort(np.append(here[stays], named[: len(fresh["time"])]), kind="stable")
+        self._changed = None
+        self.replace(extract, take_columns(columns, order))
+        self._changed = []
+
+    def count_rows(self, groups: Index) -> Index:
+        """How many rows each group has."""
+        self._number_up_to(int(groups.max(initial=-1)) + 1)
+        return np.where(self._is_long["long"][groups], self._is_long["rows"][groups], self._log.sizes(groups))
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        changed, self._changed = self._changed, []
+        if changed is None:
+            rows = self.snapshot()
+            return Change(rows, rows.select(self.key).slice(0, 0), is_whole=True)
+        group, time = (np.concatenate([_NONE, *(keys[i] for keys in changed)]) for i in (0, 1))
+        order = np.lexsort((time, group))
+        group, time = group[order], time[order]
+        once = np.append(True, (group[1:] != group[:-1]) | (time[1:] != time[:-1]))[: len(group)]
+        group, time = group[once], time[once]
+        rows, at = self._find_rows(group, time)
+        gone = pa.table({"group": group[at < 0], "time": time[at < 0]})
+        return Change(pa.table(take_columns(rows, at[at >= 0])), gone)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        stored = {name: change.rows[name].to_numpy() for name in self._types}
+        rows, at = self._find_rows(stored["group"], stored["time"])
+        is_same = at >= 0
+        for name, column in stored.items():
+            is_same[is_same] = _bits(rows[name][at[is_same]]) == _bits(column[is_same])
+        _, there = self._find_rows(*(change.gone[name].to_numpy() for name in self.key))
+        return is_same, there < 0
+
+    def _find_rows(self, group: Index, time: Ticks) -> tuple[Columns, Index]:
+        """Rows that hold those with these (sorted) keys, and where each stands among them, -1 if nowhere."""
+        rows = self.extract(group, time, time).columns
+        keys, wanted = sort_keys([rows["group"], group], [rows["time"], time])
+        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        return rows, np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(group), -1)
 
     def renumber(self, numbers: Index) -> None:
         """Give groups new numbers, which keep their order."""
@@ -198,31 +307,70 @@ class _Log:
         """The groups that have a leaf."""
         return np.flatnonzero(self._leaves["rows"])
 
-    def read(self, groups: Index) -> Columns:
-        """The leaves of some groups, one after another."""
+    def sizes(self, groups: Index) -> Index:
+        """How many rows are in the leaf of each group."""
+        sizes: Index = self._leaves["rows"][groups]
+        return sizes
+
+    def has_leaf(self, groups: Index) -> Mask:
+        """Which groups have a leaf."""
+        found: Mask = self._leaves["rows"][groups] > 0
+        return found
+
+    def read(self, groups: Index, names: Collection[str] | None = None) -> Columns:
+        """The leaves of some groups, one after another: copies, as a segment may be filled anew."""
         sizes, first = self._leaves["rows"][groups], self._leaves["address"][groups]
         if bool((sizes == 0).any()):
             sizes, first = sizes[sizes > 0], first[sizes > 0]
-        rows = self._rows_of(first, sizes).T.copy()  # a segment may be filled anew
-        return dict(zip(self._types, map(np.ndarray.view, rows, self._types.values()), strict=True))
+        return self._gather(expand(first, first + sizes)[1], names or self._types)
 
-    def _rows_of(self, first: Index, sizes: Index) -> Index:
-        """The rows of leaves, by their addresses."""
-        chunk = np.searchsorted(self._chunk_starts, first, "right") - 1
-        if len(first) and bool((chunk == chunk[0]).all()):
-            place = first - self._chunk_starts[chunk[0]]
-            if bool((place[1:] == place[:-1] + sizes[:-1]).all()):  # as they were written, all at once
-                return self._rows_at(int(first[0]), int(place[-1] + sizes[-1] - place[0]))
-            found: Index = self._chunks[chunk[0]][expand(place, place + sizes)[1]]
-            return found
-        rows = np.empty((int(sizes.sum()), len(self._types)), np.int64)
-        leaf, at = expand(first, first + sizes)
-        of_row = chunk[leaf]
-        for number in np.flatnonzero(np.bincount(chunk, minlength=1)).tolist():
-            own = np.flatnonzero(of_row == number)
-            if len(own):
-                rows[own] = self._chunks[number][at[own] - self._chunk_starts[number]]
-        return rows
+    def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:
+        """Group and time of the first rows of some leaves."""
+        first = self._leaves["address"][groups]
+        keys = self._gather(expand(first, first + sizes)[1], LeafTable.key)
+        return keys["group"], keys["time"]
+
+    def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
+        """Of groups that have leaves: how many rows are before ``t``, and time and ``n`` of the last of them.
+
+        Found by halving: of each leaf a few rows are read.
+        """
+        sizes, first = self._leaves["rows"][groups], self._leaves["address"][groups]
+        low, high = np.zeros(len(groups), np.int64), sizes
+        while bool((is_open := low < high).any()):
+            middle = np.minimum((low + high) >> 1, sizes - 1)
+            is_before = self._gather(first + middle, ("time",))["time"] < t
+            low = np.where(is_open & is_before, middle + 1, low)
+            high = np.where(is_open & ~is_before, middle, high)
+        last = self._gather(first + np.maximum(low - 1, 0), ("time", "n"))
+        return low, last["time"], last["n"]
+
+    def _gather(self, at: Index, names: Collection[str]) -> Columns:
+        """Columns of rows by their addresses."""
+        if not len(at):
+            return {name: np.zeros(0, self._types[name]) for name in names}
+        ends = np.array([at.min(), at.max()])
+        low, high = (np.searchsorted(self._chunk_starts, ends, "right") - 1).tolist()
+        if low == high:
+            return self._take(low, at, names)
+        chunk = np.searchsorted(self._chunk_starts, at, "right") - 1
+        columns = {name: np.empty(len(at), self._types[name]) for name in names}
+        for number in range(low, high + 1):
+            own = np.flatnonzero(chunk == number)
+            for name, column in self._take(number, at[own], names).items():
+                columns[name][own] = column
+        return columns
+
+    def _take(self, number: int, at: Index, names: Collection[str]) -> Columns:
+        """Columns of rows that lie in one chunk."""
+        chunk, at, width = self._chunks[number], at - self._chunk_starts[number], len(self._types)
+        columns: Sequence[Index]
+        if len(names) == width:
+            columns = list(chunk.take(at, axis=0).T.copy())
+        else:
+            at, places = at * width, list(self._types)
+            columns = [chunk.reshape(-1).take(at + places.index(name)) for name in names]
+        return {name: column.view(self._types[name]) for name, column in zip(names, columns, strict=True)}
 
     def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
@@ -230,6 +378,17 @@ class _Log:
         self._append(groups, sizes, columns)
         if self._tail >= 0:
             self._clean(2 * len(columns["time"]))
+
+    def trim(self, groups: Index, sizes: Index) -> None:
+        """Take the first rows off the leaves of some groups."""
+        if not len(groups):
+            return
+        segments = self._segment_of(self._leaves["address"][groups])
+        self._used -= np.bincount(segments, sizes, len(self._used)).astype(np.int64)
+        self.in_use -= int(sizes.sum())
+        self._leaves["rows"][groups] -= sizes
+        self._leaves["address"][groups] += sizes
+        self._clean(2 * int(sizes.sum()))
 
     def _release(self, groups: Index) -> None:
         rows = self._leaves["rows"]
@@ -274,11 +433,11 @@ class _Log:
         return found
 
     def _move_tail(self) -> None:
-        """To a segment that is free; to new memory, as much as there is, if none is."""
+        """To a segment that is free, or to new memory; that takes no room before it is written to."""
         if not self._free:
             end = int(self._starts[-1] + self._rooms[-1]) if len(self._starts) else 0
-            rows = min(max(_LEAST, end), _CHUNK)
-            self._chunks.append(np.empty((rows, len(self._types)), np.int64))
+            rows = min(max(_LEAST, end if is_bounded() else 16 * end), _CHUNK)
+            self._chunks.append(empty((rows, len(self._types)), np.int64))
             self._chunk_starts = np.append(self._chunk_starts, end)
             first = np.arange(end, end + rows, _SEGMENT)
             self._free = list(range(len(self._starts) + len(first) - 1, len(self._starts) - 1, -1))
@@ -293,8 +452,7 @@ class _Log:
         """Write the leaves of the emptiest segments again, at least of one, for about so many rows."""
         self._free_empty()
         rows = max(rows, 1)
-        # What a single segment can hold is not worth cleaning.
-        while rows > 0 and max(self.in_use / _IN_USE, _SEGMENT) < int(self._written.sum()):
+        while rows > 0 and self.in_use / _IN_USE + _SLACK < int(self._written.sum()):
             share = np.where(self._written > 0, self._used / np.maximum(self._written, 1), 2.0)
             share[self._tail] = 2.0
             segment = int(np.argmin(share))
@@ -330,6 +488,27 @@ def unique_numbers(numbers: Index) -> Index:
     ordered = numbers if bool((numbers[1:] >= numbers[:-1]).all()) else np.sort(numbers)
     once: Index = ordered[np.append(True, ordered[1:] > ordered[:-1])[: len(ordered)]]
     return once
+
+
+def _bits(column: Column) -> Index:
+    """Numbers of eight bytes as they are written: -0.0 is not 0.0, and what is not a number equals itself."""
+    return column.view(np.int64)
+
+
+def _compare_rows(old: Columns, new: Columns) -> list[tuple[Index, Ticks]]:
+    """The keys of rows that come, change or go; both are sorted."""
+    before, after = sort_keys([old["group"], new["group"]], [old["time"], new["time"]])
+    at = np.searchsorted(before, after)
+    is_same = np.append(before, -1)[at] == after
+    is_kept = np.zeros(len(before), np.bool_)
+    is_kept[at[is_same]] = True
+    for name in old:
+        if name not in LeafTable.key:
+            is_same[is_same] = _bits(old[name])[at[is_same]] == _bits(new[name])[is_same]
+    return [
+        (new["group"][~is_same], new["time"][~is_same]),
+        (old["group"][~is_kept], old["time"][~is_kept]),
+    ]
 
 
 def _join_tables(one: Columns, other: Columns) -> tuple[Columns, Index]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, null_payload, take_rows
+from recension.core.batch import Index, Mask, null_payload, take_rows
+from recension.core.change_log import Change
+from recension.core.memory import keep_batch, longest_copy
 from recension.operators.state.block_table import BlockTable
-from recension.operators.state.chunks import cut_table, unite_table
 from recension.operators.state.leaf_table import LeafTable
 
 _RATIO = 4
@@ -20,19 +19,24 @@ _MANY = 32
 class RowStore:
     """Rows of one schema, numbered from 0 in order of arrival.
 
-    Blocks are united so that each is several times as long as the next, or all when most rows are taken.
+    Blocks are united so that each is several times as long as the next, or all when most rows are taken; but
+    no more at once than `longest_copy` allows.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._serial = 0
+        name = "#"
+        while name in schema.names:
+            name += "#"
+        self.key = (name,)
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows; numbers start from 0 again."""
         self._blocks: list[pa.RecordBatch] = []
         self._sizes: list[int] = []
-        self._serials: list[int] = []
+        # How many rows were stored by the last checkpoint (-1: none), and which one stored row 0.
+        self._stored, self._base = -1, 0
 
     def __len__(self) -> int:
         return sum(self._sizes)
@@ -44,7 +48,7 @@ class RowStore:
     def append(self, rows: pa.RecordBatch, size: int) -> Index:
         """The numbers of the added rows; ``size`` is how many, for a schema without columns."""
         start, keep = len(self), self._count_kept(size)
-        self._push(rows, size)
+        self._push(keep_batch(rows), size)
         self._unite(keep)
         return np.arange(start, start + size)
 
@@ -57,17 +61,18 @@ class RowStore:
         return keep
 
     def _push(self, rows: pa.RecordBatch, size: int) -> None:
-        self._serial += 1
         self._blocks.append(rows)
         self._sizes.append(size)
-        self._serials.append(self._serial)
 
     def _unite(self, keep: int) -> None:
-        """One block from all but the first ``keep``."""
+        """One block from all but the first ``keep``, or from as many of the last ones as may be copied."""
+        if keep < len(self._blocks) - 1:
+            bytes_from = np.cumsum([block.nbytes for block in self._blocks[keep:]][::-1])[::-1]
+            keep += int(np.count_nonzero(bytes_from > longest_copy()))
         if keep < len(self._blocks) - 1:
             rows, size = pa.concat_batches(self._blocks[keep:]), sum(self._sizes[keep:])
-            del self._blocks[keep:], self._sizes[keep:], self._serials[keep:]
-            self._push(rows, size)
+            del self._blocks[keep:], self._sizes[keep:]
+            self._push(keep_batch(rows), size)
 
     def take(self, numbers: Index) -> pa.RecordBatch:
         """The rows with these numbers, in this order."""
@@ -97,37 +102,63 @@ class RowStore:
 
     def retain(self, numbers: Index) -> None:
         """Keep only these rows; they are numbered anew, from 0, in this order."""
-        kept = self.take(numbers)
+        most = max(1, len(self) * longest_copy() // max(self.nbytes(), 1))
+        parts = [numbers[start : start + most] for start in range(0, len(numbers), most)]
+        kept = [keep_batch(self.take(part)) for part in parts]
         self.clear()
-        if len(numbers):
-            self._push(kept, len(numbers))
+        for rows, part in zip(kept, parts, strict=True):
+            self._push(rows, len(part))
 
-    def to_table(self) -> pa.Table:
-        """All rows, in order of their numbers."""
-        return pa.Table.from_batches(self._blocks, self.schema)
+    def snapshot(self) -> pa.Table:
+        """All rows, after their numbers."""
+        return self._rows_from(0)
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The rows as tables whose names begin with ``name``; one stored before need not be stored again."""
-        blocks = pa.list_(pa.int64())
-        head = {
-            "serial": [self._serial],
-            "serials": pa.array([self._serials], blocks),
-            "sizes": pa.array([self._sizes], blocks),
-        }
-        tables = {f"{name}/blocks": pa.table(head)}
-        for serial, block in zip(self._serials, self._blocks, strict=True):
-            tables |= cut_table(f"{name}/block{serial}", pa.Table.from_batches([block], self.schema))
-        return tables
+    def _rows_from(self, first: int) -> pa.Table:
+        """The rows from a number on."""
+        before, batches = 0, []
+        for block, size in zip(self._blocks, self._sizes, strict=True):
+            if before + size > first and self.schema.names:
+                batches.append(block.slice(max(first - before, 0)))
+            before += size
+        rows = pa.Table.from_batches(batches, self.schema)
+        numbers = pa.array(np.arange(first, before))
+        return pa.table([numbers, *rows.columns], names=[self.key[0], *self.schema.names])
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become the store that gave these chunks under this name."""
-        self.clear()
-        head = chunks[f"{name}/blocks"].to_pylist()[0]
-        for serial, size in zip(head["serials"], head["sizes"], strict=True):
-            rows = unite_table(f"{name}/block{serial}", chunks).combine_chunks().to_batches()
-            self._serial = serial - 1
-            self._push(rows[0] if rows else null_payload(0, self.schema), size)
-        self._serial = head["serial"]
+    def restore(self, table: pa.Table | Change) -> None:
+        """Become the store that `snapshot` gave, or take over changes."""
+        is_change = isinstance(table, Change)
+        rows = table.rows if is_change else table
+        if not is_change or table.is_whole:
+            self.clear()
+        fresh, size = self.read_new(rows)
+        if size:
+            self.append(fresh, size)
+        if is_change:
+            self.mark_stored(table)
+
+    def mark_stored(self, change: Change) -> None:
+        """All that is here is stored."""
+        self._stored, self._base = len(self), int(change.memo["base"])
+
+    def read_new(self, rows: pa.Table) -> tuple[pa.RecordBatch, int]:
+        """Those rows of a snapshot or change that are not here yet, and how many they are."""
+        numbers = rows[0].to_numpy()
+        fresh = int(np.searchsorted(numbers, len(self)))
+        assert bool((numbers[fresh:] == np.arange(len(self), len(self) + len(numbers) - fresh)).all())
+        batches = rows.slice(fresh).drop_columns(self.key[0]).combine_chunks().to_batches()
+        return batches[0] if batches else null_payload(0, self.schema), len(numbers) - fresh
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        first, self._stored = self._stored, len(self)
+        if first < 0:
+            self._base = version
+        rows = self._rows_from(max(first, 0))
+        return Change(rows, rows.select([0]).slice(0, 0), first < 0, {"base": self._base})
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        return np.full(len(change.rows), version >= self._base), np.zeros(0, np.bool_)
 
 
 def drop_unused_rows(store: RowStore, table: BlockTable | LeafTable, *columns: str) -> int:

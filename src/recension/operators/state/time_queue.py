@@ -2,21 +2,83 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Final, Literal
 
-from recension.core.batch import Index
-from recension.core.sorted_runs import Columns, SortedRuns
-from recension.core.ticks import Ticks
+import numpy as np
+import pyarrow as pa
+
+from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
+from recension.core.sorted_runs import Column, Columns, SortedRuns
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 
 class TimeQueue(SortedRuns):
     """Pairs (time, group): look at the group when its time has come.
 
-    Pairs may repeat, and may no longer matter when they come out: the taker looks.
+    Pairs may repeat, and may no longer matter when they come out: the taker looks. What is taken out is
+    not stored pair by pair: it is enough to know up to which time it was done, and when.
     """
+
+    key: Final = ("time", "group")
 
     def __init__(self) -> None:
         super().__init__({"time": np.int64, "group": np.int64})
+
+    def clear(self) -> None:
+        super().clear()
+        # Pairs that came since the last checkpoint; None: all may have.
+        self._fresh: list[Columns] | None = None
+        # (version, time): of the pairs stored by that version, those before that time were taken out later.
+        self._taken: list[tuple[int, int]] = []
+        self._version = 0
+
+    def push(self, *columns: Column, is_run: bool = False) -> None:
+        super().push(*columns, is_run=is_run)
+        if self._fresh is not None:
+            self._fresh.append(dict(zip(self._types, columns, strict=True)))
+
+    def pop(self, t: int, side: Literal["left", "right"] = "left") -> Columns:
+        if self._fresh is not None:
+            before = min(t + (side == "right"), FOREVER)
+            keep = [rows["time"] >= before for rows in self._fresh]
+            self._fresh = [
+                {name: column[own] for name, column in rows.items()}
+                for rows, own in zip(self._fresh, keep, strict=True)
+            ]
+            self._taken = [(v, bound) for v, bound in self._taken if bound > before]
+            self._taken.append((self._version, before))
+        return super().pop(t, side)
+
+    def restore(self, table: pa.Table | Change, expired_before: int = BEGINNING) -> None:
+        """Become what `snapshot` gave, or take over changes."""
+        if not isinstance(table, Change):
+            super().restore(table, expired_before)
+            return
+        assert table.versions is not None
+        taken = [(int(version), int(bound)) for version, bound in table.memo["taken"]]
+        rows = table.rows.filter(pa.array(~_is_taken(table.rows, table.versions, taken)))
+        if table.is_whole:
+            super().restore(rows, expired_before)
+        else:
+            super().pop(max((bound for v, bound in taken if v >= table.since), default=BEGINNING))
+            super().push(*(rows[name].to_numpy() for name in self._types))
+        self._fresh, self._taken, self._version = [], taken, int(table.memo["version"])
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        fresh, self._fresh, self._version = self._fresh, [], version
+        if is_whole := fresh is None:
+            self._taken, rows = [], self.snapshot()
+        else:
+            rows = pa.table(self._sort_rows(self._join_parts(fresh or [])))
+        memo = {"taken": self._taken, "version": version}
+        return Change(rows, rows.slice(0, 0), is_whole, memo)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        versions = np.full(len(change.rows), version)
+        return ~_is_taken(change.rows, versions, self._taken), np.zeros(0, np.bool_)
 
     def pop_before(self, t: int) -> tuple[Ticks, Index]:
         """Take out every pair with a time before ``t``."""
@@ -36,6 +98,14 @@ class TimeQueue(SortedRuns):
             return {"time": rows["time"][groups >= 0], "group": groups[groups >= 0]}
 
         self.rewrite(renumber_rows)
+
+
+def _is_taken(rows: pa.Table, versions: Index, taken: list[tuple[int, int]]) -> Mask:
+    """Which pairs were taken out after they were stored, as these versions."""
+    time, is_taken = rows["time"].to_numpy(), np.zeros(len(rows), np.bool_)
+    for version, bound in taken:
+        is_taken |= (versions <= version) & (time < bound)
+    return is_taken
 
 
 class TimeBag(SortedRuns):

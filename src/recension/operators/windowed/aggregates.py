@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,12 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask, empty, take_rows
 from recension.core.netting import expand
 from recension.core.rowhash import rows_equal
-from recension.core.ticks import FOREVER
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
+from recension.operators.state.ranked_events import Pick
 from recension.operators.windowed.accumulators import Accumulator, name_overflows
-from recension.operators.windowed.events import CoveringEvents, EventsOfGroups
+from recension.operators.windowed.events import CoveringEvents, EventsOfGroups, order_of_events
 from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, Selection, TopK
@@ -44,6 +46,7 @@ class AggregateSpec:
     The aggregates are in the order of the last columns of ``schema``; one that yields rows stands alone.
     ``breaks_ties`` says that some aggregate depends on the order of events that begin together, which the
     ends decide: then a moved end can change the past back to the start of the event, and CTIs must wait.
+    With ``read_changes`` batches do not hold events but what parts of them change (`parts`).
     """
 
     schema: pa.Schema
@@ -52,6 +55,7 @@ class AggregateSpec:
     keys: Keys | None = None
     key_schema: pa.Schema | None = None
     breaks_ties: bool = False
+    read_changes: Callable[[EventBatch], Contributions] | None = None
 
     def count_columns(self) -> tuple[int, int]:
         """How many columns of whole numbers and of float pairs the sums take."""
@@ -62,6 +66,20 @@ class AggregateSpec:
         """What the index has to keep for it."""
         keys = pa.schema([]) if self.key_schema is None else self.key_schema
         return IndexSpec(keys, view, "seen" if self.breaks_ties else "unseen", *self.count_columns())
+
+
+def picks_of(aggregations: Sequence[Aggregation]) -> Sequence[Pick]:
+    """The events that decide all the selections; none if some selection needs every event."""
+    chosen = [(a.measure, a.argument) for a in aggregations if not isinstance(a.measure, Accumulator)]
+    picks = [_pick(measure, argument) for measure, argument in chosen if measure.picks and argument]
+    return picks if len(picks) == len(chosen) else ()
+
+
+def _pick(measure: Selection | TopK, argument: Callable[[pa.RecordBatch], pa.Array]) -> Pick:
+    def order(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> Index:
+        return measure.order(argument(payload), cache(lambda: order_of_events(vs, ve, payload)))
+
+    return Pick(order, measure.picks or 0)
 
 
 def aggregate_over(
@@ -77,21 +95,26 @@ class Aggregates(Measure):
 
     def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
         super().__init__(spec.schema)
-        self._index, self._input_schema = index, spec.input_schema
+        self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._aggregations, self._breaks_ties = list(spec.aggregations), spec.breaks_ties
+        self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
+        # The events of a count window do not live through it.
+        self._picks = picks_of(spec.aggregations) if index.is_fixed or index.place is None else ()
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:
-        return empty(self._input_schema)
+        return self._no_events
 
     def contributions(self, batch: EventBatch) -> Contributions:
         if not len(batch):
             return self._no_amounts
+        if self._read_changes is not None:
+            return self._read_changes(batch)
         total = NOTHING
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
@@ -106,13 +129,15 @@ class Aggregates(Measure):
         if self._events is not None and len(batch):
             self._events.take(batch, self._index.group_hash(group))
         if old is None:
-            return empty(self.schema)
+            return self._nothing
         return emit(change, self._index, old, self._results(change.new, change.new_end))
 
     def _results(self, stretches: Stretches, end: Index) -> StretchResults:
         events, group = None, stretches.group
         if self._events is not None:
-            events = self._events.find_within(self._index.group_hash, group, stretches.low, stretches.high)
+            events = self._events.find_within(
+                self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._picks
+            )
         try:
             return self._rows(self._index.keys_of(group), stretches.sums, events)
         except FunctionError as why:

@@ -6,7 +6,7 @@ question about overlapping ranges, not about every (event, snapshot) pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -14,17 +14,23 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, take_rows
+from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import identity, net_changes, plain_inserts
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.event_store import EventStore
+from recension.operators.state.ranked_events import Pick, RankedEvents
+from recension.operators.state.tied_starts import TiedStarts
 from recension.operators.value_order import payload_order
 
 Placement: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
 """Puts lifetimes on another axis than that of time."""
+
+# A stretch is deep if it has so many times more events than snapshots. All deep ones together must have at
+# least so many events, or a look at all of them costs less than the search.
+_DEEP = 8
+_LEAST_DEEP = 8192
 
 
 @dataclass(frozen=True)
@@ -41,17 +47,7 @@ class CoveringEvents:
     @cached_property
     def order(self) -> Index:
         """The events by (vs, ve, payload), the order that breaks ties."""
-        order = np.lexsort((self.ve, self.vs))
-        vs, ve = self.vs[order], self.ve[order]
-        tied = np.append(False, (vs[1:] == vs[:-1]) & (ve[1:] == ve[:-1]))
-        tied |= np.append(tied[1:], False)
-        if bool(tied.any()):
-            rows = order[tied]
-            by_payload = rows[payload_order(take_rows(self.payload, rows), len(rows))]
-            rank = np.empty(len(order), np.int64)
-            rank[by_payload] = np.arange(len(rows))
-            order[tied] = rows[np.lexsort((rank[rows], self.ve[rows], self.vs[rows]))]
-        return order
+        return order_of_events(self.vs, self.ve, self.payload)
 
     @cached_property
     def incidence(self) -> tuple[Index, Index]:
@@ -73,6 +69,20 @@ class CoveringEvents:
         return np.where(best == _NONE, -1, best)
 
 
+def order_of_events(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> Index:
+    """Events by (vs, ve, payload)."""
+    order = np.lexsort((ve, vs))
+    tied = np.append(False, (np.diff(vs[order]) == 0) & (np.diff(ve[order]) == 0))[: len(order)]
+    tied |= np.append(tied[1:], False)[: len(order)]
+    if bool(tied.any()):
+        rows = order[tied]
+        by_payload = rows[payload_order(take_rows(payload, rows), len(rows))]
+        rank = np.empty(len(order), np.int64)
+        rank[by_payload] = np.arange(len(rows))
+        order[tied] = rows[np.lexsort((rank[rows], ve[rows], vs[rows]))]
+    return order
+
+
 class EventsOfGroups:
     """The live events behind the snapshots.
 
@@ -84,8 +94,9 @@ class EventsOfGroups:
     def __init__(self, schema: pa.Schema, place: Placement | None = None, *, insert_only: bool = False):
         self._place = place
         self._changes = plain_inserts if insert_only else net_changes
-        self._live = EventStore(schema, () if place is None else ("start", "end"))
         self._own = ("vs", "ve") if place is None else ("start", "end")
+        self._live = RankedEvents(schema, () if place is None else self._own, self._own)
+        self._ties: TiedStarts | None = None  # followed from the first time they are asked for
 
     def __len__(self) -> int:
         return len(self._live)
@@ -93,6 +104,8 @@ class EventsOfGroups:
     def take(self, batch: EventBatch, group: Hashes) -> None:
         """Take over the changes of a batch."""
         change = self._changes(batch)
+        if self._ties is not None:
+            self._ties.change(group[change.row], change.vs, change.old, change.new)
         if self._place is None:
             self._live.apply(change, group[change.row], batch.payload)
             return
@@ -113,14 +126,28 @@ class EventsOfGroups:
         self._live.insert(own, vs, ve, tag, rows, start=start, end=end)
 
     def find_within(
-        self, group_hash: Callable[[Index], Hashes], group: Index, start: Ticks, end: Ticks
+        self,
+        group_hash: Callable[[Index], Hashes],
+        group: Index,
+        start: Ticks,
+        end: Ticks,
+        alive: Index | None = None,
+        picks: Sequence[Pick] = (),
     ) -> CoveringEvents:
-        """The events alive in some intervals, which are sorted by group, then by start and also by end."""
+        """The events alive in some intervals, which are sorted by group, then by start and also by end.
+
+        Given ``picks``, those suffice that can be picked in some interval; ``alive`` is how many each holds.
+        """
         is_first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > end[:-1]))[: len(group)]
         first = np.flatnonzero(is_first)
         last = np.append(first[1:], len(group))[: len(first)] - 1
-        low, high = start[first], end[last]
-        run, at = self._live.find_overlaps(group_hash(group[first]), low, high)
+        low, high, hashes = start[first], end[last], group_hash(group[first])
+        is_deep = np.zeros(len(first), np.bool_)
+        if picks and alive is not None and len(first):
+            most = np.maximum.reduceat(alive, first)
+            is_deep = most > _DEEP * (last - first + sum(pick.count for pick in picks))
+            is_deep &= int(most[is_deep].sum()) > _LEAST_DEEP
+        run, at = self._find(hashes, low, high, is_deep, picks)
         vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         own = np.cumsum(is_first) - 1
         starts, ends, begin, stop = sort_keys(
@@ -131,23 +158,35 @@ class EventsOfGroups:
         vs, ve = (self._live.column(name, at) for name in self._own)
         return CoveringEvents(len(group), begins, stops, vs, ve, self._live.payload(at))
 
+    def _find(
+        self, group: Hashes, low: Ticks, high: Ticks, is_deep: Mask, picks: Sequence[Pick]
+    ) -> tuple[Index, Index]:
+        """Pairs (question, position), by question: what overlaps, of deep ones only what can be picked."""
+        if not bool(is_deep.any()):
+            return self._live.find_overlaps(group, low, high)
+        shallow, deep = np.flatnonzero(~is_deep), np.flatnonzero(is_deep)
+        own, at = self._live.find_overlaps(group[shallow], low[shallow], high[shallow])
+        other, found = self._live.find_deciding(group[deep], low[deep], high[deep], picks)
+        question = np.concatenate([shallow[own], deep[other]])
+        order = np.argsort(question, kind="stable")
+        return question[order], np.concatenate([at, found])[order]
+
     def earliest_tie(self, t: int) -> int:
         """Where the first two events begin that share a start before ``t`` and whose ends can still move.
 
         Their ends decide which of the two comes first, so that is not known before the ends are final.
         FOREVER if there are none.
         """
-        return int(self._live.column(self._own[0], self._find_ties(t)).min(initial=FOREVER))
+        if self._ties is None:
+            self._ties, at = TiedStarts(), self._live.positions()
+            start, end = (self._live.column(name, at) for name in self._own)
+            self._ties.change(self._live.column("group", at), start, start, end)
+        return self._ties.earliest(t, self._is_alive)
 
-    def _find_ties(self, t: int) -> Index:
-        at = self._live.positions()
-        start, end = (self._live.column(name, at) for name in self._own)
-        at, start = at[(start < t) & (end >= t)], start[(start < t) & (end >= t)]
-        group = self._live.column("group", at)
-        order = np.lexsort((start, group))
-        start, group = start[order], group[order]
-        tied: Index = at[order[1:][(start[1:] == start[:-1]) & (group[1:] == group[:-1])]]
-        return tied
+    def _is_alive(self, start: Ticks, end: Ticks) -> Mask:
+        """Whether events with these lifetimes are among the live ones, if they came at all."""
+        vs, ve = (start, end) if self._place is None else self._place(start, end)
+        return (ve > vs) & (ve > self._live.expired_until)
 
     def earliest_ending(self, t: int) -> int:
         """Where the first event starts that ends at ``t`` or later; FOREVER if none does."""
@@ -157,7 +196,11 @@ class EventsOfGroups:
 
     def remove_at(self, group: Hashes, at: Ticks) -> None:
         """Forget the events at these instants of these groups."""
-        self._live.remove(self._live.find_overlaps(group, at, at + 1)[1])
+        gone = self._live.find_overlaps(group, at, at + 1)[1]
+        if self._ties is not None:
+            start, end = (self._live.column(name, gone) for name in self._own)
+            self._ties.change(self._live.column("group", gone), start, end, start)
+        self._live.remove(gone)
 
     def expire(self, t: int) -> None:
         """Forget the events that end, on their axis, at ``t`` or before."""
@@ -169,11 +212,12 @@ class EventsOfGroups:
 
     def snapshot(self) -> Chunks:
         """The events as named Arrow tables."""
-        return self._live.snapshot("events")
+        return self._live.parts("events")
 
     def restore(self, chunks: Chunks) -> None:
         """Become what `snapshot` gave."""
         self._live.restore("events", chunks)
+        self._ties = None
 
 
 _NONE = np.iinfo(np.int64).max
@@ -197,4 +241,27 @@ def range_minimum(size: int, first: Index, stop: Index, value: Index) -> Index:
             shift = half >> 1
             down[shift:] = np.minimum(down[shift:], best[:-shift] if shift < size else best[:0])
             best = down
+    return best
+
+
+def least_of_ranges(size: int, first: Index, stop: Index, count: int) -> Index:
+    """A row for each place: the first ``count`` ranges over it, by their numbers, then -1.
+
+    In ``count`` rounds; what was found is cut out of its range, of which pieces to either side are left.
+    """
+    best, owner = np.full((size, count), -1), np.arange(len(first))
+    for column in range(count):
+        least = range_minimum(size, first, stop, owner)
+        is_first = np.append(True, least[1:] != least[:-1])[:size] & (least < _NONE)
+        is_last = np.append(least[1:] != least[:-1], True)[:size] & (least < _NONE)
+        begin, end = np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
+        if not len(begin):
+            break
+        best[:, column] = np.where(least < _NONE, least, -1)
+        starts = np.append(owner, least[begin]), np.append(first, end)
+        stops = np.append(owner, least[begin]), np.append(stop, begin)
+        left, right = np.lexsort(starts[::-1]), np.lexsort(stops[::-1])
+        owner, first, stop = starts[0][left], starts[1][left], stops[1][right]
+        rest = np.flatnonzero(first < stop)
+        owner, first, stop = owner[rest], first[rest], stop[rest]
     return best

@@ -222,7 +222,7 @@ class WindowIndex(ABC):
 
     def snapshot(self) -> Chunks:
         """The index as named Arrow tables."""
-        own = {"upcoming": self._upcoming.snapshot(), "watermark": pa.table({"t": [self.watermark]})}
+        own = {"upcoming": self._upcoming, "watermark": pa.table({"t": [self.watermark]})}
         return {**self._points.snapshot(), **own}
 
     def restore(self, chunks: Chunks) -> None:

@@ -29,7 +29,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
     changed_stretches,
 )
-from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
+from recension.operators.windowed.steps import AxisSteps, Contributions, PointChanges, axis_steps, sum_points
 from recension.operators.windowed.working_set import (
     AxisSide,
     WorkingSet,
@@ -129,6 +129,8 @@ class NumberedIndex(WindowIndex):
     def _steps(
         self, batch: EventBatch, group: Index, amounts: Contributions, coming: tuple[Index, Index, Index]
     ) -> AxisSteps:
+        if isinstance(amounts, PointChanges):
+            return sum_points(group, amounts, spans=coming)
         first, new = self._numbering.place(batch.vs, new_end(batch))
         is_plain = bool((batch.kind == INSERT).all())
         old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]

@@ -49,6 +49,8 @@ class Measure(ABC):
     shards_share_ctis: bool = False
     always_answers: bool = False
     """Is there a row for every window that holds an event?"""
+    reads_events: bool = True
+    """Do its batches hold events, which a message can name?"""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -121,7 +123,7 @@ class WindowedOperator(Operator):
         try:
             return self._step(self.measure.prepare(batch, group), group, watermark)
         except TooManyWindowsError as why:
-            raise self.index.name_event(why, batch) from None
+            raise (self.index.name_event(why, batch) if self.measure.reads_events else why) from None
 
     def on_cti(self, port: int, t: int) -> Output:
         watermark = max(self.index.watermark, t)

@@ -17,11 +17,21 @@ from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_
 from recension.modules.calls import NotDeterministicError, module_error
 from recension.modules.members import Window
 from recension.operators.value_order import sort_key, value_ranks
-from recension.operators.windowed.events import CoveringEvents
+from recension.operators.windowed.events import CoveringEvents, least_of_ranges
+
+# One of the rounds that choose an event for every snapshot costs as much as so many pairs for each event.
+_ROUND = 8
 
 
 class Selection(ABC):
     """Chooses or computes from the values of the events alive in each snapshot."""
+
+    picks: int | None = None
+    """How many events decide, the first in `order`; None: all of them."""
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        """All events in the order in which they are chosen; ``by_event`` gives that which breaks ties."""
+        raise NotImplementedError
 
     @abstractmethod
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
@@ -31,25 +41,35 @@ class Selection(ABC):
 class Extreme(Selection):
     """The least or greatest value; nulls do not count, NaN is greater than every number."""
 
+    picks = 1
+
     def __init__(self, *, greatest: bool) -> None:
-        self._sign = -1 if greatest else 1
+        self._greatest = greatest
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        # Of equal values any will do: they differ only in the event they come from.
+        order = _order_by_value(values)
+        nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+        return np.append(order[::-1] if self._greatest else order, nulls)
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
-        ranks = value_ranks(values)
-        order = np.flatnonzero(ranks >= 0)
-        # Of equal values any will do: they differ only in the event they come from.
-        by_rank = order[np.argsort(self._sign * ranks[order], kind="stable")]
-        return _values_at(values, by_rank, events.least_rank(np.arange(len(by_rank)), by_rank))
+        order = self.order(values, lambda: events.order)
+        return _values_at(values, order, events.least_rank(np.arange(len(order)), order))
 
 
 class Positional(Selection):
     """The value of the first or last event, null or not."""
 
+    picks = 1
+
     def __init__(self, *, last: bool) -> None:
         self._last = last
 
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        return by_event()[::-1] if self._last else by_event()
+
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
-        order = events.order[::-1] if self._last else events.order
+        order = self.order(values, lambda: events.order)
         return _values_at(values, order, events.least_rank(np.arange(len(order)), order))
 
 
@@ -139,17 +159,28 @@ class TopK:
     """The first ``k`` events by a value: nulls last, ties in the order of the events."""
 
     def __init__(self, k: int, *, descending: bool) -> None:
-        self._k, self._descending = k, descending
+        self.picks, self._descending = k, descending
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        """All events in the order in which they are chosen."""
+        ranks = value_ranks(values)[by_event()]
+        keyed = np.where(ranks < 0, np.iinfo(np.int64).max, -ranks if self._descending else ranks)
+        return by_event()[np.argsort(keyed, kind="stable")]
 
     def choose(self, events: CoveringEvents, values: pa.Array) -> tuple[Index, Index, Index]:
         """Chosen events snapshot by snapshot, their ranks from 1, and how many each snapshot has."""
-        ranks = value_ranks(values)[events.order]
-        keyed = np.where(ranks < 0, np.iinfo(np.int64).max, -ranks if self._descending else ranks)
-        snapshot, event = events.incidence_in(events.order[np.argsort(keyed, kind="stable")])
-        offsets = _offsets(snapshot, events.snapshots)
-        place = np.arange(len(event)) - offsets[:-1][snapshot]
-        chosen = place < self._k
-        return event[chosen], place[chosen] + 1, np.minimum(np.diff(offsets), self._k)
+        order = self.order(values, lambda: events.order)
+        first, stop, size = events.first[order], events.stop[order], events.snapshots
+        pairs = int((stop - first).sum())
+        if pairs <= _ROUND * self.picks * (len(order) + size):
+            snapshot, event = events.incidence_in(order)
+            offsets = _offsets(snapshot, size)
+            place = np.arange(pairs) - offsets[:-1][snapshot]
+            chosen = place < self.picks
+            return event[chosen], place[chosen] + 1, np.minimum(np.diff(offsets), self.picks)
+        best = least_of_ranges(size, first, stop, self.picks)
+        snapshot, place = np.nonzero(best >= 0)
+        return order[best[snapshot, place]], place + 1, np.bincount(snapshot, minlength=size)
 
 
 def _values_at(values: pa.Array, order: Index, rank: Index) -> pa.Array:

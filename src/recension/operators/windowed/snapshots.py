@@ -30,7 +30,7 @@ from recension.operators.windowed.index import (
     changed_stretches,
     is_in_view,
 )
-from recension.operators.windowed.steps import Contributions, axis_steps
+from recension.operators.windowed.steps import AxisSteps, Contributions, PointChanges, axis_steps, sum_points
 from recension.operators.windowed.working_set import AxisSide, WorkingSet, merge_steps, state_columns
 
 
@@ -51,12 +51,7 @@ class SnapshotIndex(WindowIndex):
         look = self._upcoming.pop_until(watermark)
         if not len(batch) and not len(look[0]):
             return self._move_to(watermark)
-        # All of an event lies in a snapshot or none of it: cut to the window, its end says nothing more.
-        since = batch.vs if self._ends == "seen" else None
-        is_plain = bool((batch.kind == INSERT).all())
-        ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
-        steps = axis_steps(group, batch.vs, *ends, amounts, look=look, since=since)
-        work = merge_steps(self._points, steps)
+        work = merge_steps(self._points, self._steps(batch, group, amounts, look))
 
         def write_back() -> None:
             work.write_back(self._points)
@@ -69,6 +64,17 @@ class SnapshotIndex(WindowIndex):
         is_other = work.is_changed | (had != has)
         at = np.flatnonzero(is_other & (np.maximum(had, has) > work.time))
         return changed_stretches(work, at, work.time, (had, has), write_back)
+
+    def _steps(
+        self, batch: EventBatch, group: Index, amounts: Contributions, look: tuple[Ticks, Index]
+    ) -> AxisSteps:
+        if isinstance(amounts, PointChanges):
+            return sum_points(group, amounts, look=look)
+        # All of an event lies in a snapshot or none of it: cut to the window, its end says nothing more.
+        since = batch.vs if self._ends == "seen" else None
+        is_plain = bool((batch.kind == INSERT).all())
+        ends = (batch.vs, batch.ve) if is_plain else (old_end(batch), new_end(batch))
+        return axis_steps(group, batch.vs, *ends, amounts, look=look, since=since)
 
     def _limit(self, work: WorkingSet, side: AxisSide, watermark: int) -> Ticks:
         """Up to when each snapshot is shown; its own start if it is not."""

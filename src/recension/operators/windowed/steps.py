@@ -36,6 +36,20 @@ NOTHING = Contributions([], [])
 
 
 @dataclass(frozen=True, slots=True)
+class PointChanges(Contributions):
+    """What changes at points of the axis, instead of what events add; a point may be there more than once.
+
+    ``refs`` counts end points and ``n`` events; ``cover`` is +1 where a touched stretch begins, -1 where it
+    ends. These are differences, so those of several parts of the events are put together by adding them.
+    """
+
+    time: Ticks
+    refs: Index
+    cover: Index
+    n: Index
+
+
+@dataclass(frozen=True, slots=True)
 class AxisSteps:
     """One row per distinct (group, time), sorted; amounts are running totals within their segment.
 
@@ -82,6 +96,45 @@ def axis_steps(
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
+def point_changes(
+    group: Index, vs: Ticks, a: Ticks, b: Ticks, amounts: Contributions
+) -> tuple[Index, PointChanges]:
+    """The steps of a batch of changes before they are summed along the axis: groups, and changes there."""
+    steps = axis_steps(group, vs, a, b, Contributions(amounts.ints, []))
+    begins, ends, points = sort_keys([group, group, steps.group], [a, b, steps.time])
+    ints = [np.diff(x, prepend=0) for x in (steps.covered.astype(np.int64), steps.n, *steps.ints)]
+    pairs = []
+    if amounts.pairs:
+        at = np.searchsorted(points, np.concatenate([begins, ends]))
+        order, lengths = np.argsort(at, kind="stable"), np.bincount(at, minlength=len(points))
+        for pair in amounts.pairs:
+            high, low = (np.concatenate([part, -part])[order] for part in pair)
+            pairs.append(dd.sums((high, low), lengths))
+    return steps.group, PointChanges(ints[2:], pairs, steps.time, steps.refs, ints[0], ints[1])
+
+
+def sum_points(
+    group: Index,
+    changes: PointChanges,
+    *,
+    look: tuple[Ticks, Index] | None = None,
+    spans: tuple[Index, Ticks, Ticks] | None = None,
+) -> AxisSteps:
+    """The steps of changes at points; ``look`` and ``spans`` as for `axis_steps`."""
+    extra = _Extra.collect(group, None, look, spans)
+    none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
+    keys = np.concatenate(sort_keys([group, extra.group], [changes.time, extra.time]))
+    whole = PointChanges(
+        [np.concatenate([x, none]) for x in changes.ints],
+        [(np.concatenate([high, zero]), np.concatenate([low, zero])) for high, low in changes.pairs],
+        np.concatenate([changes.time, extra.time]),
+        np.concatenate([changes.refs, none]),
+        np.concatenate([changes.cover, extra.cover]),
+        np.concatenate([changes.n, none]),
+    )
+    return _sum_along(keys, np.concatenate([group, extra.group]), whole)
+
+
 @dataclass(frozen=True, slots=True)
 class _EndChange:
     """What each element does at its two ends."""
@@ -126,19 +179,30 @@ def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra:
 
 def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
-    ints = [
+    n, *ints = (np.concatenate([x, -x, none]) for x in (np.ones(len(change.a), np.int64), *amounts.ints))
+    changes = PointChanges(
+        ints,
+        [
+            (np.concatenate([high, -high, zero]), np.concatenate([low, -low, zero]))
+            for high, low in amounts.pairs
+        ],
+        np.concatenate([change.a, change.b, extra.time]),
         np.concatenate([*change.refs(), none]),
         np.concatenate([*change.cover(), extra.cover]),
-        *(np.concatenate([x, -x, none]) for x in (np.ones(len(change.a), np.int64), *amounts.ints)),
-    ]
+        n,
+    )
+    return _sum_along(keys, np.concatenate([change.group, change.group, extra.group]), changes)
+
+
+def _sum_along(keys: Index, group: Index, changes: PointChanges) -> AxisSteps:
+    """Changes in any order as running totals; ``keys`` sort them by group and time."""
     order = np.argsort(keys)
     last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
+    ints = (changes.refs, changes.cover, changes.n, *changes.ints)
     refs, cover, n, *sums = (np.cumsum(column[order])[last] for column in ints)
     at, covered = order[last], cover > 0
-    pairs = [_running_pair(pair, zero, order, last, covered) for pair in amounts.pairs]
-    group = np.concatenate([change.group, change.group, extra.group])[at]
-    time = np.concatenate([change.a, change.b, extra.time])[at]
-    return AxisSteps(group, time, np.diff(np.append(0, refs)), n, covered, sums, pairs)
+    pairs = [_running_pair(pair, order, last, covered) for pair in changes.pairs]
+    return AxisSteps(group[at], changes.time[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +231,10 @@ class _Extra:
         )
 
 
-def _running_pair(pair: Pair, zero: Floats, order: Index, last: Index, covered: Mask) -> Pair:
+def _running_pair(pair: Pair, order: Index, last: Index, covered: Mask) -> Pair:
     """Totals since the segment began; where no event changes they are nothing, exactly."""
-    high, low = (np.concatenate([part, -part, zero])[order] for part in pair)
     ends = last[~covered]
-    total = dd.running_sum(high, low, np.diff(np.append(-1, ends)))
+    total = dd.running_sum(pair[0][order], pair[1][order], np.diff(np.append(-1, ends)))
     return np.where(covered, total[0][last], 0.0), np.where(covered, total[1][last], 0.0)
 
 

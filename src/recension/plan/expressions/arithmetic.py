@@ -22,21 +22,14 @@ from recension.plan.schemas import type_name
 Value: TypeAlias = pa.Array | pa.Scalar
 """What an expression is on a batch; a scalar if it is the same on every row."""
 
-_PLAIN: Final[dict[str, tuple[Callable[..., Value], Callable[..., Any]]]] = {
-    "+": (pc.add, operator.add),
-    "-": (pc.subtract, operator.sub),
-    "*": (pc.multiply, operator.mul),
-    "**": (pc.power, lambda x, y: _power(x, y)),
-    "negate": (pc.negate, operator.neg),
-    "abs": (pc.abs, abs),
-}
-_CHECKED: Final[dict[str, Callable[..., Value]]] = {
-    "+": pc.add_checked,
-    "-": pc.subtract_checked,
-    "*": pc.multiply_checked,
-    "**": pc.power_checked,
-    "negate": pc.negate_checked,
-    "abs": pc.abs_checked,
+# Unchecked, checked, and exactly, on Python's numbers.
+KERNELS: Final[dict[str, tuple[Callable[..., Value], Callable[..., Value], Callable[..., Any]]]] = {
+    "+": (pc.add, pc.add_checked, operator.add),
+    "-": (pc.subtract, pc.subtract_checked, operator.sub),
+    "*": (pc.multiply, pc.multiply_checked, operator.mul),
+    "**": (pc.power, pc.power_checked, lambda x, y: _power(x, y)),
+    "negate": (pc.negate, pc.negate_checked, operator.neg),
+    "abs": (pc.abs, pc.abs_checked, abs),
 }
 _BITS: Final = 64
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -44,15 +37,14 @@ _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 def compute(call: Call, operands: Sequence[Value], shown: Call | None = None) -> Value:
     """``+ - * **``, minus and the absolute value of columns or scalars; ``shown`` is what errors name."""
-    plain, exact = _PLAIN[call.name]
+    plain, checked, exact = KERNELS[call.name]
     if any(pa.types.is_floating(x.type) for x in operands):
         return plain(*as_floats(operands))
-    kernel = _CHECKED[call.name]
     if call.name == "negate" and _is_negated_by_subtraction(operands[0].type):
-        kernel, operands = pc.subtract_checked, [pa.scalar(0, operands[0].type), *operands]
-        plain, exact = _PLAIN["-"]
+        plain, checked, exact = KERNELS["-"]
+        operands = [pa.scalar(0, operands[0].type), *operands]
     try:
-        return kernel(*operands)
+        return checked(*operands)
     except pa.ArrowInvalid as why:
         kind = plain(*(_no_rows(x) for x in operands)).type
         raise _overflow_error(shown or call, kind, operands, exact, why) from None

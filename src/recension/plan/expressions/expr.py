@@ -25,11 +25,26 @@ from recension.plan.expressions.namespaces import (
     NameMethods,
     StringMethods,
     StructMethods,
+    recorded,
 )
 from recension.plan.expressions.tree import Call, Column, Tree, render
 
 Closed: TypeAlias = Literal["both", "left", "right", "none"]
 NO_DEFAULT: Any = ...
+
+
+def _binary(sign: str, output_name: str | None = None) -> Callable[[Expr, Any], Expr]:
+    def record(self: Expr, other: Any) -> Expr:
+        return Expr(Call(sign, (self.tree, operand(other))), output_name or self.output_name)
+
+    return record
+
+
+def _reflected(sign: str) -> Callable[[Expr, Any], Expr]:
+    def record(self: Expr, other: Any) -> Expr:
+        return Expr(Call(sign, (operand(other), self.tree)), "literal")
+
+    return record
 
 
 class Expr:
@@ -78,92 +93,33 @@ class Expr:
         given = tuple((key, argument(value)) for key, value in arguments.items())
         return Expr(Call(name, (self.tree,), given), self.output_name)
 
-    def _binary(self, sign: str, other: Any) -> Expr:
-        return Expr(Call(sign, (self.tree, operand(other))), self.output_name)
-
-    def _call_reflected(self, sign: str, other: Any) -> Expr:
-        return Expr(Call(sign, (operand(other), self.tree)), "literal")
-
-    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return self._binary("==", other)
-
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return self._binary("!=", other)
-
-    def __lt__(self, other: Any) -> Expr:
-        return self._binary("<", other)
-
-    def __le__(self, other: Any) -> Expr:
-        return self._binary("<=", other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return self._binary(">", other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return self._binary(">=", other)
-
-    def __and__(self, other: Any) -> Expr:
-        return self._binary("&", other)
-
-    def __rand__(self, other: Any) -> Expr:
-        return self._binary("&", other).alias("literal")
-
-    def __or__(self, other: Any) -> Expr:
-        return self._binary("|", other)
-
-    def __ror__(self, other: Any) -> Expr:
-        return self._binary("|", other).alias("literal")
-
-    def __invert__(self) -> Expr:
-        return self._call("not")
-
-    def __add__(self, other: Any) -> Expr:
-        return self._binary("+", other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return self._binary("+", other).alias("literal")
-
-    def __sub__(self, other: Any) -> Expr:
-        return self._binary("-", other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return self._call_reflected("-", other)
-
-    def __mul__(self, other: Any) -> Expr:
-        return self._binary("*", other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return self._binary("*", other).alias("literal")
-
-    def __truediv__(self, other: Any) -> Expr:
-        return self._binary("/", other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return self._call_reflected("/", other)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return self._binary("//", other)
-
-    def __rfloordiv__(self, other: Any) -> Expr:
-        return self._call_reflected("//", other)
-
-    def __mod__(self, other: Any) -> Expr:
-        return self._binary("%", other)
-
-    def __rmod__(self, other: Any) -> Expr:
-        return self._call_reflected("%", other)
-
-    def __pow__(self, other: Any) -> Expr:
-        return self._binary("**", other)
-
-    def __rpow__(self, other: Any) -> Expr:
-        return self._call_reflected("**", other)
-
-    def __neg__(self) -> Expr:
-        return self._call("negate")
-
-    def __abs__(self) -> Expr:
-        return self.abs()
+    __eq__ = _binary("==")  # type: ignore[assignment]
+    __ne__ = _binary("!=")  # type: ignore[assignment]
+    __lt__ = _binary("<")
+    __le__ = _binary("<=")
+    __gt__ = _binary(">")
+    __ge__ = _binary(">=")
+    __and__ = _binary("&")
+    __rand__ = _binary("&", "literal")
+    __or__ = _binary("|")
+    __ror__ = _binary("|", "literal")
+    __invert__ = recorded("not")
+    __add__ = _binary("+")
+    __radd__ = _binary("+", "literal")
+    __sub__ = _binary("-")
+    __rsub__ = _reflected("-")
+    __mul__ = _binary("*")
+    __rmul__ = _binary("*", "literal")
+    __truediv__ = _binary("/")
+    __rtruediv__ = _reflected("/")
+    __floordiv__ = _binary("//")
+    __rfloordiv__ = _reflected("//")
+    __mod__ = _binary("%")
+    __rmod__ = _reflected("%")
+    __pow__ = _binary("**")
+    __rpow__ = _reflected("**")
+    __neg__ = recorded("negate")
+    __abs__ = recorded("abs")
 
     def alias(self, name: str) -> Expr:
         """The same under another name, for ``select`` and ``with_columns``."""
@@ -180,58 +136,32 @@ class Expr:
         """
         return self._call("cast", dtype=data_type(dtype, "cast"))
 
-    def abs(self) -> Expr:
-        """Without its sign."""
-        return self._call("abs")
+    abs = recorded("abs", "Without its sign.")
 
     def round(self, decimals: int = 0) -> Expr:
         """Rounded to so many decimals, halves away from 0."""
         return self._call("round", decimals=decimals)
 
-    def floor(self) -> Expr:
-        """The greatest whole number that is not above it."""
-        return self._call("floor")
-
-    def ceil(self) -> Expr:
-        """The least whole number that is not below it."""
-        return self._call("ceil")
-
-    def exp(self) -> Expr:
-        """The exponential function."""
-        return self._call("exp")
+    floor = recorded("floor", "The greatest whole number that is not above it.")
+    ceil = recorded("ceil", "The least whole number that is not below it.")
+    exp = recorded("exp", "The exponential function.")
 
     def log(self, base: float = 2.718281828459045) -> Expr:
         """The logarithm to a base, by default the natural one."""
         return self._call("log", base=base)
 
-    def sqrt(self) -> Expr:
-        """The square root."""
-        return self._call("sqrt")
-
-    def sin(self) -> Expr:
-        """The sine."""
-        return self._call("sin")
-
-    def cos(self) -> Expr:
-        """The cosine."""
-        return self._call("cos")
+    sqrt = recorded("sqrt", "The square root.")
+    sin = recorded("sin", "The sine.")
+    cos = recorded("cos", "The cosine.")
 
     def clip(self, lower_bound: Any = None, upper_bound: Any = None) -> Expr:
         """No less than one bound and no more than the other; text names a column."""
         bounds = [None if x is None else or_column(x) for x in (lower_bound, upper_bound)]
         return self._call("clip", lower_bound=bounds[0], upper_bound=bounds[1])
 
-    def is_null(self) -> Expr:
-        """Is there no value?"""
-        return self._call("is_null")
-
-    def is_nan(self) -> Expr:
-        """Is it not a number? (NaN is a value, null is none.)"""
-        return self._call("is_nan")
-
-    def is_finite(self) -> Expr:
-        """Is it neither infinite nor NaN?"""
-        return self._call("is_finite")
+    is_null = recorded("is_null", "Is there no value?")
+    is_nan = recorded("is_nan", "Is it not a number? (NaN is a value, null is none.)")
+    is_finite = recorded("is_finite", "Is it neither infinite nor NaN?")
 
     def is_in(self, other: Iterable[Any]) -> Expr:
         """Is it one of these values?"""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from recension.core.errors import SchemaError
+from recension.core.errors import SchemaError, suggest_name
 from recension.plan.expressions.conversion import operand
 from recension.plan.expressions.expr import Expr
 from recension.plan.expressions.tree import (
@@ -64,18 +63,14 @@ class Expression(Structural):
 
     def is_total(self, schema: pa.Schema) -> bool:
         """Can it be computed for any row of this schema? (A cast may fail, whole numbers may not fit.)"""
-        return all(
-            node.name in TOTAL and (node.name not in ARITHMETIC or _is_float(node, schema))
-            for node in walk(self.tree)
-            if isinstance(node, Call)
-        ) and not calls_functions(self.tree)
+        calls = [node for node in walk(self.tree) if isinstance(node, Call)]
+        if calls_functions(self.tree) or not all(call.name in TOTAL for call in calls):
+            return False
+        computed = (Expression(call) for call in calls if call.name in ARITHMETIC)
+        return all(pa.types.is_floating(result_type(each, schema, "")) for each in computed)
 
     def __str__(self) -> str:
         return render(self.tree)
-
-
-def _is_float(tree: Tree, schema: pa.Schema) -> bool:
-    return bool(pa.types.is_floating(result_type(Expression(tree), schema, "")))
 
 
 def expression(value: IntoExpression) -> Expression:
@@ -136,8 +131,7 @@ def result_name(given: IntoExpression, verb: str) -> str:
 def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     """Raise unless every name is a column."""
     for name in sorted(set(names) - set(schema.names)):
-        near = get_close_matches(name, schema.names, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = suggest_name(name, schema.names)
         raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {list_columns(schema)}")
 
 

@@ -15,6 +15,23 @@ from recension.plan.expressions.tree import Tree, root_name
 TimeUnit: TypeAlias = Literal["ns", "us", "ms"]
 
 
+E_co = TypeVar("E_co", covariant=True)
+
+
+class _Calling(Protocol[E_co]):
+    def _call(self, name: str, /, **arguments: Any) -> E_co: ...
+
+
+def recorded(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
+    """A method without arguments, of an expression or of a namespace."""
+
+    def record(self: _Calling[E_co]) -> E_co:
+        return self._call(name)
+
+    record.__name__, record.__doc__ = name, meaning
+    return record
+
+
 class Recorder(Protocol):
     """An expression, as far as its methods need it."""
 
@@ -33,9 +50,13 @@ class Methods(Generic[E]):
     """Methods of an expression that go by a common name."""
 
     __slots__ = ("_of",)
+    _space = ""
 
     def __init__(self, of: E) -> None:
         self._of = of
+
+    def _call(self, name: str, /, **arguments: Any) -> E:
+        return self._of._call(f"{self._space}.{name}", **arguments)
 
     if not TYPE_CHECKING:
 
@@ -51,43 +72,34 @@ def _finds_nothing(pattern: str) -> bool:
 class StringMethods(Methods[E]):
     """Methods of text."""
 
-    def len_chars(self) -> E:
-        """The number of characters."""
-        return self._of._call("str.len_chars")
+    _space = "str"
 
-    def to_lowercase(self) -> E:
-        """In small letters."""
-        return self._of._call("str.to_lowercase")
-
-    def to_uppercase(self) -> E:
-        """In capitals."""
-        return self._of._call("str.to_uppercase")
-
-    def to_titlecase(self) -> E:
-        """Every word with a capital."""
-        return self._of._call("str.to_titlecase")
+    len_chars = recorded("len_chars", "The number of characters.")
+    to_lowercase = recorded("to_lowercase", "In small letters.")
+    to_uppercase = recorded("to_uppercase", "In capitals.")
+    to_titlecase = recorded("to_titlecase", "Every word with a capital.")
 
     def contains(self, pattern: Any, *, literal: bool = False) -> E:
         """Does the pattern, a regular expression unless it is ``literal``, occur in it?"""
-        return self._of._call("str.contains", pattern=pattern, literal=literal)
+        return self._call("contains", pattern=pattern, literal=literal)
 
     def starts_with(self, prefix: Any) -> E:
         """Does it begin with this?"""
-        return self._of._call("str.starts_with", prefix=prefix)
+        return self._call("starts_with", prefix=prefix)
 
     def ends_with(self, suffix: Any) -> E:
         """Does it end with this?"""
-        return self._of._call("str.ends_with", suffix=suffix)
+        return self._call("ends_with", suffix=suffix)
 
     def replace(self, pattern: str, value: Any, *, literal: bool = False, n: int = 1) -> E:
         """The first ``n`` matches of a pattern replaced."""
         self._require_text("replace", pattern, literal, n)
-        return self._of._call("str.replace", pattern=pattern, value=value, literal=literal, n=n)
+        return self._call("replace", pattern=pattern, value=value, literal=literal, n=n)
 
     def replace_all(self, pattern: str, value: Any, *, literal: bool = False) -> E:
         """All matches of a pattern replaced."""
         self._require_text("replace_all", pattern, literal)
-        return self._of._call("str.replace_all", pattern=pattern, value=value, literal=literal)
+        return self._call("replace_all", pattern=pattern, value=value, literal=literal)
 
     def _require_text(self, verb: str, pattern: str, literal: bool, n: int = 1) -> None:
         """Arrow goes on for ever with nothing, or finds it again and again in the same place."""
@@ -98,200 +110,140 @@ class StringMethods(Methods[E]):
 
     def slice(self, offset: int, length: int | None = None) -> E:
         """So many characters from an offset on, which counts from the end if it is negative."""
-        return self._of._call("str.slice", offset=offset, length=length)
+        return self._call("slice", offset=offset, length=length)
 
     def head(self, n: int = 5) -> E:
         """The first characters."""
-        return self._of._call("str.head", n=n)
+        return self._call("head", n=n)
 
     def tail(self, n: int = 5) -> E:
         """The last characters."""
-        return self._of._call("str.tail", n=n)
+        return self._call("tail", n=n)
 
     def split(self, by: str) -> E:
         """The parts between separators, as a list."""
         self._require_text("split", by, literal=True)
-        return self._of._call("str.split", by=by)
+        return self._call("split", by=by)
 
     def strip_chars(self, characters: str | None = None) -> E:
         """Without these characters, or white space, at both ends."""
-        return self._of._call("str.strip_chars", characters=characters)
+        return self._call("strip_chars", characters=characters)
 
     def strip_chars_start(self, characters: str | None = None) -> E:
         """Without these characters, or white space, at the start."""
-        return self._of._call("str.strip_chars_start", characters=characters)
+        return self._call("strip_chars_start", characters=characters)
 
     def strip_chars_end(self, characters: str | None = None) -> E:
         """Without these characters, or white space, at the end."""
-        return self._of._call("str.strip_chars_end", characters=characters)
+        return self._call("strip_chars_end", characters=characters)
 
     def pad_start(self, length: int, fill_char: str = " ") -> E:
         """Filled up at the start to a length."""
-        return self._of._call("str.pad_start", length=length, fill_char=fill_char)
+        return self._call("pad_start", length=length, fill_char=fill_char)
 
     def pad_end(self, length: int, fill_char: str = " ") -> E:
         """Filled up at the end to a length."""
-        return self._of._call("str.pad_end", length=length, fill_char=fill_char)
+        return self._call("pad_end", length=length, fill_char=fill_char)
 
     def zfill(self, width: int) -> E:
         """Filled up with zeros, after a sign if there is one."""
-        return self._of._call("str.zfill", width=width)
+        return self._call("zfill", width=width)
 
     def to_datetime(self, format: str | None = None) -> E:
         """The timestamp it writes; what is none is an error."""
-        return self._of._call("str.to_datetime", format=format)
+        return self._call("to_datetime", format=format)
 
     def to_date(self, format: str | None = None) -> E:
         """The date it writes; what is none is an error."""
-        return self._of._call("str.to_date", format=format)
+        return self._call("to_date", format=format)
 
     def to_time(self, format: str | None = None) -> E:
         """The time of day it writes; what is none is an error."""
-        return self._of._call("str.to_time", format=format)
+        return self._call("to_time", format=format)
 
 
 class DateTimeMethods(Methods[E]):
     """Methods of timestamps, dates and durations."""
 
-    def date(self) -> E:
-        """The date of a timestamp."""
-        return self._of._call("dt.date")
+    _space = "dt"
 
-    def year(self) -> E:
-        """The year."""
-        return self._of._call("dt.year")
-
-    def month(self) -> E:
-        """The month, from 1."""
-        return self._of._call("dt.month")
-
-    def day(self) -> E:
-        """The day of the month, from 1."""
-        return self._of._call("dt.day")
-
-    def hour(self) -> E:
-        """The hour."""
-        return self._of._call("dt.hour")
-
-    def minute(self) -> E:
-        """The minute."""
-        return self._of._call("dt.minute")
-
-    def second(self) -> E:
-        """The second."""
-        return self._of._call("dt.second")
-
-    def millisecond(self) -> E:
-        """The milliseconds of the second."""
-        return self._of._call("dt.millisecond")
-
-    def microsecond(self) -> E:
-        """The microseconds of the second."""
-        return self._of._call("dt.microsecond")
-
-    def nanosecond(self) -> E:
-        """The nanoseconds of the second."""
-        return self._of._call("dt.nanosecond")
-
-    def ordinal_day(self) -> E:
-        """The day of the year, from 1."""
-        return self._of._call("dt.ordinal_day")
-
-    def weekday(self) -> E:
-        """The day of the week, from Monday = 1 to Sunday = 7."""
-        return self._of._call("dt.weekday")
-
-    def total_minutes(self) -> E:
-        """A duration in whole minutes."""
-        return self._of._call("dt.total_minutes")
-
-    def total_seconds(self) -> E:
-        """A duration in whole seconds."""
-        return self._of._call("dt.total_seconds")
-
-    def total_milliseconds(self) -> E:
-        """A duration in whole milliseconds."""
-        return self._of._call("dt.total_milliseconds")
-
-    def total_microseconds(self) -> E:
-        """A duration in whole microseconds."""
-        return self._of._call("dt.total_microseconds")
-
-    def total_nanoseconds(self) -> E:
-        """A duration in nanoseconds."""
-        return self._of._call("dt.total_nanoseconds")
+    date = recorded("date", "The date of a timestamp.")
+    year = recorded("year", "The year.")
+    month = recorded("month", "The month, from 1.")
+    day = recorded("day", "The day of the month, from 1.")
+    hour = recorded("hour", "The hour.")
+    minute = recorded("minute", "The minute.")
+    second = recorded("second", "The second.")
+    millisecond = recorded("millisecond", "The milliseconds of the second.")
+    microsecond = recorded("microsecond", "The microseconds of the second.")
+    nanosecond = recorded("nanosecond", "The nanoseconds of the second.")
+    ordinal_day = recorded("ordinal_day", "The day of the year, from 1.")
+    weekday = recorded("weekday", "The day of the week, from Monday = 1 to Sunday = 7.")
+    total_minutes = recorded("total_minutes", "A duration in whole minutes.")
+    total_seconds = recorded("total_seconds", "A duration in whole seconds.")
+    total_milliseconds = recorded("total_milliseconds", "A duration in whole milliseconds.")
+    total_microseconds = recorded("total_microseconds", "A duration in whole microseconds.")
+    total_nanoseconds = recorded("total_nanoseconds", "A duration in nanoseconds.")
 
     def timestamp(self, time_unit: TimeUnit = "us") -> E:
         """The time since 1970 as a whole number."""
-        return self._of._call("dt.timestamp", time_unit=time_unit)
+        return self._call("timestamp", time_unit=time_unit)
 
     def to_string(self, format: str) -> E:
         """As text, by a format such as ``"%Y-%m-%d"``."""
-        return self._of._call("dt.to_string", format=format)
+        return self._call("to_string", format=format)
 
     def replace_time_zone(self, time_zone: str | None) -> E:
         """The same clock time in another time zone, or in none."""
-        return self._of._call("dt.replace_time_zone", time_zone=time_zone)
+        return self._call("replace_time_zone", time_zone=time_zone)
 
     def convert_time_zone(self, time_zone: str) -> E:
         """The same instant in another time zone."""
-        return self._of._call("dt.convert_time_zone", time_zone=time_zone)
+        return self._call("convert_time_zone", time_zone=time_zone)
 
     def truncate(self, every: str) -> E:
         """The start of the interval it falls into: ``"1h"``, ``"15m"``, ``"1d"``, ``"1mo"``."""
-        return self._of._call("dt.truncate", every=every)
+        return self._call("truncate", every=every)
 
     def offset_by(self, by: str) -> E:
         """Moved by a length of time: ``"1h"``, ``"-3d"``."""
-        return self._of._call("dt.offset_by", by=by)
+        return self._call("offset_by", by=by)
 
 
 class ListMethods(Methods[E]):
     """Methods of lists."""
 
-    def len(self) -> E:
-        """The number of items."""
-        return self._of._call("list.len")
+    _space = "list"
+
+    len = recorded("len", "The number of items.")
 
     def get(self, index: int) -> E:
         """The item at a place, from 0; a list that is too short is an error."""
-        return self._of._call("list.get", index=index)
+        return self._call("get", index=index)
 
     def contains(self, item: Any) -> E:
         """Is this one of the items?"""
-        return self._of._call("list.contains", item=item)
+        return self._call("contains", item=item)
 
     def sort(self, *, descending: bool = False, nulls_last: bool = False) -> E:
         """The items in order."""
-        return self._of._call("list.sort", descending=descending, nulls_last=nulls_last)
+        return self._call("sort", descending=descending, nulls_last=nulls_last)
 
-    def min(self) -> E:
-        """The least item."""
-        return self._of._call("list.min")
-
-    def max(self) -> E:
-        """The greatest item."""
-        return self._of._call("list.max")
-
-    def mean(self) -> E:
-        """The mean of the items."""
-        return self._of._call("list.mean")
-
-    def median(self) -> E:
-        """The median of the items."""
-        return self._of._call("list.median")
-
-    def sum(self) -> E:
-        """The sum of the items; 0 of none."""
-        return self._of._call("list.sum")
+    min = recorded("min", "The least item.")
+    max = recorded("max", "The greatest item.")
+    mean = recorded("mean", "The mean of the items.")
+    median = recorded("median", "The median of the items.")
+    sum = recorded("sum", "The sum of the items; 0 of none.")
 
 
 class StructMethods(Methods[E]):
     """Methods of structs."""
 
+    _space = "struct"
+
     def field(self, name: str) -> E:
         """One of its fields, under that name."""
-        return self._of._call("struct.field", name=name).alias(name)
+        return self._call("field", name=name).alias(name)
 
 
 class NameMethods(Methods[E]):

@@ -41,7 +41,6 @@ _OPERATORS: Final[dict[str, Callable[..., Value]]] = {
     "not": pc.invert,
     "is_null": pc.is_null,
 }
-_ARITHMETIC: Final = frozenset({"+", "-", "*", "**", "negate", "abs"})
 _FUNCTIONS: Final = frozenset(
     {"coalesce", "all_horizontal", "any_horizontal", "min_horizontal", "max_horizontal", "concat_str"}
 )
@@ -239,10 +238,6 @@ def _quotient(call: Call, operands: list[Value]) -> Value:
     return pc.divide(*arithmetic.as_floats(operands))
 
 
-def _floor_quotient(call: Call, operands: list[Value]) -> Value:
-    return arithmetic.floor_divide(*operands)
-
-
 def _remainder(call: Call, operands: list[Value]) -> Value:
     left, right = arithmetic.remainder_operands(*operands)
     return pc.subtract(left, pc.multiply(arithmetic.floor_divide(left, right), right))
@@ -253,10 +248,6 @@ def _is_in(call: Call, operands: list[Value]) -> Value:
     (value,) = operands
     found = pc.is_in(value, value_set=pa.array(dict(call.arguments)["other"]))
     return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), found)
-
-
-def _cast(call: Call, operands: list[Value]) -> Value:
-    return arithmetic.cast(operands[0], dict(call.arguments)["dtype"])
 
 
 def _round(call: Call, operands: list[Value]) -> Value:
@@ -271,13 +262,13 @@ _COMPUTED: Final[dict[str, Callable[[Call, list[Value]], Value]]] = {
         for name in _COMPARISONS
     },
     **{name: lambda call, xs: _OPERATORS[call.name](*xs) for name in _OPERATORS},
-    **dict.fromkeys(_ARITHMETIC, arithmetic.compute),
+    **dict.fromkeys(arithmetic.KERNELS, arithmetic.compute),
     "sum_horizontal": arithmetic.sum_columns,
     "mean_horizontal": arithmetic.mean_of_columns,
     "/": _quotient,
-    "//": _floor_quotient,
+    "//": lambda call, xs: arithmetic.floor_divide(*xs),
     "%": _remainder,
     "is_in": _is_in,
-    "cast": _cast,
+    "cast": lambda call, xs: arithmetic.cast(xs[0], dict(call.arguments)["dtype"]),
     "round": _round,
 }

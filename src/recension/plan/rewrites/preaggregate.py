@@ -1,93 +1,82 @@
-"""Partial aggregates: the answers of one shard's events, of which the answer of all can be made.
+"""Partial aggregates: what one shard's events say, of which the answer of all can be made.
 
-    count()   of all   is the   sum   of the shards' counts,
-    sum(x)                      sum,  if x is a whole number (floats would be rounded twice),
-    min, max                    min, max.
+    count, sum, mean     of all   are   sums of what the shards change, in every variant;
+    min, max                            min, max of the shards' answers, if they are eager.
 
-A shard's answers live as long as its snapshots (or windows); where they overlap they are put together by the
-same kind of aggregate. Every end point of an event is one of its shard's answers, so no snapshot is lost.
-
-Only eager aggregates: the others show what has ended, and what has ended in a shard says little of the whole.
+Sums are added where they are stored, so floats are rounded once, as in one shard. The parts tell how far time
+has come, so windows wait for all shards. Answers of min and max live as long as a shard's snapshots (or
+windows); where they overlap they are put together by the same kind of aggregate. Every end point of an event
+is one of its shard's answers, so no snapshot is lost. Only eager ones: the others show what has ended, and
+what has ended in a shard says little of the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-import pyarrow as pa
-
-from recension.plan.aggregate import AggregateNode, SnapshotAggregate
-from recension.plan.aggregates import Aggregate, Count, Max, Min, Sum
-from recension.plan.expressions import column
-from recension.plan.node import Node, rebuild
+from recension.core.errors import RecensionError
+from recension.plan.aggregate import AggregateNode
+from recension.plan.node import Node, Outputs, columns_named, each_once, rebuild
+from recension.plan.parts import (
+    CombinedAggregate,
+    CombinedWindowAggregate,
+    OfAllParts,
+    OfOnePart,
+    PartialAggregate,
+    PartialSums,
+    PartialWindowAggregate,
+)
 from recension.plan.windows import WindowAggregate
 
 
-class _OfOneShard(AggregateNode):
-    """An aggregate of whatever events a shard has."""
-
-    is_spread = True
-
-    @property
-    def label(self) -> str:
-        return f"partial {super().label}"
-
-    def needs(self) -> None:
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class PartialAggregate(_OfOneShard, SnapshotAggregate):
-    """Per snapshot of a shard's events."""
-
-
-@dataclass(frozen=True, eq=False)
-class PartialWindowAggregate(_OfOneShard, WindowAggregate):
-    """Per window."""
-
-
-def preaggregate(roots: Sequence[Node]) -> list[Node]:
+def preaggregate(roots: Sequence[Node], skew: Collection[str] = ()) -> list[Node]:
     """Aggregates without a key first in every shard, then in one, where that gives the same answer.
 
-    All events of an aggregate without a key go to one shard, so there should be few of them.
+    All events of an aggregate without a key go to one shard, so there should be few of them. So do all events
+    of one key: those grouped by a column of ``skew``, whose values are of very different number, are made
+    likewise. A column that does not help is refused.
     """
-    return rebuild(roots, _split_in_two)
+    for name in skew:
+        _require_skewed(name, roots)
+    return rebuild(roots, lambda node: _split_in_two(node, skew))
 
 
-def _split_in_two(node: Node) -> Node:
-    if not isinstance(node, AggregateNode) or node.keys or node.speculate != "eager":
-        return node
-    again = [
-        (name, _combining_aggregate(name, aggregate, node.input.schema))
-        for name, aggregate in node.aggregates
+def _require_skewed(name: str, roots: Sequence[Node]) -> None:
+    grouped = [
+        node for node in each_once(roots) if isinstance(node, AggregateNode) and name in dict(node.keys)
     ]
-    final = tuple((name, aggregate) for name, aggregate in again if aggregate is not None)
-    partial = _partial(node)
-    if partial is None or len(final) < len(again):
+    if not grouped:
+        raise RecensionError(f"skew: no aggregate of the query is grouped by {name!r}")
+    for node in grouped:
+        if node.why_whole:
+            raise RecensionError(f"skew: what is grouped by {name!r} is not made in parts: {node.why_whole}")
+
+
+def _split_in_two(node: Node, skew: Collection[str]) -> Node:
+    if not isinstance(node, AggregateNode) or isinstance(node, OfOnePart | OfAllParts) or node.why_whole:
         return node
-    return replace(node, input=partial, aggregates=final)
+    if node.keys and not any(name in skew for name, _ in node.keys):
+        return node
+    keys = columns_named(name for name, _ in node.keys)
+    if node.is_sum:
+        return _sum_parts(node, keys)
+    of, variant = node.input, node.speculate
+    again = ((name, aggregate.combining(name, of.schema)) for name, aggregate in node.aggregates)
+    part = (
+        PartialWindowAggregate(of, node.keys, node.aggregates, variant, node.windows)
+        if isinstance(node, WindowAggregate)
+        else PartialAggregate(of, node.keys, node.aggregates, variant)
+    )
+    return replace(
+        node, input=part, keys=keys, aggregates=tuple((name, made) for name, made in again if made)
+    )
 
 
-def _partial(node: AggregateNode) -> Node | None:
-    """The aggregate of one shard; None if partial answers of different windows would mix."""
-    if type(node) is SnapshotAggregate:
-        return PartialAggregate(node.input, (), node.aggregates, node.speculate)
-    if type(node) is WindowAggregate and not node.windows.overlap:
-        return PartialWindowAggregate(node.input, (), node.aggregates, node.speculate, node.windows)
-    return None
-
-
-def _combining_aggregate(name: str, aggregate: Aggregate, schema: pa.Schema) -> Aggregate | None:
-    """What makes one answer of several shards' answers."""
-    answer = column(name)
-    match aggregate:
-        case Count():
-            return Sum(answer)
-        case Sum() if pa.types.is_int64(aggregate.result_type(schema)):
-            return Sum(answer)
-        case Min():
-            return Min(answer)
-        case Max():
-            return Max(answer)
-    return None
+def _sum_parts(node: AggregateNode, keys: Outputs) -> Node:
+    of, aggregates, variant = node.input, node.aggregates, node.speculate
+    windows = node.windows if isinstance(node, WindowAggregate) else None
+    part = PartialSums(of, node.keys, aggregates, variant, windows)
+    if windows is None:
+        return CombinedAggregate(part, keys, aggregates, variant, of.schema)
+    return CombinedWindowAggregate(part, keys, aggregates, variant, windows, of.schema)

@@ -14,6 +14,7 @@ import gc
 import pyspark.worker
 from pyspark.daemon import manager
 
+import recension.runners.spark.sinks.tasks
 import recension.runners.spark.stream.membership
 import recension.runners.spark.stream.processor
 import recension.runners.spark.stream.unpacking

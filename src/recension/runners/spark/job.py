@@ -64,6 +64,7 @@ class Job:
     shards: int | None = None
     keeps_history: bool = True
     files_per_batch: int | None = None
+    memory: str | int | None = None
     _seen: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -99,6 +100,7 @@ class Job:
             shards=self.shards,
             files_per_batch=self.files_per_batch,
             closing=self.checkpoint / "closing",
+            memory=self.memory,
         )
         return write(
             output,

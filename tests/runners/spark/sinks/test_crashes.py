@@ -14,7 +14,7 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 from recension.core.errors import RecensionError
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
 from recension.core.formats.parquet import ParquetSink
-from recension.runners.spark.sinks import history_table
+from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.files import writer_lock
 from recension.runners.spark.sinks.history_table import HistoryTable
@@ -44,9 +44,9 @@ class Fuse:
 
 @pytest.fixture
 def fuse(monkeypatch: pytest.MonkeyPatch) -> Fuse:
-    monkeypatch.setattr(history_table, "FULL", 60)
-    monkeypatch.setattr(history_table, "SMALLEST", 4)
-    monkeypatch.setattr(history_table, "FAN_IN", 3)
+    monkeypatch.setattr(revision, "FULL", 60)
+    monkeypatch.setattr(revision, "SMALLEST", 4)
+    monkeypatch.setattr(revision, "FAN_IN", 3)
     return Fuse(monkeypatch)
 
 

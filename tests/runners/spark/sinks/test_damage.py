@@ -21,7 +21,7 @@ from recension.core.batch import empty
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
 from recension.core.history import History
-from recension.runners.spark.sinks import history_table
+from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import InputLog, LocalFiles, claim, query_of, require_owner
 from recension.runners.spark.sinks.history_table import HistoryTable
@@ -65,9 +65,9 @@ class Tables:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     with pytest.MonkeyPatch.context() as patch:
         # So that there are merged, final and deletion files.
-        patch.setattr(history_table, "FULL", 60)
-        patch.setattr(history_table, "SMALLEST", 4)
-        patch.setattr(history_table, "FAN_IN", 3)
+        patch.setattr(revision, "FULL", 60)
+        patch.setattr(revision, "SMALLEST", 4)
+        patch.setattr(revision, "FAN_IN", 3)
         return Tables(tmp_path_factory.mktemp("tables"))
 
 

@@ -16,7 +16,7 @@ from recension.core.errors import FormatError, RecensionError, SchemaError, Stre
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
 from recension.core.ticks import FOREVER
-from recension.runners.spark.sinks import history_table
+from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.history_table import HistoryTable
 
 NAMES = pa.schema([("name", pa.string())])
@@ -25,9 +25,9 @@ NAMES = pa.schema([("name", pa.string())])
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are full at 60 rows, so that a few hundred go through every kind of rewriting."""
-    monkeypatch.setattr(history_table, "FULL", 60)
-    monkeypatch.setattr(history_table, "SMALLEST", 4)
-    monkeypatch.setattr(history_table, "FAN_IN", 3)
+    monkeypatch.setattr(revision, "FULL", 60)
+    monkeypatch.setattr(revision, "SMALLEST", 4)
+    monkeypatch.setattr(revision, "FAN_IN", 3)
 
 
 def elements(*given: Element) -> EventBatch:
@@ -61,12 +61,12 @@ def test_rewriting_keeps_files_few_and_final_events_apart(tmp_path: Path, small_
         assert manifest is not None
         kinds |= {name.split("-")[0] for name in manifest.used_files()}
         largest = max(
-            largest, len([f for f in manifest.files if f.rows < history_table.FULL]) + len(manifest.deletions)
+            largest, len([f for f in manifest.files if f.rows < revision.FULL]) + len(manifest.deletions)
         )
         last_ends = {f.name: f.last_end for f in manifest.files if f.name.startswith("final")}
         assert all(end < manifest.cti for end in last_ends.values())
     assert kinds == {"added", "merged", "final", "deleted"}
-    assert largest <= 3 * 3 * history_table.FAN_IN
+    assert largest <= 3 * 3 * revision.FAN_IN
     assert_same(read(tmp_path), prefixes(batches)[-1])
 
 

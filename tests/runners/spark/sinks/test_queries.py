@@ -100,7 +100,7 @@ def test_another_query_reads_the_changelog(spark: Any, tmp_path: Path) -> None:
     )
     manifest = current_manifest(tmp_path / "table")
     assert manifest is not None
-    assert manifest.batch == 2
+    assert manifest.batch == len(list((tmp_path / "log").glob("part-*"))) - 1
     assert_same(read(tmp_path / "table"), prefixes(batches)[-1])
 
 

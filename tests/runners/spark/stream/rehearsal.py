@@ -73,9 +73,17 @@ def _in_file(arrival: Arrival) -> pa.RecordBatch:
 class Rehearsal:
     """One or more queries on some shards, a micro-batch at a time."""
 
-    def __init__(self, queries: list[Node], shards: int, inlets: Mapping[str, Inlet] | None = None) -> None:
-        plan = topology(queries, shards, {})
-        self.plan = Topology(plan.roots, shards, {n: Inlet() for n in plan.sources()} | dict(inlets or {}))
+    def __init__(
+        self,
+        queries: list[Node],
+        shards: int,
+        inlets: Mapping[str, Inlet] | None = None,
+        skew: Sequence[str] = (),
+        memory: int | None = None,
+    ) -> None:
+        plan = topology(queries, shards, {}, skew)
+        given = {n: Inlet() for n in plan.sources()} | dict(inlets or {})
+        self.plan = Topology(plan.roots, shards, given, memory=memory)
         self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
         self._batch = 0
 

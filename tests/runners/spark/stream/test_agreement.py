@@ -15,7 +15,7 @@ from tests.runners.spark.stream.many import Turn, run_together
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
-from recension.core.events import Element
+from recension.core.events import Element, ExternalCti
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
@@ -40,7 +40,11 @@ class Written:
     def __init__(self, number: int, transcript: Transcript) -> None:
         self.transcript = transcript
         self._names = {name: f"{number}/{name}" for name in transcript.inputs}
-        sources = {n: rc.source(self._names[n], schema) for n, schema in transcript.inputs.items()}
+        counted = {n for step in transcript.steps for n, e in step.input if isinstance(e, ExternalCti)}
+        sources = {
+            n: rc.source(self._names[n], schema, external_ctis=n in counted)
+            for n, schema in transcript.inputs.items()
+        }
         self.query: Node = transcript.build({"rc": rc, "col": rc.col, **sources}).plan
 
     def turns(self) -> list[Turn]:

@@ -14,6 +14,7 @@ from tests.runners.spark.stream import driver
 import recension as rc
 from recension.core.batch import from_elements
 from recension.runners.spark.session import use_this_interpreter
+from recension.runners.spark.stream.topology import FORMAT
 
 SOURCE = rc.source("s", {"k": "string"})
 
@@ -46,7 +47,7 @@ def test_any_name_will_do_and_a_file_may_be_old(spark: Any, tmp_path: Path) -> N
     # Older by far than what was read before it, as files are that were moved here.
     _put(place / "in" / "2.parquet", 2, age=30 * 86400.0)
     assert _run(spark, place) == 2
-    (place / "ck" / "recension.json").write_text('{"format": 2, "shards": 7, "plan": []}')
+    (place / "ck" / "recension.json").write_text(f'{{"format": {FORMAT}, "shards": 7, "plan": []}}')
     with pytest.raises(rc.RecensionError, match="shards"):
         _run(spark, place)
 

@@ -78,3 +78,17 @@ def test_sources_at_several_levels_that_pause(first: str) -> None:
             rows: list[Element] = [rc.Insert({"k": k % 3}, start + k % 4, start + 8 + k) for k in range(6)]
             turns.append((source, [*rows, rc.Cti(start + 9)]))
     _play(_at_two_levels(), [*turns, (first, [rc.Cti(500)]), (second, [rc.Cti(500)])], 3)
+
+
+def test_what_is_in_order_in_every_shard_is_in_order_in_one() -> None:
+    """A merge that relies on order may read steps that wait in every shard."""
+    s, t = (rc.source(name, SCHEMA, properties=rc.Properties(is_insert_only=True)) for name in "st")
+    aligned = s.group_by("k").agg(n=rc.count()).select(k=rc.col("k")).align()
+    query = rc.merge(aligned, t.align(), case="R1")
+    inserts: list[Element] = [rc.Insert({"k": k}, 20 - k, 40 + k) for k in range(20)]
+    turns: list[tuple[str, list[Element]]] = [
+        ("s", [*inserts, rc.Cti(10)]),
+        ("s", [rc.Cti(100)]),
+        ("t", [rc.Cti(100)]),
+    ]
+    _play(query, turns, 3)

@@ -22,7 +22,7 @@ def turn(session: Session, report: Report, since: int) -> dict[str, Any]:
     """The progress report of a micro-batch of 60 rows."""
     session.push("s", [rc.Insert({"x": x}, x, x + 5) for x in range(since, since + 60)])
     stages = {"load_seconds": 0, "kernel_seconds": 0, "save_seconds": 0, "bytes_written": 0}
-    told = {**json.loads(json.dumps(report.take())), **stages, "level": 0, "was_live": True}
+    told = {**json.loads(json.dumps(report.take())), **stages, "level": 0, "shard": 0, "was_live": True}
     return {"observedMetrics": {"recension 0": {"reports": [json.dumps(told)]}}}
 
 
@@ -33,6 +33,33 @@ def test_a_warning_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     found = pipeline_metrics([turn(session, report, since) for since in range(0, 600, 60)])
     (warning,) = [warning for line in found.operators for warning in line.warnings]
     assert warning.startswith("source s has sent 120 rows and no cti")
+
+
+def test_the_share_of_the_largest_shard_is_told() -> None:
+    """A key with nine of ten events fills its shard; in parts only sums come to it."""
+    source = rc.source("s", {"k": "int64", "v": "int64"})
+    query = source.group_by("k").tumbling(100).agg(n=rc.count(), speculate="eager").plan
+    rows = [rc.Insert({"k": 0 if v % 10 else v, "v": v}, v, v + 1) for v in range(1000)]
+    told = []
+    for skew in ([], ["k"]):
+        processor._parked.clear()
+        rehearsal = Rehearsal([query], shards=4, skew=skew)
+        packets = rehearsal.turn({"s": [from_elements(rows, source.schema)]})
+        stages = dict.fromkeys(("load_seconds", "kernel_seconds", "save_seconds", "bytes_written"), 0)
+        reports = [
+            json.dumps(json.loads(packet.info) | stages | {"was_live": True})
+            for packet in packets
+            if packet.edge == METRICS
+        ]
+        told.append(pipeline_metrics([{"observedMetrics": {"recension 0": {"reports": reports}}}]).levels)
+    processor._parked.clear()
+    whole, parts = told
+    assert [level.rows.total() for level in whole] == [1000]
+    assert whole[0].largest_share > 0.9
+    assert str(whole[0]).startswith("fragment 1: 1,000 rows in 4 shards, 9")
+    assert [level.level for level in parts] == [1, 2]
+    assert parts[0].largest_share < 0.3
+    assert max(parts[1].rows.values()) < 250
 
 
 def test_metrics_are_computed_once_a_micro_batch_of_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:

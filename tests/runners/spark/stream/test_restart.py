@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -63,8 +64,8 @@ def _other_top() -> Stream:
     return counted.group_by("n").agg(keys=rc.count(), top=rc.max("top"), speculate="eager")
 
 
-def _owner(query: Stream, shards: int = 2) -> str:
-    return topology([query.plan], shards, {}).owner
+def _owner(query: Stream, shards: int = 2, skew: Sequence[str] = ()) -> str:
+    return topology([query.plan], shards, {}, skew).owner
 
 
 S = rc.source("s", {"k": "int64", "v": "int64"})
@@ -117,7 +118,7 @@ def test_a_checkpoint_of_the_first_format_is_refused(tmp_path: Path) -> None:
     claim(tmp_path, json.dumps({"shards": 2, "plan": [["source s", [], {"k": "int64"}]]}))
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
-    with pytest.raises(RecensionError, match="state has format 1, this version reads 2: start it with"):
+    with pytest.raises(RecensionError, match="state has format 1, this version reads 3: start it with"):
         claim(tmp_path, _owner(COUNTED))
 
 
@@ -152,6 +153,15 @@ def test_the_difference_is_named(tmp_path: Path, query: Stream, shards: int, wor
     assert str(told.value).startswith("the checkpoint was made")
     assert "'cut-over' in the guide" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_parts_are_fixed_by_the_checkpoint() -> None:
+    whole, in_parts = _owner(COUNTED), _owner(COUNTED, skew=["k"])
+    require_same(in_parts, in_parts)
+    with pytest.raises(RecensionError, match=r"it has 'partial .* by k.*this one does not"):
+        require_same(in_parts, whole)
+    with pytest.raises(RecensionError, match=r"this one has 'partial .* by k.*it does not"):
+        require_same(whole, in_parts)
 
 
 def test_a_checkpoint_elsewhere_is_left_to_the_state() -> None:

@@ -194,16 +194,15 @@ def is_sum(aggregate: Aggregate, schema: pa.Schema) -> bool:
     """Counts, and sums and means of whole numbers; floats need sums that forget nothing."""
     if isinstance(aggregate, Count):
         return True
-    return isinstance(aggregate, Sum | Mean) and _is_whole(aggregate.argument_type(schema))
+    if not isinstance(aggregate, Sum | Mean):
+        return False
+    kind = aggregate.argument_type(schema)
+    return bool(pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()))
 
 
 def is_extreme(aggregate: Aggregate) -> bool:
     """The least or the greatest: Spark has the order of values that we have."""
     return isinstance(aggregate, Min | Max)
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()))
 
 
 def sum_parts(aggregate: Aggregate, argument: str | None, name: str) -> SumParts:
@@ -219,13 +218,8 @@ def sum_parts(aggregate: Aggregate, argument: str | None, name: str) -> SumParts
         f"{name}high": f.shiftright(value, 32),
         f"{name}low": value.bitwiseAND(f.lit(_LOW)),
     }
-    return SumParts(
-        halves, lambda: _null_if_none(name, _whole_sum(name) if isinstance(aggregate, Sum) else _mean(name))
-    )
-
-
-def _null_if_none(name: str, answer: Column) -> Column:
-    return f.when(f.col(f"{name}n") > 0, answer)
+    answer = _whole_sum if isinstance(aggregate, Sum) else _mean
+    return SumParts(halves, lambda: f.when(f.col(f"{name}n") > 0, answer(name)))
 
 
 def _whole_sum(name: str) -> Column:

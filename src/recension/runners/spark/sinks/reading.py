@@ -51,9 +51,9 @@ def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
     """The elements in a changelog so far, to be ordered by ``_batch`` and ``_seq``."""
     check(spark)
     directory = local_path(path)
-    mark = read_mark(directory)
-    if mark is None:
+    mark, paths = read_mark(directory), [directory]
+    if mark is not None and mark.format != OLD_FORMAT:
+        paths = [part.path for part in changelog_parts(directory, mark)]
+    if mark is None or not paths:
         raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
-    if mark.format != OLD_FORMAT:
-        changelog_parts(directory, mark)
-    return spark.read.options(**_CHECKED).parquet(spark_pattern(directory))
+    return spark.read.options(**_CHECKED).parquet(*map(spark_pattern, paths))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError
@@ -27,12 +28,16 @@ from recension.runners.spark.sinks.checkpoint import (
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
+from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _TICKS_A_SECOND: Final = 1_000_000
+_MOST_BUCKETS: Final = 64
+# Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
+FEW: Final = 1 << 16
 
 
 class TableSink(Protocol):
@@ -46,6 +51,12 @@ class TableSink(Protocol):
 
     def apply(self, batch: MicroBatch) -> None:
         """Commit a micro-batch as a whole, unless that was done already."""
+
+    def hold(self, batch: MicroBatch) -> AbstractContextManager[TaskWriter | None]:
+        """What tasks write a micro-batch (here without rows) with, until `commit`; none if it is there."""
+
+    def commit(self, batch: MicroBatch, written: Sequence[Any]) -> None:
+        """Commit what the tasks say they have written, as a whole; `hold` must hold the table."""
 
 
 def write(
@@ -65,7 +76,7 @@ def write(
     whoever began to read an earlier version can finish.
     """
     check_streaming(sdf)
-    sinks = _sinks(changelog, history, checkpoint, keep)
+    sinks = _sinks(changelog, history, checkpoint, keep, _buckets(sdf.sparkSession))
     spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
     files = files_of(spark, checkpoint)
     if owner:
@@ -74,26 +85,68 @@ def write(
     if owner:
         claim(checkpoint, owner)
     inputs: dict[str, InputLog] = {}
+    writer = MicroBatchWriter(sinks, _buckets(spark))
 
     def commit(frame: DataFrame, number: int) -> None:
         query = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
         if query not in inputs:
             execution = spark._jsparkSession.streams().get(query).streamingQuery()
             inputs[query] = InputLog(files, query, source_numbers(execution))
-        batch = micro_batch(query, number, frame.toArrow(), *inputs[query].contents(number))
-        # All of them first: what one refuses should not be in the other.
-        for sink in sinks:
-            sink.check(batch)
-        for sink in sinks:
-            sink.apply(batch)
+        writer.write(frame, query, number, *inputs[query].contents(number))
 
-    writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
-    writer = writer.queryName(query_name) if query_name is not None else writer
-    return (writer.trigger(**trigger) if trigger is not None else writer).start()
+    started = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
+    started = started.queryName(query_name) if query_name is not None else started
+    return (started.trigger(**trigger) if trigger is not None else started).start()
+
+
+class MicroBatchWriter:
+    """Gives every micro-batch to all sinks: few rows by the driver, more by the tasks that computed them.
+
+    How many there are is known only afterwards, so it goes by the micro-batch before. The first one, which
+    may have to catch up, is written by tasks.
+    """
+
+    def __init__(self, sinks: Sequence[TableSink], buckets: int) -> None:
+        self._sinks, self._buckets = sinks, buckets
+        self._rows: int | None = None
+
+    def write(self, frame: DataFrame, query: str, number: int, content: str, before: str | None) -> None:
+        """Commit a micro-batch to all tables that lack it."""
+        if self._rows is not None and self._rows <= FEW:
+            batch = micro_batch(query, number, frame.toArrow(), content, before)
+            self._check(batch)
+            for sink in self._sinks:
+                sink.apply(batch)
+            self._rows = len(batch.rows)
+            return
+        columns = arrow_schema(frame.schema).empty_table()
+        batch = micro_batch(query, number, columns, content, before)
+        self._check(batch)
+        with ExitStack() as held:
+            writers = [held.enter_context(sink.hold(batch)) for sink in self._sinks]
+            written = write_from_tasks(frame, batch, writers, self._buckets)
+            for sink, writer, parts in zip(self._sinks, writers, written.parts, strict=True):
+                if writer is not None:
+                    sink.commit(batch, parts)
+        self._rows = written.rows
+
+    def _check(self, batch: MicroBatch) -> None:
+        # All of them first: what one refuses should not be in the other.
+        for sink in self._sinks:
+            sink.check(batch)
+
+
+def _buckets(spark: SparkSession) -> int:
+    """As many as there are cores when a table is made; at most so many files a micro-batch."""
+    return min(int(spark.sparkContext.defaultParallelism), _MOST_BUCKETS)
 
 
 def _sinks(
-    changelog: AnyPath | None, history: AnyPath | None, checkpoint: AnyPath, keep: DurationLike
+    changelog: AnyPath | None,
+    history: AnyPath | None,
+    checkpoint: AnyPath,
+    keep: DurationLike,
+    buckets: int,
 ) -> list[TableSink]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
@@ -105,7 +158,7 @@ def _sinks(
     sinks: list[TableSink] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
-        sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND))
+        sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND, buckets))
     if changelog is not None:
         sinks.append(Changelog(local_path(changelog)))
     return sinks
@@ -126,7 +179,7 @@ def write_changelog(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that appends the stream to a directory, one Parquet file per micro-batch."""
+    """Start a query that appends the stream to a directory, as Parquet files."""
     return write(sdf, changelog=path, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
 
 

@@ -7,6 +7,7 @@ inputs        streaming DataFrames, folders, roots whose streams join and leave
 packing       the rows of an input into packets, in tasks of Spark
 packets         what travels: one row with the events for a shard
 routing         which shard an event goes to
+clocks          what a shard must know of the rows of others
 membership      which streams of a root have joined and left
 processor     the stateful operator: a shard's engine, from its worker or from the state
 host            the engines of one shard at one level: packets in, packets out

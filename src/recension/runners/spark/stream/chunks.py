@@ -1,10 +1,10 @@
-"""An engine's state as chunks of bytes, named by a digest of their content.
+"""An engine's state as bytes: what is logged as pieces, all other tables as chunks; a head lists both.
 
-A table is cut at rows whose values decide it, not after so many rows: a few rows more or less change the
-chunks they fall into and no others. A chunk that was stored before has the same name, and is not stored
-again. A head lists the chunks of every table. Small tables share one chunk.
+A table that is not logged is cut at rows whose values decide it, not after so many rows: a few rows more or
+less change the chunks they fall into and no others. Chunks are named by a digest of their content, so that
+one that was stored before is not stored again. Small tables share one chunk.
 
-Cost    finding what changed reads the state once, at memory speed; storing costs what changed.
+Cost    that of the log (`pieces`); finding what changed in other tables reads them once, at memory speed.
 """
 
 from __future__ import annotations
@@ -12,49 +12,69 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
+from recension.core.change_log import Logged
+from recension.runners.spark.stream import pieces
+from recension.runners.spark.stream.codec import (
+    Store,
+    compress,
+    decompress,
+    pack_tables,
+    require,
+    to_bytes,
+    to_table,
+    unpack_tables,
+)
+from recension.runners.spark.stream.pieces import Piece, PieceLog, pack_piece, unpack_piece
 from recension.runners.spark.stream.topology import FORMAT, require_format
 
 HEAD: Final = "head"
 _SMALL: Final = 16 << 10
 _CHUNK_BYTES: Final = 512 << 10
-_CODEC: Final = "lz4_raw"
-
-
-class Store(Protocol):
-    """Named bytes: Spark's state, or a dictionary."""
-
-    def get(self, name: str) -> bytes | None: ...
-
-    def put(self, name: str, value: bytes) -> None: ...
-
-    def remove(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is stored: of whom, as of which micro-batch and attempt, and the chunks of each table."""
+    """What is stored: of whom, as of which micro-batch and attempt; the pieces, and the chunks of tables."""
 
     owner: str
     batch: int
     token: str
-    tables: dict[str, list[str]]
-    small: str
+    version: int = 0
+    lineage: list[str] = field(default_factory=list)
+    """The tokens of the last versions, the latest first."""
+    pieces: list[list[Any]] = field(default_factory=list)
+    cleaned: str = ""
+    round: int = 0
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    """The logged stores, and what tells their rows apart."""
+    memos: dict[str, Any] = field(default_factory=dict)
+    schemas: str = ""
+    """The chunk that says what the tables of the logged stores look like."""
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    small: str = ""
     rows: dict[str, int] = field(default_factory=dict)
     """About how many rows a chunk of each table has: kept as long as it fits, or all chunks would change."""
     format: int = FORMAT
 
     def chunks(self) -> set[str]:
         """The names of all chunks."""
-        return {self.small, *(name for chunks in self.tables.values() for name in chunks)}
+        return {self.small, self.schemas, *(name for chunks in self.tables.values() for name in chunks)}
+
+    def log(self) -> PieceLog:
+        """The pieces."""
+        return PieceLog([Piece(*piece) for piece in self.pieces], self.cleaned, self.round, self.memos)
+
+    def version_of(self, token: str) -> int | None:
+        """Which version was stored with this token, if it led to this one and that is not long ago."""
+        return self.version - self.lineage.index(token) if token in self.lineage else None
 
 
 def read_head(store: Store) -> Head | None:
@@ -68,96 +88,98 @@ def read_head(store: Store) -> Head | None:
 
 
 def save(
-    store: Store, tables: Mapping[str, pa.Table], old: Head | None, owner: str, batch: int
+    store: Store, parts: Mapping[str, Any], old: Head | None, owner: str, batch: int
 ) -> tuple[Head, int]:
     """Store what ``old`` does not have, forget what is no longer needed; the number of bytes written."""
+    tables, logged = split_parts(parts)
+    before = old or Head(owner, batch, "")
+    token, version, log = uuid4().hex, before.version + 1, before.log()
+    written = log.extend(store, logged, version, token)
+    chunks, named, rows = _cut_tables(tables, before)
+    small, schemas = next(reversed(chunks)), pack_piece(log.nothing)
+    chunks[_digest(schemas)] = schemas
+    head = Head(
+        owner, batch, token, version, [token, *before.lineage[: pieces.LINEAGE - 1]],
+        [list(piece) for piece in log.pieces], log.cleaned, log.round,
+        {name: list(part.key) for name, part in logged.items()}, log.memos,
+        _digest(schemas), named, small, rows,
+    )  # fmt: skip
+    written += _store(store, chunks, set() if old is None else old.chunks())
+    store.put(HEAD, json.dumps(vars(head)).encode())
+    return head, written
+
+
+def split_parts(parts: Mapping[str, Any]) -> tuple[dict[str, pa.Table], dict[str, Logged]]:
+    """The tables, and the stores that are logged."""
+    tables = {name: part for name, part in parts.items() if isinstance(part, pa.Table)}
+    return tables, {name: part for name, part in parts.items() if name not in tables}
+
+
+def _cut_tables(
+    tables: Mapping[str, pa.Table], old: Head
+) -> tuple[dict[str, bytes], dict[str, list[str]], dict[str, int]]:
+    """All chunks, that of small tables last; the names of those of each large table, and their rows."""
     chunks: dict[str, bytes] = {}
     named: dict[str, list[str]] = {}
     rows: dict[str, int] = {}
     for name, table in tables.items():
         if table.nbytes >= _SMALL:
-            rows[name] = _chunk_rows(table, None if old is None else old.rows.get(name))
-            own = [(_digest(part), part) for part in map(_to_bytes, _parts(table, rows[name]))]
+            rows[name] = _chunk_rows(table, old.rows.get(name))
+            own = [(_digest(part), part) for part in map(to_bytes, _parts(table, rows[name]))]
             named[name] = [chunk for chunk, _ in own]
             chunks |= own
-    small = _bundle({name: _to_bytes(table) for name, table in tables.items() if name not in named})
+    small = pack_tables({name: table for name, table in tables.items() if name not in named})
     chunks[_digest(small)] = small
-    head = Head(owner, batch, uuid4().hex, named, _digest(small), rows)
-    return head, _store(store, chunks, set() if old is None else old.chunks(), head)
+    return chunks, named, rows
 
 
-def _store(store: Store, chunks: Mapping[str, bytes], kept: set[str], head: Head) -> int:
+def _store(store: Store, chunks: Mapping[str, bytes], kept: set[str]) -> int:
     written = 0
     for name in kept - chunks.keys():
         store.remove(name)
     for name in chunks.keys() - kept:
-        value = _compress(chunks[name])
+        value = compress(chunks[name])
         store.put(name, value)
         written += len(value)
-    store.put(HEAD, json.dumps(vars(head)).encode())
     return written
 
 
-def load(store: Store, head: Head, known: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables of a head; chunks that ``known`` tables (those of an older engine) hold are not read."""
+def load(store: Store, head: Head) -> dict[str, Any]:
+    """All that is stored."""
+    return _load_tables(store, head, {}) | _open_log(store, head).load(store, head.keys)
+
+
+def load_since(store: Store, head: Head, parts: Mapping[str, Any], since: int) -> dict[str, Any]:
+    """The tables, and what was logged after a version, for an engine that has that version and these parts.
+
+    Chunks that its tables hold are not read.
+    """
+    known, _ = split_parts(parts)
+    return _load_tables(store, head, known) | _open_log(store, head).load_since(store, head.keys, since)
+
+
+def _open_log(store: Store, head: Head) -> PieceLog:
+    return replace(head.log(), nothing=unpack_piece(decompress(require(store, head.schemas))))
+
+
+def _load_tables(store: Store, head: Head, known: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     at_hand = dict(_parts_by_name(known, head.rows))
     tables: dict[str, pa.Table] = {}
     for name, chunks in head.tables.items():
-        parts = [at_hand[p] if p in at_hand else _to_table(_decompress(_require(store, p))) for p in chunks]
+        parts = [at_hand[p] if p in at_hand else to_table(decompress(require(store, p))) for p in chunks]
         tables[name] = pa.concat_tables(parts)
-    small = _unbundle(_decompress(_require(store, head.small)))
-    return tables | {name: _to_table(value) for name, value in small}
+    return tables | unpack_tables(decompress(require(store, head.small)))
 
 
 def _parts_by_name(known: Mapping[str, pa.Table], rows: Mapping[str, int]) -> Iterator[tuple[str, pa.Table]]:
     for name, table in known.items():
         if name in rows:
             for part in _parts(table, rows[name]):
-                yield _digest(_to_bytes(part)), part
-
-
-def _require(store: Store, name: str) -> bytes:
-    value = store.get(name)
-    assert value is not None, f"state without its chunk {name}"
-    return value
+                yield _digest(to_bytes(part)), part
 
 
 def _digest(chunk: bytes) -> str:
     return hashlib.blake2b(chunk, digest_size=12).hexdigest()
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    # One batch, so that equal rows are equal bytes however they were put together.
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
-
-
-def _to_table(chunk: bytes) -> pa.Table:
-    return pa.ipc.open_stream(pa.py_buffer(chunk)).read_all()
-
-
-def _compress(chunk: bytes) -> bytes:
-    return struct.pack("<q", len(chunk)) + bytes(pa.compress(chunk, _CODEC, asbytes=True))
-
-
-def _decompress(value: bytes) -> bytes:
-    (size,) = struct.unpack_from("<q", value)
-    return bytes(pa.decompress(value[8:], size, _CODEC, asbytes=True))
-
-
-def _bundle(chunks: Mapping[str, bytes]) -> bytes:
-    listing = json.dumps([[name, len(chunk)] for name, chunk in chunks.items()]).encode()
-    return b"".join([struct.pack("<q", len(listing)), listing, *chunks.values()])
-
-
-def _unbundle(bundle: bytes) -> Iterator[tuple[str, bytes]]:
-    (size,) = struct.unpack_from("<q", bundle)
-    at = 8 + size
-    for name, length in json.loads(bundle[8:at]):
-        yield name, bundle[at : at + length]
-        at += length
 
 
 def _chunk_rows(table: pa.Table, before: int | None) -> int:

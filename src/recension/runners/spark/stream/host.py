@@ -9,8 +9,10 @@ State       that of the engines, the CTIs of edges and outputs, the latest start
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -18,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti, empty
+from recension.core.change_log import tables_of
 from recension.core.errors import StreamError
+from recension.core.memory_pool import MemoryPool, open_pool
 from recension.core.ticks import BEGINNING, add
 from recension.core.time_kind import KnownKind, TimeKind
 from recension.operators.pipeline import split_ctis
@@ -26,6 +30,7 @@ from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.runners.local import Session
+from recension.runners.spark.stream.clocks import ClockReader, ClockState, EdgeSender, number_rows, told_times
 from recension.runners.spark.stream.feedback import feedback_times, latest_feedback
 from recension.runners.spark.stream.membership import Membership, RootMerge
 from recension.runners.spark.stream.metrics import Report
@@ -33,12 +38,12 @@ from recension.runners.spark.stream.packets import (
     FEEDBACK,
     OUTPUT,
     Contents,
+    Inflow,
     Packet,
     merge_packets,
     require_file_order,
 )
 from recension.runners.spark.stream.packing import ShardFiles
-from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.topology import Topology
 
 _WHOLE: Final = 1 << 62
@@ -53,6 +58,7 @@ class _Memory:
     latest_start: dict[str, int] = field(default_factory=dict)
     last_file: dict[str, str] = field(default_factory=dict)
     membership: dict[str, Any] = field(default_factory=dict)
+    clocks: dict[str, list[int]] = field(default_factory=dict)
     feedback: int = BEGINNING
     """Those who read the answer do not need events that finally end before."""
 
@@ -65,11 +71,19 @@ class Host:
         self._fragments = [
             f for f in topology.fragments if f.level == level and (shard == 0 or not f.is_single)
         ]
+        self.memory = topology.memory
+        self._pool = open_pool(self.memory, _spill_directory(shard) if self.memory is not None else None)
         self._open()
         self._numbers = {edge.source.name: number for number, edge in enumerate(topology.edges)}
         self._memory = _Memory()
-        self._routers = {
-            number: Router(edge.route, edge.origin.schema, topology.shards)
+        self._clocks = {
+            edge.source.name: ClockReader(edge.clock)
+            for fragment in self._fragments
+            for edge in fragment.edges
+            if edge.clock is not None
+        }
+        self._senders = {
+            number: EdgeSender(edge, topology.shards)
             for number, edge in enumerate(topology.edges)
             if edge.level > level and not isinstance(edge.origin, Source)
         }
@@ -77,7 +91,7 @@ class Host:
     def _open(self) -> None:
         """New engines, which no stream has joined yet."""
         kind = next((inlet.kind for inlet in self._topology.inlets.values()), None)
-        self._sessions = [_open_session(fragment, kind) for fragment in self._fragments]
+        self._sessions = [_open_session(fragment, kind, self._pool) for fragment in self._fragments]
         self._reports = [Report(session) for session in self._sessions]
         self._roots = {
             edge.source.name: RootMerge(session, fragment, edge)
@@ -102,7 +116,11 @@ class Host:
                 changes, t = split_ctis(concat(batches) if batches else empty(node.schema))
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
         position = {"level": self._level, "shard": self._shard}
-        return answers, [position | report.take() for report in self._reports]
+        reports = [position | report.take() for report in self._reports]
+        if self._pool is not None and reports:  # fragments share the memory of their shard: one reports it
+            use = self._pool.measure()
+            reports[0] |= {"resident_bytes": use.resident_bytes, "spilled_bytes": use.spilled_bytes}
+        return answers, reports
 
     def _packets_of(
         self, fragment: Fragment, by_edge: Mapping[int, list[Packet]], files: ShardFiles
@@ -126,6 +144,7 @@ class Host:
             size = self._feed(session, edge, packets)
             report.add_unreadable(packet.info for packet in packets if not packet.place)
             report.elements += size if isinstance(edge.origin, Source) else 0
+            report.rows += size
         for name, root in roots.items():
             root.detach_left_streams(arrived[name])
             report.add_inputs(root.states(), root.take_ignored())
@@ -145,14 +164,35 @@ class Host:
         """Feed what came on an edge; gives the number of elements."""
         if isinstance(edge.origin, Source):
             return self._feed_source(session, edge, edge.origin, packets)
-        name, events = edge.source.name, merge_packets(packets, edge.origin.schema).events
+        name, came = edge.source.name, merge_packets(packets, edge.origin.schema)
+        if edge.clock is None and edge.origin.properties.is_ordered:
+            # Each shard's answers are in order, and none goes back behind the CTI of all.
+            came.events = came.events.take(np.argsort(came.events.sync(), kind="stable"))
         t = min((packet.cti for packet in packets), default=BEGINNING)
         previous = self._memory.input_cti.get(name, BEGINNING)
         ctis = [cti(t, edge.origin.schema)] if t > previous else []
         self._memory.input_cti[name] = max(t, previous)
-        if len(events) or ctis:
-            session.feed(name, concat([events, *ctis]))
-        return len(events)
+        with self._hear_clock(session, edge, came):
+            if len(came.events) or ctis:
+                session.feed(name, concat([came.events, *ctis]))
+        return len(came.events)
+
+    @contextmanager
+    def _hear_clock(self, session: Session, edge: Edge, came: Inflow) -> Iterator[None]:
+        """Let the step that hears a clock know how far it is: before each row that came, then after all."""
+        if edge.clock is None or not came.marks:
+            yield
+            return
+        name, clock = edge.source.name, edge.clock.source
+        before = ClockState(*self._memory.clocks.get(name, ClockState()))
+        told, now = self._clocks[name].read(came, before)
+        if len(came.events):
+            session.feed(clock.name, told_times(told))
+            came.events = number_rows(came.events)
+        yield
+        self._memory.clocks[name] = list(now)
+        if now.time > before.time:
+            session.feed(clock.name, cti(now.time, clock.schema))
 
     def _feed_source(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> int:
         inlet, name = self._topology.inlets[source.name], edge.source.name
@@ -160,15 +200,20 @@ class Host:
             return self._roots[name].feed(packets, self._memory.last_file)
         require_file_order(self._memory.last_file, name, packets)
         came = merge_packets(packets, edge.origin.schema)
-        if len(came.events):
-            rows = session.rows_seen(name)
-            try:
-                session.push(name, came.events)
-            except StreamError as why:
-                raise came.locate_error(why, source.name, rows) from None
+        with self._hear_clock(session, edge, came):
+            self._push(session, name, source.name, came)
         if inlet.delay is not None:
             self._advance(session, name, inlet.delay, packets)
         return len(came.events)
+
+    def _push(self, session: Session, name: str, source: str, came: Inflow) -> None:
+        if not len(came.events):
+            return
+        rows = session.rows_seen(name)
+        try:
+            session.push(name, came.events)
+        except StreamError as why:
+            raise came.locate_error(why, source, rows) from None
 
     def _advance(self, session: Session, name: str, delay: int, packets: list[Packet]) -> None:
         """The watermark: a CTI that lags behind the latest start that any task has seen."""
@@ -184,9 +229,9 @@ class Host:
         previous = self._memory.output_cti.get(name, BEGINNING)
         self._memory.output_cti[name] = now = previous if t is None else max(previous, t)
         packets: list[Packet] = []
-        for number, router in self._routers.items():
+        for number, sender in self._senders.items():
             if self._topology.edges[number].origin is node:
-                packets += self._edge_packets(number, router, changes, now)
+                packets += self._edge_packets(number, sender, changes, now)
         for root in (number for number, root in enumerate(self._topology.roots) if root is node):
             packets += self._answer_packets(root, changes, now, previous)
         return packets
@@ -199,26 +244,36 @@ class Host:
         packet = Packet(0, OUTPUT, str(self._shard), cti=now, previous_cti=previous, query=root)
         return [packet._replace(shard=task, blob=contents if task == mine else None) for task in tasks]
 
-    def _edge_packets(self, number: int, router: Router, changes: EventBatch, t: int) -> list[Packet]:
-        split_up = router.split(changes) if len(changes) else ()
-        shares = {shard: Contents(share, {}) for shard, share, _ in split_up}
+    def _edge_packets(self, number: int, sender: EdgeSender, changes: EventBatch, t: int) -> list[Packet]:
+        split_up = sender.split(changes, {}) if len(changes) else ()
         packet = Packet(0, number, f"{self._shard:06}", self._level, cti=t)
-        return [packet._replace(shard=shard, blob=shares.get(shard)) for shard in range(router.shards)]
+        packets = [packet._replace(shard=shard) for shard in range(sender.shards)]
+        for shard, contents, marks in split_up:
+            packets[shard] = packet._replace(shard=shard, blob=contents, marks=marks)
+        return packets
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """The state as named tables."""
+    def parts(self) -> dict[str, Any]:
+        """The state as named tables and logged stores; of engines that streams may join, as tables only.
+
+        A stream that joins moves the parts of an engine to other names, and a log goes by names.
+        """
         self._memory.membership = {name: asdict(root.membership) for name, root in self._roots.items()}
         memory = pa.table({"memory": [json.dumps(asdict(self._memory))]})
-        return {"memory": memory} | {
-            f"{number}/{name}": table
+        parts = {
+            f"{number}/{name}": part
             for number, session in enumerate(self._sessions)
-            for name, table in session.snapshot_state().items()
+            for name, part in session.parts().items()
         }
+        return {"memory": memory, **(tables_of(parts) if self._roots else parts)}
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Become the host whose snapshot this is."""
-        if self._roots or self._memory.feedback > BEGINNING:
-            self._open()  # a failed attempt may have let streams join, or applied feedback
+    @property
+    def may_catch_up(self) -> bool:
+        """Can it take over changes? Not if streams may have joined or left: its engines differ then."""
+        return not self._roots
+
+    def restore(self, tables: Mapping[str, Any]) -> None:
+        """Become the host with these parts, or take over changes."""
+        heard = self._memory.feedback
         self._memory = _Memory(**json.loads(tables["memory"]["memory"][0].as_py()))
         for name, membership in self._memory.membership.items():
             self._roots[name].restore(Membership(**membership))
@@ -226,12 +281,19 @@ class Host:
             prefix = f"{number}/"
             own = {n.removeprefix(prefix): t for n, t in tables.items() if n.startswith(prefix)}
             session.restore_state(own)
-        feedback, self._memory.feedback = self._memory.feedback, BEGINNING
+        feedback, self._memory.feedback = self._memory.feedback, heard
         self._apply_feedback(feedback)
         for report in self._reports:
             report.restart()
 
 
-def _open_session(fragment: Fragment, kind: TimeKind) -> Session:
+def _spill_directory(shard: int) -> str | None:
+    """One of the directories that Spark gives this executor for temporary files."""
+    given = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
+    directories = [directory for directory in given.split(",") if os.path.isdir(directory)]
+    return directories[shard % len(directories)] if directories else None
+
+
+def _open_session(fragment: Fragment, kind: TimeKind, pool: MemoryPool | None) -> Session:
     plans = {str(number): plan for number, (_, plan) in enumerate(fragment.outputs)}
-    return Session(plans, _WHOLE, history_limit=0, times=KnownKind(kind))
+    return Session(plans, _WHOLE, history_limit=0, times=KnownKind(kind), pool=pool)

@@ -18,6 +18,7 @@ from recension.runners.metrics import Metrics
 _NAME: Final = "recension "
 _pipelines: Final = count()
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
+_MEMORY: Final = ("resident_bytes", "spilled_bytes")
 _STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
 _SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
 # Which pipeline of the query, a level, and the number of an operator there.
@@ -36,7 +37,7 @@ class Report:
         self._counts: dict[str, Counter[str]] = {}
         self._unreadable: dict[str, Counter[str]] = {}
         self._inputs: dict[str, str] = {}
-        self.elements = 0
+        self.elements = self.rows = 0
 
     def restart(self) -> None:
         """Report what happens from here on: the session has been restored."""
@@ -58,8 +59,8 @@ class Report:
     def take(self) -> dict[str, Any]:
         """What happened since the last taking, as plain values."""
         before, counted, unreadable = self._metrics, self._counts, self._unreadable
-        inputs, elements = self._inputs, self.elements
-        self._unreadable, self._inputs, self.elements = {}, {}, 0
+        inputs, elements, rows = self._inputs, self.elements, self.rows
+        self._unreadable, self._inputs, self.elements, self.rows = {}, {}, 0, 0
         self.restart()
         counts = {n: c - counted.get(n, Counter()) for n, c in self._counts.items()}
         for name, more in unreadable.items():
@@ -69,6 +70,7 @@ class Report:
         pairs = zip_longest(before, self._metrics, fillvalue=nothing)
         return {
             "elements": elements,
+            "rows": rows,
             "operators": [_metrics_since(old, new) for old, new in pairs],
             "counts": {name: dict(counted) for name, counted in counts.items() if counted},
             "inputs": inputs,
@@ -82,6 +84,25 @@ def _metrics_since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, 
 
 
 @dataclass
+class LevelMetrics:
+    """What came to the shards of one level of a pipeline: events of sources, or what fragments below gave."""
+
+    level: int
+    rows: Counter[int] = field(default_factory=Counter)
+    """How many rows came to each shard; CTIs of sources come to all of them."""
+
+    @property
+    def largest_share(self) -> float:
+        """The part of all rows that came to one shard; one shard of n has 1 / n if they are spread evenly."""
+        return max(self.rows.values(), default=0) / max(self.rows.total(), 1)
+
+    def __str__(self) -> str:
+        where = "one shard" if len(self.rows) == 1 else f"{len(self.rows)} shards"
+        share = f"{self.largest_share:.0%} in the largest"
+        return f"fragment {self.level}: {self.rows.total():,} rows in {where}, {share}"
+
+
+@dataclass
 class PipelineMetrics:
     """Totals over shards and micro-batches; state and CTIs as of the last one."""
 
@@ -91,18 +112,29 @@ class PipelineMetrics:
     turns: int = 0
     live_turns: int = 0
     """Micro-batches of a shard that found their engine in the worker."""
+    resident_bytes: int = 0
+    """With a bound on memory: state in the memory of the workers after the last micro-batch."""
+    spilled_bytes: int = 0
+    """With a bound on memory: state in files of the workers then."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Of a merge over a root: whether each stream is joining, joined, leaving or has left."""
+    levels: list[LevelMetrics] = field(default_factory=list)
+    """How the rows of each level were spread over shards: much in one shard keeps the others waiting."""
 
 
 def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     """The metrics of the micro-batches of these progress reports."""
     total = PipelineMetrics()
     operators: dict[OperatorKey, Metrics] = {}
+    levels: dict[tuple[int, int], LevelMetrics] = {}
     for report in progress:
         latest: dict[OperatorKey, Metrics] = {}
-        for pipeline, shard in shard_reports(report):
+        if reports := shard_reports(report):
+            total.resident_bytes = total.spilled_bytes = 0
+        for pipeline, shard in reports:
             _add_report(total, shard)
+            level = levels.setdefault((pipeline, shard["level"]), LevelMetrics(shard["level"]))
+            level.rows[shard["shard"]] += shard["rows"]
             for number, values in enumerate(shard["operators"]):
                 key = (pipeline, shard["level"], number)
                 _add_sums(operators.setdefault(key, Metrics(values["name"])), values)
@@ -111,6 +143,7 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
             for name in _NOW:
                 setattr(operators[key], name, getattr(now, name))
     total.operators = [operators[key] for key in sorted(operators)]
+    total.levels = [levels[key] for key in sorted(levels)]
     return total
 
 
@@ -139,6 +172,8 @@ def _add_report(total: PipelineMetrics, report: Mapping[str, Any]) -> None:
     total.inputs |= report["inputs"]
     for stage in _STAGES:
         total.stages[stage] += report[stage]
+    for name in _MEMORY:
+        setattr(total, name, getattr(total, name) + report.get(name, 0))
     for name, counts in report["counts"].items():
         total.counts[name] = total.counts.get(name, Counter()) + Counter(counts)
 

@@ -6,7 +6,7 @@ of the next one packet with the events for it, as Arrow IPC, and in it the CTI t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,6 +22,8 @@ from recension.core.ticks import BEGINNING, FOREVER
 # Columns that travel with events: the row of a file each came from, and what puts them in order.
 ROW: Final = "_row"
 ORDER: Final = "_order"
+# With a clock: where each stood among the rows that were sent together.
+AT: Final = "_at"
 # Instead of the number of an edge. The first two are for the end of the pipeline, the last for the engines.
 OUTPUT: Final = -1
 METRICS: Final = -2
@@ -59,6 +61,8 @@ class Packet(NamedTuple):
     """From a shard to the end: its CTI before this micro-batch."""
     query: int = 0
     """From a shard to the end: the number of the query that it answers."""
+    marks: bytes | None = None
+    """On an edge with a clock: what all shards must know of the rows of which these are a part."""
     info: str = ""
     """Counts and messages, as JSON."""
 
@@ -83,6 +87,7 @@ SPARK_COLUMNS: Final = {
     "cti": "long",
     "previous_cti": "long",
     "query": "int",
+    "marks": "binary",
     "info": "string",
 }
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in SPARK_COLUMNS.items())
@@ -114,7 +119,7 @@ def _from_bytes(blob: bytes, schema: pa.Schema) -> Contents:
     payload = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
     vs, ve = rows.column(VS).to_numpy(), rows.column(VE).to_numpy()
     events = EventBatch(controls[KIND], vs, ve, controls[NEW_VE], controls[COUNT], payload)
-    return Contents(events, {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)})
+    return Contents(events, {n: rows.column(n) for n in names if n in (ROW, AT) or n.startswith(ORDER)})
 
 
 @dataclass(slots=True)
@@ -126,6 +131,8 @@ class Inflow:
     """What came from each place."""
     order: Index | None = None
     """Where each event stood before they were put in order."""
+    marks: Sequence[bytes] = ()
+    """On an edge with a clock: what was marked among the rows of which each part is one."""
 
     def locate_row(self, row: int) -> tuple[str, int | None]:
         """File and row of the row-th event, as far as they are known."""
@@ -151,15 +158,16 @@ def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
     if not parts:
         return Inflow(empty(schema), [])
     events = concat([part.events for _, part in parts])
+    marks = [packet.marks for packet in full if packet.marks is not None]
     columns = [name for name in parts[0][1].extra if name.startswith(ORDER)]
     if not columns:
-        return Inflow(events, parts)
+        return Inflow(events, parts, marks=marks)
     keys = pa.Table.from_batches(
         [pa.RecordBatch.from_pydict({name: part.extra[name] for name in columns}) for _, part in parts]
     )
     sort_keys = [(name, "ascending") for name in columns]
     order = pc.sort_indices(keys, sort_keys=sort_keys).to_numpy().astype(np.int64)
-    return Inflow(events.take(order), parts, order)
+    return Inflow(events.take(order), parts, order, marks)
 
 
 def require_file_order(known: dict[str, str], name: str, packets: Iterable[Packet]) -> None:

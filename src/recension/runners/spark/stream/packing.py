@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EventBatch
-from recension.core.errors import FormatError, TimeError
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
+from recension.core.errors import FormatError, RecensionError, TimeError
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile
@@ -26,8 +26,8 @@ from recension.core.formats.stream_files import StreamFile, row_numbers
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.packets import ORDER, PACKETS, ROW, Contents, Packet
-from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.clocks import EdgeSender
+from recension.runners.spark.stream.packets import ORDER, PACKETS, ROW, Packet
 from recension.runners.spark.stream.task import freeze_gc, task_number
 from recension.runners.spark.stream.topology import Topology
 
@@ -88,11 +88,12 @@ class Packing:
         self._latest, self._sent = BEGINNING, task * _MOST_SENT
         self._counting_edge = topology.first_edge(self._origin)
         self._all_shards = topology.shards_from(level)
-        self._routers = {
-            number: Router(edge.route, self._origin.schema, topology.shards)
+        self._senders = {
+            number: EdgeSender(edge, topology.shards)
             for number, edge in enumerate(topology.edges)
             if edge.level == level and edge.origin is self._origin
         }
+        self._counts_alone = topology.counts_external_ctis_alone(self._senders)
 
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
@@ -106,7 +107,7 @@ class Packing:
             if file.layout.has_order:
                 keys = row_numbers(rows, file.name, row)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            yield from self._send(decoded.batch, extra, file_place(path))
+            yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table)
             row += rows.num_rows
 
     def _require_kind(self, file: StreamFile) -> None:
@@ -119,8 +120,8 @@ class Packing:
 
     def broadcast(self, info: str, place: str) -> Iterator[Packet]:
         """A message for every shard."""
-        for number, router in self._routers.items():
-            for shard in range(router.shards):
+        for number, sender in self._senders.items():
+            for shard in range(sender.shards):
                 yield Packet(shard, number, place, info=info)
 
     def packets(self, rows: pa.RecordBatch) -> Iterator[Packet]:
@@ -136,30 +137,37 @@ class Packing:
         except FormatError as why:
             raise _locate_error(why, extra) from None
         kept = pa.array(decoded.kept)
-        yield from self._send(decoded.batch, {n: c.filter(kept) for n, c in extra.items()}, file)
+        kept_extra = {n: c.filter(kept) for n, c in extra.items()}
+        yield from self._send(decoded.batch, kept_extra, file, layout.is_table)
 
     @property
     def _times(self) -> TimeColumns:
         return TimeColumns(self._origin.start, self._origin.end)
 
-    def _send(self, events: EventBatch, extra: Mapping[str, pa.Array], place: str) -> Iterator[Packet]:
+    def _send(
+        self, events: EventBatch, extra: Mapping[str, pa.Array], place: str, is_table: bool
+    ) -> Iterator[Packet]:
         if not len(events):
             return
         starts = events.vs[events.kind != CTI]
         self._latest = max(self._latest, int(starts.max(initial=BEGINNING)))
         position = extra[ROW][0].as_py() if ROW in extra else self._sent
         self._sent += 1
-        for number, router in self._routers.items():
-            for shard, share, at in router.split(events, self._only):
-                own = extra if at is None else {n: column.take(pa.array(at)) for n, column in extra.items()}
-                yield Packet(shard, number, place, position, Contents(share, own), self._latest)
+        if self._counts_alone and bool((events.kind == EXTERNAL_CTI).any()):
+            raise RecensionError(
+                f"{self._origin.name}: an external cti came, which counts the elements of all shards: "
+                f"declare rc.source({self._origin.name!r}, ..., external_ctis=True)"
+            )
+        for number, sender in self._senders.items():
+            for shard, contents, marks in sender.split(events, extra, self._only, by_start=is_table):
+                yield Packet(shard, number, place, position, contents, self._latest, marks=marks)
 
     def end_of_task_packets(self) -> Iterator[Packet]:
         """To every shard, also those that only pass it on: the latest start seen; to the first: counts."""
         counted = dict(self._decoder.counts)
         counts = json.dumps({self._origin.name: counted}) if counted else ""
-        for number, router in self._routers.items():
-            for shard in range(max(router.shards, self._all_shards)):
+        for number, sender in self._senders.items():
+            for shard in range(max(sender.shards, self._all_shards)):
                 is_first = (shard, number) == (0, self._counting_edge)
                 yield Packet(shard, number, latest_start=self._latest, info=counts if is_first else "")
 

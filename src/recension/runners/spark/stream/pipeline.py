@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import BATCH, KIND, TimeColumns, layout_of
+from recension.core.memory_pool import require_limit
 from recension.core.ticks import DurationLike, duration
 from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
@@ -61,13 +62,16 @@ def stream(
     inputs: Mapping[str, DataFrame | str | Path],
     *,
     shards: int | None = None,
+    skew: Sequence[str] = (),
     order_by: Mapping[str, Sequence[str]] | None = None,
     watermark: Mapping[str, DurationLike] | None = None,
     files_per_batch: int | None = None,
     closing: Path | None = None,
     feedback: Path | None = None,
+    memory: str | int | None = None,
 ) -> DataFrame:
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
+    limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
@@ -82,7 +86,7 @@ def stream(
             case frame:
                 ready[name] = read_frame(source, frame, tuple((order_by or {}).get(name, ())))
     files = None if feedback is None else _watch_feedback(spark, feedback)
-    return build_pipeline(spark, query, ready, shards, feedback_files=files)
+    return build_pipeline(spark, query, ready, shards, skew, feedback_files=files, memory=limit)
 
 
 def merge_frames(
@@ -93,8 +97,10 @@ def merge_frames(
     *,
     shards: int | None,
     feedback: bool | AnyPath,
+    memory: str | int | None,
 ) -> DataFrame:
     """The merge of streaming DataFrames, each in the order of its own ``_batch`` and ``_seq``."""
+    limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
     if feedback is True:
         raise RecensionError("merge: say where the inputs' queries look for feedback: feedback=FOLDER")
@@ -107,9 +113,8 @@ def merge_frames(
     sources = {name: Source(name, columns[0], **source) for name in frames}
     ready = {name: read_frame(sources[name], frame, ()) for name, frame in frames.items()}
     plan = Merge(tuple(sources.values()), **how)
-    return build_pipeline(
-        spark, plan, ready, shards, feedback_folder=local_path(feedback) if feedback else None
-    )
+    folder = local_path(feedback) if feedback else None
+    return build_pipeline(spark, plan, ready, shards, feedback_folder=folder, memory=limit)
 
 
 def _payload(name: str, frame: DataFrame) -> pa.Schema:
@@ -127,8 +132,10 @@ def merge_root(
     schema: pa.Schema | None,
     timestamps: bool,
     files_per_batch: int | None,
+    memory: str | int | None,
 ) -> DataFrame:
     """The merge of the streams in the sub-folders of a root, those of today and those to come."""
+    limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
     root = Path(normpath(root))  # as Spark will name its files
     if schema is None:
@@ -138,7 +145,7 @@ def merge_root(
     given = read_root(spark, root, files_per_batch, kind)
     plan = Merge((Source(ANY, columns, **source),), is_open=True, **how)
     folder = root / FOLDER if feedback is True else local_path(feedback) if feedback else None
-    return build_pipeline(spark, plan, {ANY: given}, shards, feedback_folder=folder)
+    return build_pipeline(spark, plan, {ANY: given}, shards, feedback_folder=folder, memory=limit)
 
 
 def build_pipeline(
@@ -146,9 +153,11 @@ def build_pipeline(
     query: Node,
     inputs: Mapping[str, InputFrame],
     shards: int | None,
+    skew: Sequence[str] = (),
     *,
     feedback_files: DataFrame | None = None,
     feedback_folder: Path | None = None,
+    memory: int | None = None,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed.
 
@@ -161,7 +170,7 @@ def build_pipeline(
     # If no file is there yet the output has ticks, and the files that come must have them too.
     kind = TICKS if found is None else found
     inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
-    plan = topology([query], shards, inlets)
+    plan = topology([query], shards, inlets, skew, memory)
     # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 

@@ -2,8 +2,8 @@
 
 The engine of a shard stays in its Python worker between micro-batches. A worker may hold an engine as of any
 micro-batch, or of an attempt that failed. So an engine is taken out before it is used, and put back when its
-last packet is gone. It is used as it is only if its token matches the stored one. Otherwise it is brought up
-to date, and only chunks of state that it does not hold are read.
+last packet is gone. It is used as it is only if its token matches the stored one. If its version led to the
+stored one, it takes over what it missed. Otherwise another engine is loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from recension.runners.spark.stream.chunks import Head, Store, load, read_head, save
+from recension.runners.spark.stream.chunks import Head, load, load_since, read_head, save
+from recension.runners.spark.stream.codec import Store
 from recension.runners.spark.stream.host import Host
 from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id
@@ -69,7 +70,7 @@ class EngineLease:
 
     def save(self, store: Store, batch: int) -> int:
         """Store what changed; gives the number of bytes."""
-        self.head, written = save(store, self.host.snapshot(), self.head, self.topology.owner, batch)
+        self.head, written = save(store, self.host.parts(), self.head, self.topology.owner, batch)
         return written
 
     def release(self) -> None:
@@ -85,17 +86,21 @@ def lease_engine(topology: Topology, level: int, shard: int, store: Store, query
     began = time.perf_counter()
     key = EngineKey(query, topology.fingerprint, level, shard)
     head, parked = read_head(store), _parked.pop(key, None)
-    if parked is not None and parked.code != topology.code:
+    if parked is not None and (parked.code, parked.host.memory) != (topology.code, topology.memory):
         parked = None
     if head is None:
         host, was_live = Host(topology, level, shard), False
     else:
         require_same(head.owner, topology.owner)
         was_live = parked is not None and parked.token == head.token
-        host = parked.host if parked is not None else Host(topology, level, shard)
-        if not was_live:
-            known = host.snapshot() if parked is not None else {}
-            host.restore(load(store, head, known))
+        since = None if parked is None else head.version_of(parked.token)
+        if parked is not None and since is not None and (was_live or parked.host.may_catch_up):
+            host = parked.host
+            if not was_live:
+                host.restore(load_since(store, head, host.parts(), since))
+        else:
+            host = Host(topology, level, shard)
+            host.restore(load(store, head))
     return EngineLease(key, topology, host, head, was_live, time.perf_counter() - began)
 
 

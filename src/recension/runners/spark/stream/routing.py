@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts, take_rows
 from recension.core.errors import RecensionError
-from recension.core.rowhash import row_hash
+from recension.core.rowhash import combine, row_hash
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.evaluation import Projection
@@ -39,17 +39,18 @@ class Router:
             self._keys = Projection(route.keys, projected_schema(route.keys, below, "exchange"))
 
     def split(
-        self, batch: EventBatch, only: int | None = None
+        self, batch: EventBatch, only: int | None = None, *, by_start: bool = False
     ) -> Iterator[tuple[int, EventBatch, Index | None]]:
         """For each shard that gets any of it, what it gets, in order, and which rows that is (None: all).
 
-        With ``only``, for that shard.
+        With ``only``, for that shard. What is spread by its whole payload is so ``by_start`` too, if that is
+        given: equal payloads then do not go together. Retractions may not know the start (of a close).
         """
         if self.shards == 1:
             if not only:
                 yield 0, batch, None
             return
-        shard = self._shard_of(batch)
+        shard = self._shard_of(batch, by_start)
         everywhere = shard == _EVERY
         is_shared = bool(everywhere.any())
         for number in range(self.shards) if only is None else (only,):
@@ -57,7 +58,7 @@ class Router:
             if len(rows):
                 yield number, batch.take(rows), rows
 
-    def _shard_of(self, batch: EventBatch) -> Shards:
+    def _shard_of(self, batch: EventBatch, by_start: bool) -> Shards:
         """The shard of each row. Rows that the steps drop may go anywhere, and go to the first shard.
 
         So do external CTIs: the step that takes them in runs in one shard only.
@@ -66,20 +67,24 @@ class Router:
         is_cti = batch.kind == CTI
         shard[is_cti] = _EVERY
         data = np.flatnonzero(~is_cti & (batch.kind != EXTERNAL_CTI))
-        rows, payload = self._survivors(batch, data)
+        rows, payload = survivors(self._steps, batch, data)
         keys = payload if self._keys is None else self._keys(payload, len(rows))
-        shard[rows] = (row_hash(keys, len(rows)) % np.uint64(self.shards)).astype(np.int64)
+        hashes = row_hash(keys, len(rows))
+        if self._keys is None and by_start:
+            hashes = combine(hashes, batch.vs[rows])
+        shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int64)
         return shard
 
-    def _survivors(self, batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
-        """Rows that get through all steps, with their payloads then. Here a row's number is its start."""
-        payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
-        if not self._steps:
-            return rows, payload
-        passing = inserts(rows, rows + 1, payload)
-        for step in self._steps:
-            passing = step.on_batch(0, passing)
-        return passing.vs, passing.payload
+
+def survivors(steps: Sequence[Operator], batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
+    """Rows that get through all steps, with their payloads then. Here a row's number is its start."""
+    payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
+    if not steps:
+        return rows, payload
+    passing = inserts(rows, rows + 1, payload)
+    for step in steps:
+        passing = step.on_batch(0, passing)
+    return passing.vs, passing.payload
 
 
 def _changes_payloads(node: Node) -> bool:

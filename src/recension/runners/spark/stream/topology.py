@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -21,14 +21,14 @@ from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node, plan_structure
-from recension.plan.nodes import Source
+from recension.plan.node import Node, each_once, plan_structure
+from recension.plan.nodes import Finalize, Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.structure import describe_structure_difference
 
 # Counted up whenever the format of the state or of the owner changes.
-FORMAT: Final = 2
+FORMAT: Final = 3
 # The key of the owner in the metadata of the output's column _batch.
 OWNER: Final = "recension.owner"
 CUT_OVER: Final = (
@@ -57,11 +57,13 @@ class Topology:
     inlets: dict[str, Inlet]
     code: str = ""
     """A digest of the users' functions in it, with all that they refer to; the plan has only their names."""
+    memory: int | None = None
+    """How many bytes of a shard's state stay resident; None for all."""
 
     @cached_property
     def fragments(self) -> list[Fragment]:
         """The fragments, by level."""
-        return cut(self.roots)
+        return cut(self.roots, self.shards)
 
     @cached_property
     def edges(self) -> list[Edge]:
@@ -76,6 +78,15 @@ class Topology:
     def shards_at(self, level: int) -> int:
         """How many shards have anything to do at a level."""
         return 1 if all(f.is_single for f in self.fragments if f.level == level) else self.shards
+
+    def counts_external_ctis_alone(self, edges: Iterable[int]) -> bool:
+        """Would a shard count only its own elements for the external CTIs that come over these edges?"""
+        sources = {self.edges[number].source for number in edges}
+        spread = [] if self.shards == 1 else [f for f in self.fragments if not f.is_single]
+        steps = each_once([plan for fragment in spread for _, plan in fragment.outputs])
+        return any(
+            isinstance(step, Finalize) and not sources.isdisjoint(_below_passing(step)) for step in steps
+        )
 
     def first_edge(self, source: Source) -> int:
         """The first of the edges that read a source: counts of what was read go there, once."""
@@ -136,11 +147,23 @@ class Topology:
         return {edge.origin.name: edge.origin for edge in self.edges if isinstance(edge.origin, Source)}
 
 
-def topology(queries: Sequence[Node], shards: int, inlets: Mapping[str, Inlet]) -> Topology:
-    """The pipeline of some queries."""
+def _below_passing(node: Node) -> Iterator[Node]:
+    """What external CTIs come from that reach a step."""
+    for child in node.inputs:
+        yield from _below_passing(child) if child.passes_external_ctis else [child]
+
+
+def topology(
+    queries: Sequence[Node],
+    shards: int,
+    inlets: Mapping[str, Inlet],
+    skew: Sequence[str] = (),
+    memory: int | None = None,
+) -> Topology:
+    """The pipeline of some queries; what is grouped by a column of ``skew`` is made in parts."""
     optimized = optimize(queries)
-    roots = tuple(preaggregate(optimized) if shards > 1 else optimized)
-    return Topology(roots, shards, dict(inlets), _code_digest(roots))
+    roots = tuple(preaggregate(optimized, skew) if shards > 1 else optimized)
+    return Topology(roots, shards, dict(inlets), _code_digest(roots), memory)
 
 
 def _code_digest(roots: Sequence[Node]) -> str:
