@@ -123,11 +123,12 @@ class Cleanse(Operator):
         return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
     def snapshot_state(self) -> Chunks:
-        front = {} if self._front is None else {"front": pa.table(self._front.rows())}
-        return front | self._held.snapshot("held")
+        front = (
+            {"front": pa.table(self._front.rows())} if self._front is not None and len(self._front) else {}
+        )
+        return front | self._held.parts("held")
 
     def restore_state(self, chunks: Chunks) -> None:
         self._held.restore("held", chunks)
-        self._front = None
-        if "front" in chunks:
-            self._held.add({name: chunks["front"][name].to_numpy() for name in chunks["front"].column_names})
+        front = chunks.get("front", ())
+        self._front = Front.restore(front) if len(front) else None
