@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, take_rows
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads, find_repeated
@@ -35,7 +37,7 @@ class In2t:
         self._queue = FreezeQueue()
 
     def __len__(self) -> int:
-        return self._nodes.live_ports
+        return len(self._nodes)
 
     def nbytes(self) -> int:
         """Memory held."""
@@ -63,6 +65,11 @@ class In2t:
         """The end of each node's event at an input or the output, NONE where it is not there."""
         ends: Ticks = self._nodes[port_column(port)]
         return ends
+
+    def set_ends(self, port: int, nodes: Index, ends: Ticks) -> None:
+        """The events of some nodes at an input, or the output, have these ends now."""
+        self._nodes[port_column(port)][nodes] = ends
+        self._nodes.note(nodes)
 
     def vs(self, nodes: Index) -> Ticks:
         """The starts of some nodes."""
@@ -100,18 +107,22 @@ class In2t:
             self._queue.renumber(moved)
             drop_dead_payloads(self._nodes, self._payloads)
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Everything as named tables."""
-        return {**self._nodes.snapshot("nodes"), "payloads/rows": self._payloads}
+    def parts(self) -> dict[str, Any]:
+        """The whole state."""
+        return {"nodes": self._nodes, "payloads/rows": self._payloads}
 
-    def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], last_stable: int) -> None:
-        """Become the index that gave these chunks."""
-        ends = {port_column(port): _END for port in (OUT, *ports)}
-        self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._nodes.restore("nodes", chunks)
+    def restore(self, chunks: Mapping[str, Any], ports: list[int], last_stable: int) -> None:
+        """Become the index that gave these parts, or take over changes."""
+        nodes = chunks["nodes"]
         self._payloads.restore(chunks["payloads/rows"])
-        self._queue = FreezeQueue()
-        self._queue.add(self._nodes["vs"], self._nodes.rows(), last_stable)
+        if not isinstance(nodes, Change) or nodes.is_whole:
+            ends = {port_column(port): _END for port in (OUT, *ports)}
+            self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
+            self._queue = FreezeQueue()
+        first = self._nodes.size
+        self._nodes.restore(nodes)
+        fresh = np.arange(first, self._nodes.size)
+        self._queue.catch_up(self._nodes["vs"][fresh], fresh, last_stable, self._nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
@@ -43,7 +45,7 @@ class In3t:
     def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
         counts = {port_column(port): _COUNT for port in (OUT, *ports)}
         self.nodes = KeyTable(_NODE | counts)
-        self.events = KeyTable(_EVENT | counts)
+        self.events = KeyTable(_EVENT | counts, {"node": self.nodes})
         self._payloads = PayloadStore(schema)
         self._queue = FreezeQueue()
 
@@ -69,6 +71,11 @@ class In3t:
     def count(self, port: int) -> Column:
         """How often an input, or the output, has each event."""
         return self.events[port_column(port)]
+
+    def note(self, nodes: Index, events: Index) -> None:
+        """Counts of these change."""
+        self.nodes.note(nodes)
+        self.events.note(events)
 
     def add_nodes(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
         """New nodes with the payloads in these rows; keys are distinct and not there yet."""
@@ -100,7 +107,7 @@ class In3t:
 
     def with_whole_nodes(self, frozen: FrozenEvents, some: Mask) -> FrozenEvents:
         """All events of the nodes that some of the events have, by (vs, key, ve)."""
-        wanted = np.zeros(len(self.nodes), np.bool_)
+        wanted = np.zeros(self.nodes.size, np.bool_)
         wanted[frozen.node[some]] = True
         at = np.flatnonzero(wanted[frozen.node])
         at = at[np.lexsort((frozen.ve[at], self.nodes.keys[frozen.node[at]], frozen.vs[at]))]
@@ -125,21 +132,20 @@ class In3t:
         nobody: Mask = total == 0
         return nobody
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Everything as named tables; nodes are numbered as they are stored."""
-        alive = self.nodes.rows()
-        number = np.full(max(len(self.nodes), 1), -1, np.int64)
-        number[alive] = np.arange(len(alive))
-        events = self.events.snapshot("events")
-        for name, table in events.items():
-            at = table.schema.get_field_index("node")
-            events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
-        return {**self.nodes.snapshot("nodes"), **events, "payloads/rows": self._payloads.snapshot()}
+    def parts(self) -> dict[str, Any]:
+        """The whole state."""
+        return {"in3t/nodes": self.nodes, "in3t/events": self.events, "payloads/rows": self._payloads}
 
-    def restore(self, chunks: Mapping[str, pa.Table], last_stable: int) -> None:
-        """Become the index that gave these chunks."""
-        self.nodes.restore("nodes", chunks)
-        self.events.restore("events", chunks)
+    def restore(self, chunks: Mapping[str, Any], last_stable: int) -> None:
+        """Become the index that gave these parts, or take over changes."""
+        events = chunks["in3t/events"]
         self._payloads.restore(chunks["payloads/rows"])
-        self._queue = FreezeQueue()
-        self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), last_stable)
+        self.nodes.restore(chunks["in3t/nodes"])
+        if not isinstance(events, Change) or events.is_whole:
+            self.events.clear()
+            self._queue = FreezeQueue()
+        first = self.events.size
+        self.events.restore(events)
+        fresh = np.arange(first, self.events.size)
+        vs = self.nodes["vs"][self.events["node"][fresh]]
+        self._queue.catch_up(vs, fresh, last_stable, self.events)

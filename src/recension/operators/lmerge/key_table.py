@@ -1,7 +1,8 @@
 """Rows found by a 64-bit key: a hash table of row numbers over columns that only grow at the end.
 
-A row that is killed stays where it is, under a key that is never asked for, until most rows are dead; then
-the living move together, in order, and `tidy` tells where each went.
+A row that is killed stays where it is, under a key that is never asked for, until many rows are dead; then
+the living move together, in order, and `tidy` tells where each went. It is logged by key, so that where rows
+are does not matter to what is stored.
 
 Cost        O(1) a key asked for, added or killed, over time; always for whole arrays of keys.
 """
@@ -15,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
 from recension.core.memory import full
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Column
+from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import Ticks
-from recension.operators.state.chunks import cut_table, unite_table
 from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
@@ -32,25 +33,48 @@ _SPARE: Final = 5
 
 
 class KeyTable:
-    """Columns of equal length, found by key. Row numbers are good until `tidy`."""
+    """Columns of equal length, found by key. Row numbers are good until `tidy`.
 
-    def __init__(self, columns: Mapping[str, tuple[Any, int]]) -> None:
-        self._types = dict(columns)
+    Columns that name rows of other tables are stored with the keys of those rows: ``refers`` says which.
+    """
+
+    key: Final = ("key",)
+
+    def __init__(
+        self, columns: Mapping[str, tuple[Any, int]], refers: Mapping[str, KeyTable] | None = None
+    ) -> None:
+        self._types, self._refers = dict(columns), dict(refers or {})
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
-        self._size = self.live_ports = 0
+        self._size = self._live = 0
+        # The keys of rows that may have changed since the last checkpoint; None: all may have.
+        self._changed: list[Hashes] | None = None
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
         self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
 
     def __len__(self) -> int:
+        return self._live
+
+    @property
+    def size(self) -> int:
+        """How many rows there are with the dead ones: one more than the last number."""
         return self._size
 
     def __getitem__(self, name: str) -> Column:
-        """A column; assigning to its elements changes the table."""
+        """A column; who assigns to its elements has to `note` that."""
         return self._columns[name][: self._size]
+
+    def note(self, rows: Index) -> None:
+        """These rows change."""
+        if self._changed is not None:
+            self._changed.append(self._keys[rows])
+
+    def note_all(self) -> None:
+        """All rows change."""
+        self._changed = None
 
     @property
     def keys(self) -> Hashes:
@@ -61,10 +85,12 @@ class KeyTable:
         """One more column, the same for all rows."""
         self._types[name] = (kind, fill)
         self._columns[name] = np.full(len(self._keys), fill, kind)
+        self.note_all()
 
     def drop_column(self, name: str) -> None:
         """Forget a column."""
         del self._types[name], self._columns[name]
+        self.note_all()
 
     def is_live(self, rows: Index) -> Mask:
         """Which of the rows are there."""
@@ -98,8 +124,9 @@ class KeyTable:
         self._keys[start : self._size] = keys
         for name, (_, fill) in self._types.items():
             self._columns[name][start : self._size] = columns.get(name, fill)
-        self.live_ports += len(keys)
+        self._live += len(keys)
         self._place(rows)
+        self.note(rows)
         return rows
 
     def find_or_add(self, keys: Hashes, **columns: Column) -> tuple[Index, Index]:
@@ -118,19 +145,21 @@ class KeyTable:
 
     def remove_rows(self, rows: Index) -> None:
         """Forget rows that are there, each named once."""
+        self.note(rows)
         self._keys[rows] = _DEAD
-        self.live_ports -= len(rows)
+        self._live -= len(rows)
 
     def tidy(self) -> Index | None:
         """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= self.live_ports + self.live_ports // _SPARE + _LEAST:
+        if self._size <= self._live + self._live // _SPARE + _LEAST:
             return None
         alive = self.keys != _DEAD
         moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
         kept = {name: column[: self._size][alive] for name, column in self._columns.items()}
-        keys = self.keys[alive]
+        keys, changed = self.keys[alive], self._changed
         self.clear()
         self.add(keys, **kept)
+        self._changed = changed
         return moved
 
     def _make_room(self) -> None:
@@ -159,18 +188,63 @@ class KeyTable:
         columns = sum(int(column.nbytes) for column in self._columns.values())
         return int(self._keys.nbytes) + int(self._slots.nbytes) + columns
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The living rows as tables whose names begin with ``name``, renumbered from 0."""
-        rows = self.rows()
-        columns = {column: self[column][rows] for column in self._types}
-        return cut_table(name, pa.table({"key": self.keys[rows], **columns}))
+    def snapshot(self) -> pa.Table:
+        """The living rows."""
+        return self._rows_to_store(self.rows())
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become the table that gave these chunks; columns that it had are made."""
-        table = unite_table(name, chunks)
-        self.clear()
-        columns = {column: table[column].to_numpy() for column in self._types}
-        self.add(table["key"].to_numpy(), **columns)
+    def _rows_to_store(self, rows: Index) -> pa.Table:
+        columns = {name: self[name][rows] for name in self._types}
+        columns |= {name: other.keys[columns[name]] for name, other in self._refers.items()}
+        return pa.table({"key": self.keys[rows], **columns})
+
+    def _stored_columns(self, table: pa.Table) -> Columns:
+        columns = {name: table[name].to_numpy() for name in self._types}
+        return columns | {name: other.find(columns[name]) for name, other in self._refers.items()}
+
+    def restore(self, table: pa.Table | Change) -> None:
+        """Become the table that `snapshot` gave, or take over changes; columns that it had are made.
+
+        What comes with changes gets the numbers from `size` on.
+        """
+        is_change = isinstance(table, Change)
+        if not is_change or table.is_whole:
+            self.clear()
+        if is_change:
+            found = self.find(table.gone["key"].to_numpy())
+            self.remove_rows(found[found >= 0])
+        self._put(table.rows if isinstance(table, Change) else table)
+        self._changed = [] if is_change else None
+
+    def _put(self, table: pa.Table) -> None:
+        """Rows instead of those with their keys, or new ones."""
+        keys, columns = table["key"].to_numpy(), self._stored_columns(table)
+        found = self.find(keys)
+        known = np.flatnonzero(found >= 0)
+        for name, column in columns.items():
+            self[name][found[known]] = column[known]
+        new = np.flatnonzero(found < 0)
+        self.add(keys[new], **take_columns(columns, new))
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        changed, self._changed = self._changed, []
+        if changed is None:
+            rows = self.snapshot()
+            return Change(rows, rows.select(self.key).slice(0, 0), is_whole=True)
+        keys = np.unique(np.concatenate([self._keys[:0], *changed]))
+        found = self.find(keys)
+        return Change(self._rows_to_store(found[found >= 0]), pa.table({"key": keys[found < 0]}))
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        found = self.find(change.rows["key"].to_numpy())
+        there = np.flatnonzero(found >= 0)
+        now, is_same = self._rows_to_store(found[there]), np.ones(len(there), np.bool_)
+        for name in self._types:
+            is_same &= now[name].to_numpy() == change.rows[name].to_numpy()[there]
+        is_current = np.zeros(len(found), np.bool_)
+        is_current[there[is_same]] = True
+        return is_current, self.find(change.gone["key"].to_numpy()) < 0
 
 
 class FreezeQueue:
@@ -197,6 +271,12 @@ class FreezeQueue:
         self._half_frozen = np.concatenate([self._half_frozen, fresh[table.is_live(fresh)]])
         return self._half_frozen
 
+    def catch_up(self, vs: Ticks, rows: Index, last_stable: int, table: KeyTable) -> None:
+        """Rows have come and gone in the table, and a stable has passed, while others had it."""
+        self.freeze(last_stable, table)
+        self.drop_dead(table)
+        self.add(vs, rows, last_stable)
+
     def drop_dead(self, table: KeyTable) -> None:
         """Forget half-frozen rows that are no longer there."""
         self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
@@ -212,6 +292,7 @@ def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
     if len(payloads) > 2 * len(nodes):
         payloads.retain(nodes["row"])
         nodes["row"][:] = np.arange(len(nodes))
+        nodes.note_all()
 
 
 def first_of_each(keys: Hashes) -> Index:

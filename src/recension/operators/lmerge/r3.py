@@ -69,7 +69,7 @@ class R3(IndexedMerge):
             nodes[new] = self._index.add(changed.key[new], vs[new], batch.payload, changed.row[new])
         known = np.flatnonzero(nodes >= 0)
         nodes, rows = nodes[known], changed.row[known]
-        self._index.ends(port)[nodes] = changed.end[known]
+        self._index.set_ends(port, nodes, changed.end[known])
         shown = np.flatnonzero(self._policy.follows_input(port, nodes, self))
         return self._show(nodes[shown], changed.end[known][shown], batch.payload, rows[shown])
 
@@ -85,12 +85,11 @@ class R3(IndexedMerge):
         """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""
         if not len(nodes):
             return self._nothing
-        out, vs = self._index.ends(OUT), self._index.vs(nodes)
-        old = out[nodes]
+        vs, old = self._index.vs(nodes), self._index.ends(OUT)[nodes]
         appears = (end == NONE) | (old == NONE)
         allowed = np.where(appears, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
         at = np.flatnonzero((old != end) & allowed)
-        out[nodes[at]] = end[at]
+        self._index.set_ends(OUT, nodes[at], end[at])
         vs, old, end = vs[at], old[at], end[at]
         shown = take_ascending(payload, rows[at])
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
@@ -187,7 +186,7 @@ class R3(IndexedMerge):
     def snapshot_state(self) -> Chunks:
         progress = pa.table({"max_in": [self._max_in], "leader": [self.leader]})
         own = {"furthest": progress, "policy": self._policy.snapshot()}
-        return {**super().snapshot_state(), **own, **self._index.snapshot()}
+        return {**super().snapshot_state(), **own, **self._index.parts()}
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)

@@ -52,7 +52,7 @@ class R3Minus(IndexedMerge):
         known[shown] = True
         enters = np.flatnonzero((nodes < 0) & known & changed.is_new & (changed.end != NONE))
         stays = np.flatnonzero(nodes >= 0)
-        own.ends(OUT)[nodes[stays]] = changed.end[stays]
+        own.set_ends(OUT, nodes[stays], changed.end[stays])
         _put(own, changed.key[enters], vs[enters], changed.end[enters], batch.payload, changed.row[enters])
         vs, rows = vs[shown], changed.row[shown]
         return changes(vs, vs, changed.end[shown], take_ascending(batch.payload, rows))
@@ -74,7 +74,7 @@ class R3Minus(IndexedMerge):
         at = at[out.sort_nodes(nodes[at])]
         new = np.where(gone, vs, end)[at]
         shown = changes(vs[at], old[at], new, out.payload(nodes[at]))
-        out.ends(OUT)[nodes[at]] = end[at]
+        out.set_ends(OUT, nodes[at], end[at])
         self._delete(keys[gone | final])
         self.out_cti = t
         return [shown]
@@ -102,16 +102,17 @@ class R3Minus(IndexedMerge):
     def snapshot_state(self) -> Chunks:
         chunks = dict(super().snapshot_state())
         for port, index in self._indexes.items():
-            chunks |= add_prefix(str(port), index.snapshot())
+            chunks |= add_prefix(str(port), index.parts())
         return chunks
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live_ports())}
+        ports, known = (OUT, *self.inputs.live_ports()), self._indexes
+        self._indexes = {port: known.get(port) or In2t(self.schema, 0) for port in ports}
         for port, index in self._indexes.items():
             index.restore(take_prefix(str(port), chunks), [], max(self.out_cti, BEGINNING))
 
 
 def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
     nodes = index.add(keys, vs, payload, rows)
-    index.ends(OUT)[nodes] = end
+    index.set_ends(OUT, nodes, end)

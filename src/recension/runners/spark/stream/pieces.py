@@ -114,9 +114,12 @@ class PieceLog:
         return place % max(1, len(names))
 
     def load(self, store: Store, keys: Mapping[str, Sequence[str]]) -> dict[str, Change]:
-        """All that was stored, the last of each key."""
+        """All that was stored, the last of each key; nothing is gone that was not there.
+
+        Marks may be older than the numbers that rows have now.
+        """
         loaded = self.load_since(store, keys, -1)
-        return {name: replace(change, is_whole=True) for name, change in loaded.items()}
+        return {n: replace(c, gone=c.gone.slice(0, 0), is_whole=True) for n, c in loaded.items()}
 
     def load_since(self, store: Store, keys: Mapping[str, Sequence[str]], since: int) -> dict[str, Change]:
         """What was stored after a version, the last of each key."""
