@@ -98,8 +98,9 @@ def save(
     chunks, named, rows = _cut_tables(tables, before)
     small, schemas = next(reversed(chunks)), pack_piece(log.nothing)
     chunks[_digest(schemas)] = schemas
+    lineage = [] if log.is_new else before.lineage[: pieces.LINEAGE - 1]
     head = Head(
-        owner, batch, token, version, [token, *before.lineage[: pieces.LINEAGE - 1]],
+        owner, batch, token, version, [token, *lineage],
         [list(piece) for piece in log.pieces], log.cleaned, log.round,
         {name: list(part.key) for name, part in logged.items()}, log.memos,
         _digest(schemas), named, small, rows,

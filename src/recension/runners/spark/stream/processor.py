@@ -94,7 +94,7 @@ def lease_engine(topology: Topology, level: int, shard: int, store: Store, query
         require_same(head.owner, topology.owner)
         was_live = parked is not None and parked.token == head.token
         since = None if parked is None else head.version_of(parked.token)
-        if parked is not None and since is not None and (was_live or parked.host.may_catch_up):
+        if parked is not None and since is not None:
             host = parked.host
             if not was_live:
                 host.restore(load_since(store, head, host.parts(), since))
