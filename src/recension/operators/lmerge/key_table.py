@@ -291,8 +291,6 @@ def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
     """Keep only the payloads of nodes, when half are of none: they are expensive to copy."""
     if len(payloads) > 2 * len(nodes):
         payloads.retain(nodes["row"])
-        nodes["row"][:] = np.arange(len(nodes))
-        nodes.note_all()
 
 
 def first_of_each(keys: Hashes) -> Index:

@@ -275,11 +275,6 @@ class LeafTable:
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         return rows, np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(group), -1)
 
-    def renumber(self, numbers: Index) -> None:
-        """Give groups new numbers, which keep their order."""
-        rows = self.snapshot()
-        self.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
-
 
 class _Log:
     """Leaves, and where each group has its own.
