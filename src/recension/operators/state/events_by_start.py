@@ -24,9 +24,8 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges
 from recension.operators.state.block_table import Extract
 from recension.operators.state.row_blocks import RowBlocks
-from recension.operators.state.row_store import RowStore, drop_unused_rows
+from recension.operators.state.row_store import RowStore
 
-_SLACK = 1024
 _FIRST_LOOK = 64
 _IDENTITY: Final = ("group", "time", "end")
 
@@ -50,7 +49,8 @@ class EventsByStart:
         gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
         added = _table_rows(change, come, change.new)
         added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
-        self._table.exchange(_table_rows(change, gone, change.old), added, _IDENTITY)
+        removed = self._table.exchange(_table_rows(change, gone, change.old), added, _IDENTITY)
+        self.drop(removed["row"])
 
     def add(self, rows: Columns) -> None:
         """Take in rows that were taken out."""
@@ -82,13 +82,9 @@ class EventsByStart:
         self._table.note(take_columns(head.columns, ~kept & ~head.follower))
         self._table.replace(head.blocks, take_columns(head.columns, kept))
 
-    def is_wasteful(self, out: int) -> bool:
-        """Do most payload rows belong to no event, neither here nor among ``out`` rows taken out?"""
-        return len(self._store) > 2 * (len(self) + out) + _SLACK
-
-    def tidy(self) -> None:
-        """Drop the payload rows that belong to no event here; the others get new numbers."""
-        drop_unused_rows(self._store, self._table, "row")
+    def drop(self, rows: Index) -> None:
+        """Let go of the payloads of events that are gone."""
+        self._store.drop(rows)
 
     def parts(self, name: str) -> dict[str, Any]:
         """The state under names that begin with ``name``."""
@@ -144,13 +140,13 @@ class Front:
         out = start + np.flatnonzero(self.end[start : self.at] > BEGINNING)
         return self.end[out], self.row[out]
 
-    def change(self, change: NetChanges) -> bool:
-        """Move ends; False, and nothing has changed, where that is not enough.
+    def change(self, change: NetChanges) -> Index | None:
+        """Move ends; gives the rows of events that go. None, and nothing has changed, if that is not enough.
 
         It is enough for events whose payload no other here has: their place does not depend on their end.
         """
         if not len(change):
-            return True
+            return change.row[:0]
         if self._by_hash is None:
             order = np.argsort(self.hash)
             self._by_hash = self.hash[order], order
@@ -159,9 +155,10 @@ class Front:
         is_alone = np.searchsorted(hashes, change.hash, "right") - found == 1
         place = order[found]
         if not bool((is_alone & (place >= self.at) & (self.end[place] == change.old)).all()):
-            return False
-        self.end[place] = np.where(change.new > change.vs, change.new, np.int64(BEGINNING))
-        return True
+            return None
+        stays = change.new > change.vs
+        self.end[place] = np.where(stays, change.new, np.int64(BEGINNING))
+        return self.row[place[~stays]]
 
     @staticmethod
     def restore(rows: pa.Table) -> Front:

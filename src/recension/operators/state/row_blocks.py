@@ -42,16 +42,21 @@ class RowBlocks(BlockTable):
         if self._changed is not None:
             self._changed.append({name: rows[name] for name in _KEY})
 
-    def exchange(self, gone: Columns, added: Columns, by: tuple[str, ...] = _KEY) -> None:
-        """Take out rows that are equal in some columns, one for each that is gone, and add others."""
+    def exchange(self, gone: Columns, added: Columns, by: tuple[str, ...] = _KEY) -> Columns:
+        """Take out rows that are equal in some columns, one for each that is gone, and add others.
+
+        Gives those taken out.
+        """
         named = sort_rows({name: np.append(gone[name], added[name]) for name in ("group", "time")})
         extract = self.extract(named["group"], named["time"], named["time"])
         held = take_columns(extract.columns, ~extract.follower)
         stays, _, _ = cancel(_hash_rows(held, by), _hash_rows(gone, by))
-        self.note(take_columns(held, ~stays))
+        removed = take_columns(held, ~stays)
+        self.note(removed)
         self.note(added)
         merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
         self.replace(extract.blocks, sort_rows(merged))
+        return removed
 
     def restore(self, table: pa.Table | Change) -> None:
         """Become the table that `snapshot` gave, or take over changes."""

@@ -20,7 +20,7 @@ from tests.runners.spark.stream.rehearsal import Memory
 import recension as rc
 from recension.operators.extents import extent
 from recension.operators.lmerge import key_table
-from recension.operators.state import block_table, events_by_start, leaf_table
+from recension.operators.state import block_table, leaf_table
 from recension.plan.properties import Properties
 from recension.runners.local import Session
 from recension.runners.spark.stream import pieces
@@ -59,7 +59,6 @@ def cleaned_all_the_time() -> Iterator[None]:
         patch.setattr(leaf_table, "_LONG", 3)
         patch.setattr(leaf_table, "_SHORT", 2)
         patch.setattr(block_table, "_BLOCK", 2)
-        patch.setattr(events_by_start, "_SLACK", 0)
         patch.setattr(extent, "_SLACK", 0)
         patch.setattr(key_table, "_LEAST", 2)
         yield
