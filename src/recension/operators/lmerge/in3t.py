@@ -18,7 +18,7 @@ from recension.core.batch import Index, Mask, take_rows
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable
 from recension.operators.lmerge.merge import OUT, port_column
 from recension.operators.state.row_store import PayloadStore
 
@@ -38,7 +38,7 @@ class FrozenEvents:
 
 
 class In3t:
-    """Nodes and events by number; numbers are good until `tidy`."""
+    """Nodes and events by number."""
 
     def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
         counts = {port_column(port): _COUNT for port in (OUT, *ports)}
@@ -108,14 +108,10 @@ class In3t:
 
     def remove(self, events: Index, nodes: Index) -> None:
         """Forget events and nodes; of a node all events must go."""
+        self._payloads.drop(self.nodes["row"][nodes])
         self.events.remove_rows(events)
         self.nodes.remove_rows(nodes)
         self._queue.drop_dead(self.events)
-        if (moved := self.nodes.tidy()) is not None:
-            self.events["node"][:] = moved[self.events["node"]]
-            drop_dead_payloads(self.nodes, self._payloads)
-        if (moved := self.events.tidy()) is not None:
-            self._queue.renumber(moved)
 
     def find_unused(self, events: Index, ports: list[int]) -> Mask:
         """Which events nobody has."""

@@ -1,7 +1,8 @@
-"""Rows found by a 64-bit key: a hash table of row numbers over columns that only grow at the end.
+"""Rows found by a 64-bit key: a hash table of row numbers over columns.
 
-A row that is killed stays where it is, under a key that is never asked for, until most rows are dead; then
-the living move together, in order, and `tidy` tells where each went.
+A row that is killed stays where it is, under a key that is never asked for, until a new row takes its place.
+Its slot stays taken: a slot is a hint where to look, and the key of the row decides. So slots fill up, and
+are written anew, a few with every call.
 
 Cost        O(1) a key asked for, added or killed, over time; always for whole arrays of keys.
 """
@@ -20,19 +21,19 @@ from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
 from recension.operators.state.chunks import cut_table, unite_table
-from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
 _DEAD: Final = np.uint64(0)
 _LEAST: Final = 256
-# One part in so many may be dead, and as much be free: every input pays for that.
+# One part in so many may be free: every input pays for that.
 _SPARE: Final = 5
+_STEP: Final = 1 << 14
 
 
 class KeyTable:
-    """Columns of equal length, found by key. Row numbers are good until `tidy`."""
+    """Columns of equal length, found by key. A row keeps its number."""
 
     def __init__(self, columns: Mapping[str, tuple[Any, int]]) -> None:
         self._types = dict(columns)
@@ -43,7 +44,11 @@ class KeyTable:
         self._size = self.live_ports = 0
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
-        self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
+        self._dead = np.zeros(0, np.int64)
+        self._slots, self._taken = np.full(4 * _LEAST, NOWHERE, np.int64), 0
+        # Slots that will be used once the first ``moved`` rows are in them, and all others.
+        self._next_slots: Index | None = None
+        self._moved = 0
 
     def __len__(self) -> int:
         return self._size
@@ -92,14 +97,19 @@ class KeyTable:
     def add(self, keys: Hashes, **columns: Column) -> Index:
         """New rows under keys that are distinct and not there yet; columns not named get their default."""
         keys = _avoid_zero(keys)
-        start, self._size = self._size, self._size + len(keys)
+        if not self.live_ports:
+            self.clear()
+        again = min(len(keys), len(self._dead))
+        rows = np.append(
+            self._dead[len(self._dead) - again :], np.arange(self._size, self._size + len(keys) - again)
+        )
+        self._dead, self._size = self._dead[: len(self._dead) - again], self._size + len(keys) - again
         self._make_room()
-        rows = np.arange(start, self._size)
-        self._keys[start : self._size] = keys
+        self._keys[rows] = keys
         for name, (_, fill) in self._types.items():
-            self._columns[name][start : self._size] = columns.get(name, fill)
+            self._columns[name][rows] = columns.get(name, fill)
         self.live_ports += len(keys)
-        self._place(rows)
+        self._take_slots(rows)
         return rows
 
     def find_or_add(self, keys: Hashes, **columns: Column) -> tuple[Index, Index]:
@@ -120,18 +130,7 @@ class KeyTable:
         """Forget rows that are there, each named once."""
         self._keys[rows] = _DEAD
         self.live_ports -= len(rows)
-
-    def tidy(self) -> Index | None:
-        """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= self.live_ports + self.live_ports // _SPARE + _LEAST:
-            return None
-        alive = self.keys != _DEAD
-        moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
-        kept = {name: column[: self._size][alive] for name, column in self._columns.items()}
-        keys = self.keys[alive]
-        self.clear()
-        self.add(keys, **kept)
-        return moved
+        self._dead = np.append(self._dead, rows)
 
     def _make_room(self) -> None:
         if self._size > len(self._keys):
@@ -139,20 +138,36 @@ class KeyTable:
             self._keys = _grow(self._keys, room, 0)
             for name, (_, fill) in self._types.items():
                 self._columns[name] = _grow(self._columns[name], room, fill)
-        if 3 * self._size > len(self._slots):
-            self._slots = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
-            self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
 
-    def _place(self, rows: Index) -> None:
-        """Give each row the first free slot from where its key points to."""
-        last = len(self._slots) - 1
-        slot = (self._keys[rows] & np.uint64(last)).view(np.int64)
-        while len(rows):
-            free = self._slots[slot] < 0
-            self._slots[slot[free]] = rows[free]
-            # Of several rows that took one slot, the last has it.
-            lost = self._slots[slot] != rows
-            rows, slot = rows[lost], (slot[lost] + 1) & last
+    def _take_slots(self, rows: Index) -> None:
+        """Slots for new rows; if too many are taken, others are filled, some with every call."""
+        self._taken += len(rows)
+        if 2 * self._taken > len(self._slots):  # more have come than the steps allow for
+            self._next_slots, self._moved = self._empty_slots(), 0
+            self._move_on(self._size)
+            return
+        _place(self._slots, self._keys, rows)
+        if 3 * self._taken > len(self._slots) and self._next_slots is None:
+            self._next_slots, self._moved = self._empty_slots(), 0
+        if self._next_slots is not None:
+            _place(self._next_slots, self._keys, rows[rows < self._moved])
+            self._move_on(max(_STEP, 8 * len(rows)))
+
+    def _empty_slots(self) -> Index:
+        slots: Index = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+        return slots
+
+    def _move_on(self, rows: int) -> None:
+        assert self._next_slots is not None
+        stop = min(self._moved + rows, self._size)
+        _place(
+            self._next_slots,
+            self._keys,
+            np.flatnonzero(self._keys[self._moved : stop] != _DEAD) + self._moved,
+        )
+        self._moved = stop
+        if stop == self._size:
+            self._slots, self._taken, self._next_slots = self._next_slots, self._size, None
 
     def nbytes(self) -> int:
         """Memory held, spare room included."""
@@ -201,16 +216,17 @@ class FreezeQueue:
         """Forget half-frozen rows that are no longer there."""
         self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
 
-    def renumber(self, moved: Index) -> None:
-        """Rows have moved, as `KeyTable.tidy` says."""
-        self._waiting.renumber(moved)
-        self._half_frozen = moved[self._half_frozen]
 
-
-def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
-    """Keep only the payloads of nodes, when half are of none: they are expensive to copy."""
-    if len(payloads) > 2 * len(nodes):
-        payloads.retain(nodes["row"])
+def _place(slots: Index, keys: Hashes, rows: Index) -> None:
+    """Give each row the first free slot from where its key points to."""
+    last = len(slots) - 1
+    slot = (keys[rows] & np.uint64(last)).view(np.int64)
+    while len(rows):
+        free = slots[slot] < 0
+        slots[slot[free]] = rows[free]
+        # Of several rows that took one slot, the last has it.
+        lost = slots[slot] != rows
+        rows, slot = rows[lost], (slot[lost] + 1) & last
 
 
 def first_of_each(keys: Hashes) -> Index:
