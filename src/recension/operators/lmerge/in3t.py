@@ -20,7 +20,7 @@ from recension.core.change_log import Change
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable
 from recension.operators.lmerge.merge import OUT, port_column
 from recension.operators.state.row_store import PayloadStore
 
@@ -40,7 +40,7 @@ class FrozenEvents:
 
 
 class In3t:
-    """Nodes and events by number; numbers are good until `tidy`."""
+    """Nodes and events by number."""
 
     def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
         counts = {port_column(port): _COUNT for port in (OUT, *ports)}
@@ -115,14 +115,10 @@ class In3t:
 
     def remove(self, events: Index, nodes: Index) -> None:
         """Forget events and nodes; of a node all events must go."""
+        self._payloads.drop(self.nodes["row"][nodes])
         self.events.remove_rows(events)
         self.nodes.remove_rows(nodes)
         self._queue.drop_dead(self.events)
-        if (moved := self.nodes.tidy()) is not None:
-            self.events["node"][:] = moved[self.events["node"]]
-            drop_dead_payloads(self.nodes, self._payloads)
-        if (moved := self.events.tidy()) is not None:
-            self._queue.renumber(moved)
 
     def find_unused(self, events: Index, ports: list[int]) -> Mask:
         """Which events nobody has."""
@@ -140,12 +136,14 @@ class In3t:
         """Become the index that gave these parts, or take over changes."""
         events = chunks["in3t/events"]
         self._payloads.restore(chunks["payloads/rows"])
-        self.nodes.restore(chunks["in3t/nodes"])
-        if not isinstance(events, Change) or events.is_whole:
-            self.events.clear()
+        if isinstance(events, Change) and not events.is_whole:
+            # First what went: its numbers are given to what came.
+            self.events.forget(events)
+            self._queue.freeze(last_stable, self.events)
+            self._queue.drop_dead(self.events)
+        else:
             self._queue = FreezeQueue()
-        first = self.events.size
-        self.events.restore(events)
-        fresh = np.arange(first, self.events.size)
-        vs = self.nodes["vs"][self.events["node"][fresh]]
-        self._queue.catch_up(vs, fresh, last_stable, self.events)
+        self.nodes.restore(chunks["in3t/nodes"])
+        rows, is_new = self.events.restore(events)
+        fresh = rows[is_new]
+        self._queue.add(self.nodes["vs"][self.events["node"][fresh]], fresh, last_stable)

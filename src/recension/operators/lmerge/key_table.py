@@ -1,15 +1,17 @@
-"""Rows found by a 64-bit key: a hash table of row numbers over columns that only grow at the end.
+"""Rows found by a 64-bit key: a hash table of row numbers over columns.
 
-A row that is killed stays where it is, under a key that is never asked for, until many rows are dead; then
-the living move together, in order, and `tidy` tells where each went. It is logged by key, so that where rows
-are does not matter to what is stored.
+A row that is killed stays where it is, under a key that is never asked for, until a new row takes its place.
+Its slot stays taken: a slot is a hint where to look, and the key of the row decides. So slots fill up, and
+are written anew, a few with every call.
+
+It is logged by key: where rows are does not matter to what is stored.
 
 Cost        O(1) a key asked for, added or killed, over time; always for whole arrays of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -19,31 +21,35 @@ from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import full
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Column, Columns, take_columns
+from recension.core.sorted_runs import Column, take_columns
 from recension.core.ticks import Ticks
-from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
 _DEAD: Final = np.uint64(0)
 _LEAST: Final = 256
-# One part in so many may be dead, and as much be free: every input pays for that.
+# One part in so many may be free: every input pays for that.
 _SPARE: Final = 5
+_STEP: Final = 1 << 14
 
 
 class KeyTable:
-    """Columns of equal length, found by key. Row numbers are good until `tidy`.
+    """Columns of equal length, found by key. A row keeps its number.
 
     Columns that name rows of other tables are stored with the keys of those rows: ``refers`` says which.
+    ``hints`` are not stored: their default is good enough.
     """
 
     key: Final = ("key",)
 
     def __init__(
-        self, columns: Mapping[str, tuple[Any, int]], refers: Mapping[str, KeyTable] | None = None
+        self,
+        columns: Mapping[str, tuple[Any, int]],
+        refers: Mapping[str, KeyTable] | None = None,
+        hints: Collection[str] = (),
     ) -> None:
-        self._types, self._refers = dict(columns), dict(refers or {})
+        self._types, self._refers, self._hints = dict(columns), dict(refers or {}), hints
         self.clear()
 
     def clear(self) -> None:
@@ -53,7 +59,11 @@ class KeyTable:
         self._changed: list[Hashes] | None = None
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
-        self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
+        self._dead = np.zeros(0, np.int64)
+        self._slots, self._taken = np.full(4 * _LEAST, NOWHERE, np.int64), 0
+        # Slots that will be used once the first ``moved`` rows are in them, and all others.
+        self._next_slots: Index | None = None
+        self._moved = 0
 
     def __len__(self) -> int:
         return self._live
@@ -72,10 +82,6 @@ class KeyTable:
         if self._changed is not None:
             self._changed.append(self._keys[rows])
 
-    def note_all(self) -> None:
-        """All rows change."""
-        self._changed = None
-
     @property
     def keys(self) -> Hashes:
         """The keys of all rows; those of dead ones are 0."""
@@ -85,12 +91,12 @@ class KeyTable:
         """One more column, the same for all rows."""
         self._types[name] = (kind, fill)
         self._columns[name] = np.full(len(self._keys), fill, kind)
-        self.note_all()
+        self._changed = None
 
     def drop_column(self, name: str) -> None:
         """Forget a column."""
         del self._types[name], self._columns[name]
-        self.note_all()
+        self._changed = None
 
     def is_live(self, rows: Index) -> Mask:
         """Which of the rows are there."""
@@ -118,14 +124,19 @@ class KeyTable:
     def add(self, keys: Hashes, **columns: Column) -> Index:
         """New rows under keys that are distinct and not there yet; columns not named get their default."""
         keys = _avoid_zero(keys)
-        start, self._size = self._size, self._size + len(keys)
+        if not self._live:
+            self.clear()
+        again = min(len(keys), len(self._dead))
+        rows = np.append(
+            self._dead[len(self._dead) - again :], np.arange(self._size, self._size + len(keys) - again)
+        )
+        self._dead, self._size = self._dead[: len(self._dead) - again], self._size + len(keys) - again
         self._make_room()
-        rows = np.arange(start, self._size)
-        self._keys[start : self._size] = keys
+        self._keys[rows] = keys
         for name, (_, fill) in self._types.items():
-            self._columns[name][start : self._size] = columns.get(name, fill)
+            self._columns[name][rows] = columns.get(name, fill)
         self._live += len(keys)
-        self._place(rows)
+        self._take_slots(rows)
         self.note(rows)
         return rows
 
@@ -148,19 +159,7 @@ class KeyTable:
         self.note(rows)
         self._keys[rows] = _DEAD
         self._live -= len(rows)
-
-    def tidy(self) -> Index | None:
-        """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= self._live + self._live // _SPARE + _LEAST:
-            return None
-        alive = self.keys != _DEAD
-        moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
-        kept = {name: column[: self._size][alive] for name, column in self._columns.items()}
-        keys, changed = self.keys[alive], self._changed
-        self.clear()
-        self.add(keys, **kept)
-        self._changed = changed
-        return moved
+        self._dead = np.append(self._dead, rows)
 
     def _make_room(self) -> None:
         if self._size > len(self._keys):
@@ -168,20 +167,36 @@ class KeyTable:
             self._keys = _grow(self._keys, room, 0)
             for name, (_, fill) in self._types.items():
                 self._columns[name] = _grow(self._columns[name], room, fill)
-        if 3 * self._size > len(self._slots):
-            self._slots = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
-            self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
 
-    def _place(self, rows: Index) -> None:
-        """Give each row the first free slot from where its key points to."""
-        last = len(self._slots) - 1
-        slot = (self._keys[rows] & np.uint64(last)).view(np.int64)
-        while len(rows):
-            free = self._slots[slot] < 0
-            self._slots[slot[free]] = rows[free]
-            # Of several rows that took one slot, the last has it.
-            lost = self._slots[slot] != rows
-            rows, slot = rows[lost], (slot[lost] + 1) & last
+    def _take_slots(self, rows: Index) -> None:
+        """Slots for new rows; if too many are taken, others are filled, some with every call."""
+        self._taken += len(rows)
+        if 2 * self._taken > len(self._slots):  # more have come than the steps allow for
+            self._next_slots, self._moved = self._empty_slots(), 0
+            self._move_on(self._size)
+            return
+        _place(self._slots, self._keys, rows)
+        if 3 * self._taken > len(self._slots) and self._next_slots is None:
+            self._next_slots, self._moved = self._empty_slots(), 0
+        if self._next_slots is not None:
+            _place(self._next_slots, self._keys, rows[rows < self._moved])
+            self._move_on(max(_STEP, 8 * len(rows)))
+
+    def _empty_slots(self) -> Index:
+        slots: Index = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+        return slots
+
+    def _move_on(self, rows: int) -> None:
+        assert self._next_slots is not None
+        stop = min(self._moved + rows, self._size)
+        _place(
+            self._next_slots,
+            self._keys,
+            np.flatnonzero(self._keys[self._moved : stop] != _DEAD) + self._moved,
+        )
+        self._moved = stop
+        if stop == self._size:
+            self._slots, self._taken, self._next_slots = self._next_slots, self._size, None
 
     def nbytes(self) -> int:
         """Memory held, spare room included."""
@@ -190,40 +205,43 @@ class KeyTable:
 
     def snapshot(self) -> pa.Table:
         """The living rows."""
-        return self._rows_to_store(self.rows())
+        return self._to_table(self.rows())
 
-    def _rows_to_store(self, rows: Index) -> pa.Table:
-        columns = {name: self[name][rows] for name in self._types}
+    def _to_table(self, rows: Index) -> pa.Table:
+        columns = {name: self[name][rows] for name in self._types if name not in self._hints}
         columns |= {name: other.keys[columns[name]] for name, other in self._refers.items()}
         return pa.table({"key": self.keys[rows], **columns})
 
-    def _stored_columns(self, table: pa.Table) -> Columns:
-        columns = {name: table[name].to_numpy() for name in self._types}
-        return columns | {name: other.find(columns[name]) for name, other in self._refers.items()}
+    def restore(self, table: pa.Table | Change) -> tuple[Index, Mask]:
+        """Become the table that `snapshot` gave, or take over changes.
 
-    def restore(self, table: pa.Table | Change) -> None:
-        """Become the table that `snapshot` gave, or take over changes; columns that it had are made.
-
-        What comes with changes gets the numbers from `size` on.
+        Gives the numbers of the rows that were given, and which of them were not here.
         """
         is_change = isinstance(table, Change)
-        if not is_change or table.is_whole:
+        if isinstance(table, Change) and not table.is_whole:
+            self.forget(table)
+        else:
             self.clear()
-        if is_change:
-            found = self.find(table.gone["key"].to_numpy())
-            self.remove_rows(found[found >= 0])
-        self._put(table.rows if isinstance(table, Change) else table)
+        rows, is_new = self._put(table.rows if isinstance(table, Change) else table)
         self._changed = [] if is_change else None
+        return rows, is_new
 
-    def _put(self, table: pa.Table) -> None:
-        """Rows instead of those with their keys, or new ones."""
-        keys, columns = table["key"].to_numpy(), self._stored_columns(table)
-        found = self.find(keys)
-        known = np.flatnonzero(found >= 0)
+    def forget(self, change: Change) -> None:
+        """Remove the rows that are gone."""
+        found = self.find(change.gone["key"].to_numpy())
+        self.remove_rows(found[found >= 0])
+
+    def _put(self, table: pa.Table) -> tuple[Index, Mask]:
+        """Rows instead of those with their keys, or new ones; their numbers, and which are new."""
+        keys = table["key"].to_numpy()
+        columns = {name: table[name].to_numpy() for name in self._types if name not in self._hints}
+        columns |= {name: other.find(columns[name]) for name, other in self._refers.items()}
+        rows = self.find(keys)
+        is_new = rows < 0
         for name, column in columns.items():
-            self[name][found[known]] = column[known]
-        new = np.flatnonzero(found < 0)
-        self.add(keys[new], **take_columns(columns, new))
+            self[name][rows[~is_new]] = column[~is_new]
+        rows[is_new] = self.add(keys[is_new], **take_columns(columns, is_new))
+        return rows, is_new
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
@@ -233,14 +251,14 @@ class KeyTable:
             return Change(rows, rows.select(self.key).slice(0, 0), is_whole=True)
         keys = np.unique(np.concatenate([self._keys[:0], *changed]))
         found = self.find(keys)
-        return Change(self._rows_to_store(found[found >= 0]), pa.table({"key": keys[found < 0]}))
+        return Change(self._to_table(found[found >= 0]), pa.table({"key": keys[found < 0]}))
 
     def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
         """See `Logged.find_current`."""
         found = self.find(change.rows["key"].to_numpy())
         there = np.flatnonzero(found >= 0)
-        now, is_same = self._rows_to_store(found[there]), np.ones(len(there), np.bool_)
-        for name in self._types:
+        now, is_same = self._to_table(found[there]), np.ones(len(there), np.bool_)
+        for name in now.column_names:
             is_same &= now[name].to_numpy() == change.rows[name].to_numpy()[there]
         is_current = np.zeros(len(found), np.bool_)
         is_current[there[is_same]] = True
@@ -271,26 +289,21 @@ class FreezeQueue:
         self._half_frozen = np.concatenate([self._half_frozen, fresh[table.is_live(fresh)]])
         return self._half_frozen
 
-    def catch_up(self, vs: Ticks, rows: Index, last_stable: int, table: KeyTable) -> None:
-        """Rows have come and gone in the table, and a stable has passed, while others had it."""
-        self.freeze(last_stable, table)
-        self.drop_dead(table)
-        self.add(vs, rows, last_stable)
-
     def drop_dead(self, table: KeyTable) -> None:
         """Forget half-frozen rows that are no longer there."""
         self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
 
-    def renumber(self, moved: Index) -> None:
-        """Rows have moved, as `KeyTable.tidy` says."""
-        self._waiting.renumber(moved)
-        self._half_frozen = moved[self._half_frozen]
 
-
-def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
-    """Keep only the payloads of nodes, when half are of none: they are expensive to copy."""
-    if len(payloads) > 2 * len(nodes):
-        payloads.retain(nodes["row"])
+def _place(slots: Index, keys: Hashes, rows: Index) -> None:
+    """Give each row the first free slot from where its key points to."""
+    last = len(slots) - 1
+    slot = (keys[rows] & np.uint64(last)).view(np.int64)
+    while len(rows):
+        free = slots[slot] < 0
+        slots[slot[free]] = rows[free]
+        # Of several rows that took one slot, the last has it.
+        lost = slots[slot] != rows
+        rows, slot = rows[lost], (slot[lost] + 1) & last
 
 
 def first_of_each(keys: Hashes) -> Index:

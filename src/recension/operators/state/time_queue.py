@@ -90,15 +90,6 @@ class TimeQueue(SortedRuns):
         out = self.pop(t, "right")
         return out["time"], out["group"]
 
-    def renumber(self, new_groups: Index) -> None:
-        """Groups got new numbers; -1 means the group is gone."""
-
-        def renumber_rows(rows: Columns) -> Columns:
-            groups = new_groups[rows["group"]]
-            return {"time": rows["time"][groups >= 0], "group": groups[groups >= 0]}
-
-        self.rewrite(renumber_rows)
-
 
 def _is_taken(rows: pa.Table, versions: Index, taken: list[tuple[int, int]]) -> Mask:
     """Which pairs were taken out after they were stored, as these versions."""

@@ -59,7 +59,6 @@ class Keyed(KeyTable):
         nodes, _ = self.find_or_add(key, group=group, time=time)
         self["n"][nodes] = n
         self.note(nodes)
-        self.tidy()
 
 
 def _columns(rows: Model) -> list[np.ndarray[Any, Any]]:

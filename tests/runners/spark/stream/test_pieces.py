@@ -61,6 +61,7 @@ def cleaned_all_the_time() -> Iterator[None]:
         patch.setattr(block_table, "_BLOCK", 2)
         patch.setattr(extent, "_SLACK", 0)
         patch.setattr(key_table, "_LEAST", 2)
+        patch.setattr(key_table, "_STEP", 1)
         yield
 
 
