@@ -25,7 +25,7 @@ from recension.core.reconstitution import HistoryBuilder
 from recension.runners.spark.stream.metrics import shard_reports
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int64())])
-LOADS, TURNS, SHARDS = 10, 16, 2
+LOADS, TURNS, SHARDS = 10, 10, 2
 TURN = "micro-batch"
 _LATE = 1000
 

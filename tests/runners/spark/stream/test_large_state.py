@@ -37,7 +37,7 @@ class Run:
     def _started(self) -> Program:
         module, arguments = "tests.runners.spark.stream.large_state", (self.folder, self._source)
         log = self.folder / "words.txt"
-        return Program(module, *map(str, arguments), self._master, log=log)
+        return Program(module, *map(str, arguments), self._master, log=log, patience=1800)
 
     def wait_for_batches(self, number: int) -> None:
         """Until so many micro-batches more are done."""
