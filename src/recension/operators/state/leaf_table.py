@@ -226,7 +226,7 @@ class LeafTable:
         fresh = {name: change.rows[name].to_numpy() for name in self._types}
         gone = (change.gone[name].to_numpy() for name in self.key)
         group, time = (np.append(fresh[name], own) for name, own in zip(self.key, gone, strict=True))
-        order = np.lexsort((time, group))
+        order = np.argsort(sort_keys([group], [time])[0], kind="stable")  # two sorted runs
         extract = self.extract(group[order], time[order], time[order])
         own = take_columns(extract.columns, ~extract.follower)
         here, named = sort_keys([own["group"], group], [own["time"], time])

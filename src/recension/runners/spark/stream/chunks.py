@@ -72,6 +72,10 @@ class Head:
         """The pieces."""
         return PieceLog([Piece(*piece) for piece in self.pieces], self.cleaned, self.round, self.memos)
 
+    def rows_written(self) -> int:
+        """How many rows and marks this version wrote, those of pieces that it wrote anew included."""
+        return sum(rows + gone for name, _, rows, gone in self.pieces if name.startswith(self.token))
+
     def version_of(self, token: str) -> int | None:
         """Which version was stored with this token, if it led to this one and that is not long ago."""
         return self.version - self.lineage.index(token) if token in self.lineage else None
