@@ -68,21 +68,25 @@ class Run:
 
     def find(self, *needles: Column) -> tuple[Index, Mask]:
         """The position of a row with each key, and whether there is one."""
-        low = self.key.searchsorted(needles[0])
+        at = np.minimum(self.key.searchsorted(needles[0]), len(self.key) - 1)
+        is_found: Mask = self.key[at] == needles[0]
         if len(needles) > 1:
-            return self._find_by_second(needles[1], low, np.searchsorted(self.key, needles[0], "right"))
-        at = np.minimum(low, len(self.key) - 1)
-        return at, self.key[at] == needles[0]
+            # Most often one row has the first column of the key.
+            is_first = list(self.columns.values())[1][at] == needles[1]
+            some = np.flatnonzero(is_found & ~is_first)
+            at[some], is_found[some] = self._find_by_second(*(column[some] for column in (*needles, at)))
+        return at, is_found
 
-    def _find_by_second(self, needle: Column, low: Index, high: Index) -> tuple[Index, Mask]:
+    def _find_by_second(self, first: Column, second: Column, low: Index) -> tuple[Index, Mask]:
         """By halving, among rows that are alike in the first column of the key."""
-        column, last, stop = list(self.columns.values())[1], len(self.key) - 1, high
+        column, last = list(self.columns.values())[1], len(self.key) - 1
+        high = stop = np.searchsorted(self.key, first, "right")
         while bool((is_open := low < high).any()):
             middle = (low + high) // 2
-            is_less = is_open & (column[np.minimum(middle, last)] < needle)
+            is_less = is_open & (column[np.minimum(middle, last)] < second)
             low, high = np.where(is_less, middle + 1, low), np.where(is_open & ~is_less, middle, high)
         at = np.minimum(low, last)
-        return at, (low < stop) & (column[at] == needle)
+        return at, (low < stop) & (column[at] == second)
 
     def positions(self, needles: Column) -> Index:
         """All rows whose key begins with one of the needles."""
@@ -219,8 +223,9 @@ class SortedRuns:
         """Become what `snapshot` gave."""
         self.clear()
         self.expired_before = expired_before
-        rows = {name: table[name].to_numpy() for name in self._types}
-        self._append(self._sort_rows(rows, "stable"))
+        if len(table):
+            rows = {name: table[name].to_numpy() for name in self._types}
+            self._append(self._sort_rows(rows, "stable"))
 
     def _append(self, rows: Columns) -> None:
         if (run := self._run(rows)).size:

@@ -193,7 +193,8 @@ class EndPoints:
         rows = (points.rows, points.gone) if isinstance(points, Change) else (points,)
         group, time = (np.concatenate([part[name].to_numpy() for part in rows]) for name in LeafTable.key)
         self._make_room(int(group.max(initial=-1)) + 1 if self._keys is None else len(self._keys))
-        self._recount(unique_numbers(group), group[time == FOREVER])
+        if len(group):
+            self._recount(unique_numbers(group), group[time == FOREVER])
 
     def _recount(self, groups: Index, endless: Index) -> None:
         """The end points of these groups have changed in the table, of some of them the one at FOREVER."""
