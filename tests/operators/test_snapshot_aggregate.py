@@ -21,7 +21,14 @@ from recension.operators.windowed import accumulators as sums
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
 from recension.operators.windowed.index import View
 from recension.operators.windowed.operator import WindowedOperator
-from recension.operators.windowed.selections import Collect, Extreme, Positional, SortedValues, TopK
+from recension.operators.windowed.selections import (
+    Collect,
+    Extreme,
+    Positional,
+    RankedValues,
+    SortedValues,
+    TopK,
+)
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan.aggregates import Quantile, StdDev
 from recension.plan.expressions import expression
@@ -103,7 +110,7 @@ QUERIES = {
         [
             Aggregation(i, Extreme(greatest=False)),
             Aggregation(f, Extreme(greatest=True)),
-            Aggregation(f, SortedValues(Quantile(expression("f"), 0.3).kernel, FLOAT)),
+            Aggregation(f, RankedValues(Quantile(expression("f"), 0.3).choose)),
         ],
         denote.agg(a=denote.min("i"), b=denote.max("f"), q=denote.quantile("f", 0.3)),
     ),
