@@ -243,13 +243,16 @@ class SortedRuns:
             half = int(np.partition(sample, len(sample) // 2)[len(sample) // 2])
         return Run(self._serial, columns, key, len(key), len(key), half)
 
-    def _change(self, change: Callable[[Run], Run]) -> list[Run]:
-        """Change every run; what becomes of each."""
+    def _change(self, change: Callable[[Run], Run], later: Callable[[Run], Run] | None = None) -> list[Run]:
+        """Change every run; what becomes of each. Those that are being merged change when that is done.
+
+        ``later`` is what is then done to what becomes of them, if not the same.
+        """
         changed = [change(run) for run in self._runs]
         if changed != self._runs:
             self._runs = [run for run in changed if run.size]
             for merge in self._merges:
-                merge.later.append(change)
+                merge.later.append(later or change)
             self._tidy(STEP)
         return changed
 

@@ -37,6 +37,7 @@ Points: TypeAlias = tuple[Index, Ticks]
 """The group and the time of each."""
 
 _ROW = 16  # groups whose earliest time is kept
+_AT_ONCE = 1 << 13
 
 
 class EndPoints:
@@ -54,6 +55,7 @@ class EndPoints:
         self._expiring = TimeQueue()
         self._counts, self._held = GroupCounts(), GroupTimes()
         self._is_endless, self._endless = Arena({"is": np.bool_}), 0
+        self._born = 0  # end points that came since the last CTI
         if self._keys is not None:
             self._keys.clear()
 
@@ -111,6 +113,7 @@ class EndPoints:
             self._is_endless["is"][endless] = is_endless
             self._endless += len(endless) if is_endless else -len(endless)
         group, time = born
+        self._born += len(group)
         self._expiring.push(time[time < FOREVER], group[time < FOREVER])
 
     def forget_before(self, t: int) -> Index:
@@ -119,7 +122,17 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        groups = self._pop_due(t)
+        return self._forget(self._pop_due(t), t)
+
+    def forget_some_before(self, t: int) -> None:
+        """The same, but not of more groups at once than end points came since, or a few thousand.
+
+        For an axis on which all groups have their end points at the same times, if nobody asks what is held.
+        """
+        most, self._born = max(_AT_ONCE, 2 * self._born), 0
+        self._forget(unique_numbers(self._expiring.pop_some(t, most)), t)
+
+    def _forget(self, groups: Index, t: int) -> Index:
         leaves, long = self._table.part_groups(groups)
         if len(leaves):
             self._trim_leaves(leaves, t)

@@ -107,8 +107,15 @@ class RowBlocks(BlockTable):
 
 
 def sort_rows(columns: Columns) -> Columns:
-    """By group and time."""
-    return take_columns(columns, np.lexsort((columns["time"], columns["group"])))
+    """By group and time; groups are mostly in order and alone."""
+    order = np.argsort(columns["group"], kind="stable")
+    group = columns["group"][order]
+    is_same = group[1:] == group[:-1]
+    tied = np.flatnonzero(np.append(is_same, False) | np.append(False, is_same))[: len(order)]
+    if len(tied):
+        own = order[tied]
+        order[tied] = own[np.lexsort((columns["time"][own], group[tied]))]
+    return take_columns(columns, order)
 
 
 def _hash_rows(rows: Columns, names: tuple[str, ...]) -> Hashes:
