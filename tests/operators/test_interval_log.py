@@ -94,3 +94,18 @@ def test_one_that_is_behind_takes_over_what_it_missed(data: st.DataObject) -> No
     assert content(loaded) == content(store)
     named = {row for row, _, _ in content(loaded)}
     assert set(loaded.parts("x")["x/rows"].snapshot()["#"].to_pylist()) == named
+
+
+def test_an_end_that_moves_and_passes_between_two_checkpoints() -> None:
+    store, behind, log = EventStore(SCHEMA), EventStore(SCHEMA), Checkpoints()
+    add(store, list(range(10)), 0, [100] * 10)
+    log.take(store)
+    log.load(behind, store.parts("x")["x/head"], 0)
+    at = store.positions()[:1]
+    group, vs, tag, row = (store.column(name, at) for name in ("group", "vs", "tag", "row"))
+    store.remove(at, rows_stay=True)
+    store.add(group, vs, np.array([5]), tag, row=row)
+    store.expire(6)
+    log.take(store)
+    log.load(behind, store.parts("x")["x/head"], 1)
+    assert content(behind) == content(store)
