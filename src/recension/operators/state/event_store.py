@@ -53,6 +53,7 @@ class EventStore(IntervalIndex):
         return self._store.take(self.column("row", at))
 
     def _let_go(self, rows: Index) -> None:
+        super()._let_go(rows)
         self._store.drop(self._store.find_there(rows))
 
     def expire(self, t: int) -> None:
@@ -72,4 +73,5 @@ class EventStore(IntervalIndex):
         super().restore(name, chunks)
         if isinstance(rows, Change):
             # Of intervals that had gone when they were stored, nobody will let go any more.
-            self._let_go(np.setdiff1d(rows.rows[0].to_numpy(), intervals.rows["row"].to_numpy()))
+            is_open = intervals.rows["ve"].to_numpy() > self._expired_until
+            self._let_go(np.setdiff1d(rows.rows[0].to_numpy(), intervals.rows["row"].to_numpy()[is_open]))

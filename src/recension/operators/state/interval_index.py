@@ -80,6 +80,8 @@ class IntervalIndex:
         self._expired_until = BEGINNING
         self._serial = self._numbered = 0
         self._log: IntervalLog | None = None
+        # The log while changes are taken over, which are stored.
+        self._paused_log: IntervalLog | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -216,11 +218,14 @@ class IntervalIndex:
     def _part_live(self, start: int) -> Index:
         """Which intervals from a position on are to stay when they are written anew."""
         is_live = self._arena["ve"][start:] > self._expired_until
-        self._let_go(self._arena["row"][start:][~is_live])
+        rows = self._arena["row"][start:][~is_live]
+        self._let_go(rows[rows != _NO_ROW])
         return np.flatnonzero(is_live) + start
 
     def _let_go(self, rows: Index) -> None:
-        """Rows that are in no answer any more, nor ever will be; some may be `_NO_ROW`."""
+        """These rows are in no answer any more, nor ever will be."""
+        if (log := self._log or self._paused_log) is not None:
+            log.let_go(rows)
 
     def _run(self, start: int, stop: int) -> _ArenaRun:
         """Sorted rows of the arena as a run."""
@@ -303,12 +308,14 @@ class IntervalIndex:
         assert self._log is not None
         assert change.versions is not None
         self._numbered = max(self._numbered, change.memo["numbered"])
-        self._log.load(change.rows["row"].to_numpy(), change.versions, self._numbered)
+        is_open = change.rows["ve"].to_numpy() > self._expired_until
+        self._log.load(change.rows["row"].to_numpy()[is_open], change.versions[is_open], self._numbered)
 
     def _apply(self, change: Change) -> None:
         """Take away what is gone or has another end, and add what came."""
-        log, self._log = self._log, None
+        log = self._paused_log = self._log
         assert log is not None
+        self._log = None
         fresh = self._read_open(change.rows)
         is_known = log.holds(fresh["row"])
         tags, numbers = (
@@ -321,7 +328,7 @@ class IntervalIndex:
             self.remove(at[~is_back])
             self.remove(at[is_back], rows_stay=True)
         self.add(**fresh)
-        self._log = log
+        self._log, self._paused_log = log, None
         log.forget(change)
         self._note_stored(change)
 

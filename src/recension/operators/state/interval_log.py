@@ -48,7 +48,7 @@ class _Versions:
         if len(pages) and pages[-1] + 1 >= len(self._place):
             self._place = np.append(self._place, np.zeros(pages[-1] + 1, np.int64))
         new = pages[self._place[pages] == 0]
-        free = np.setdiff1d(np.arange(1, len(self._room)), self._place) if len(new) else new
+        free = np.flatnonzero(self._held[1:] == 0) + 1 if len(new) else new
         if len(free) < len(new):
             more = len(self._room) + len(new)
             free = np.append(free, np.arange(len(self._room), len(self._room) + more))
@@ -89,6 +89,10 @@ class IntervalLog:
         self._written.set(columns["row"], _GONE)
         self._removed.append(take_columns(columns, is_stored))
 
+    def let_go(self, rows: Index) -> None:
+        """These rows were removed or have expired, and will not come back."""
+        self._written.set(rows, _GONE)
+
     def forget(self, change: Change) -> None:
         """These rows are gone, and all is stored as of its version."""
         self._written.set(change.gone["row"].to_numpy(), _GONE)
@@ -99,10 +103,11 @@ class IntervalLog:
         none = {name: empty[name] for name in ("row", "tag", "ve")}
         added, removed = _last_of_each([empty, *self._added]), _last_of_each([none, *self._removed])
         there = self.holds(added["row"]) & (added["ve"] > expired_until)
-        gone = ~self.holds(removed["row"]) & (removed["ve"] > expired_until)
+        added = take_columns(added, there)
+        # One that came back with another end, and has expired since, is gone as well.
+        gone = ~np.isin(removed["row"], added["row"]) & (removed["ve"] > expired_until)
         self._version, self._added, self._removed = version, [], []
-        rows, marks = pa.table(take_columns(added, there)), pa.table(take_columns(removed, gone))
-        return Change(rows, marks, memo=self.memo())
+        return Change(pa.table(added), pa.table(take_columns(removed, gone)), memo=self.memo())
 
     def memo(self) -> dict[str, int]:
         """What is to be known when it is loaded."""
