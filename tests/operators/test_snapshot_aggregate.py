@@ -52,7 +52,7 @@ class Query:
 
     schema: pa.Schema
     aggregations: list[Aggregation]
-    rows: denote.Rows
+    rows: denote.RowFunction
     breaks_ties: bool = False
     is_sum: bool = False
     large: float = 1e3

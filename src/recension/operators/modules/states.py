@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from recension.core.batch import Index
-from recension.modules.members import Payloads, Table, Window
+from recension.modules.members import Payloads, SharedColumns, Window
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import HostedModule, Members, StateCalls
 from recension.operators.modules.state_table import StateTable
@@ -195,7 +195,12 @@ class PaneStates:
         return forward, backward
 
     def _state(
-        self, contents: WindowContents, members: Members, table: Table, rows: tuple[int, int], pane: int
+        self,
+        contents: WindowContents,
+        members: Members,
+        table: SharedColumns,
+        rows: tuple[int, int],
+        pane: int,
     ) -> Any:
         """The state of the events that start in a pane."""
         key = (int(contents.group_hash[rows[0]]), pane)
@@ -213,7 +218,7 @@ class PaneStates:
         return state
 
     def _add_earlier(
-        self, state: Any, contents: WindowContents, members: Members, table: Table, row: int
+        self, state: Any, contents: WindowContents, members: Members, table: SharedColumns, row: int
     ) -> Any:
         """The state with the events added that are in the window but began before it."""
         low, high = int(members.low[row]), int(members.high[row])
