@@ -87,6 +87,23 @@ def test_time_queue_gives_back_what_is_due(steps: list[tuple[list[tuple[int, int
         assert len(queue) == len(model)
 
 
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=9), st.integers(0, 7)), max_size=20))
+def test_some_of_a_queue(steps: list[tuple[list[int], int]]) -> None:
+    """What is taken out step by step is all that is due, the earliest first."""
+    queue, model = TimeQueue(), list[tuple[int, int]]()
+    for number, (times, most) in enumerate(steps):
+        queue.push(np.array(times, np.int64), np.full(len(times), number))
+        model += [(time, number) for time in times]
+        due = [pair for pair in model if pair[0] < 4]
+        groups = queue.pop_some(4, most).tolist()
+        assert len(groups) == min(most, len(due))
+        last = sorted(time for time, _ in due)[len(groups) - 1] if groups else 0
+        for group in groups:
+            model.remove(min(pair for pair in due if pair[1] == group and pair in model))
+        assert not [pair for pair in model if pair[0] < last]
+    assert sorted(queue.pop_some(9, 1000).tolist()) == sorted(group for _, group in model)
+
+
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None, ""]), max_size=6), max_size=6), st.data())
 def test_keys_are_numbered_in_order_of_appearance(
     batches: list[list[str | None]], data: st.DataObject
