@@ -186,8 +186,8 @@ class RankedEvents(EventStore):
         serials = {run.serial for run in self._runs}
         self._rankings = {key: ranking for key, ranking in self._rankings.items() if key[0] in serials}
 
-    def remove(self, at: Index) -> None:
-        super().remove(at)
+    def remove(self, at: Index, *, rows_stay: bool = False) -> None:
+        super().remove(at, rows_stay=rows_stay)
         for run in self._runs:
             inside = at[(at >= run.start) & (at < run.stop)]
             for (serial, _), ranking in self._rankings.items():
