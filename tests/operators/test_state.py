@@ -66,6 +66,24 @@ def _edit(
     model.update(put)
 
 
+def test_scattered_changes_of_a_block_table_read_few_rows() -> None:
+    """Nine in ten rows go, a few at a time from everywhere; blocks that have become short are united."""
+    size, rng = 50_000, np.random.default_rng(0)
+    table, none = BlockTable({"x": np.int64}), np.zeros(size, np.int64)
+    table.replace(none[:0], {"group": none, "time": np.arange(size), "x": np.arange(size)})
+    for gone in np.array_split(rng.permutation(size)[: size * 9 // 10], 500):
+        at = np.sort(gone)
+        extract = table.extract(none[: len(at)], at, at)
+        assert len(extract.follower) <= 3 * block_table._BLOCK * len(at)
+        stays = ~extract.follower & ~np.isin(extract.columns["time"], at)
+        table.replace(extract.blocks, {name: column[stays] for name, column in extract.columns.items()})
+    left = table.snapshot()
+    assert left["time"].to_pylist() == sorted(left["x"].to_pylist())
+    assert len(left) == len(table) == size // 10
+    every = table.extract(none[:1], none[:1], none[:1] + size)
+    assert len(every.blocks) <= 8 * len(table) // block_table._BLOCK
+
+
 @given(st.lists(KEY), st.lists(KEY))
 def test_bisect_finds_the_place(sorted_keys: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
     keys = sorted(sorted_keys)
