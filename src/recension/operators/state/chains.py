@@ -165,7 +165,6 @@ class Chains(PointsWithPayloads):
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
-        self._count(group[:0], group[goes])
         gone = ~extract.follower
         gone[gone] = goes
         self._table.forget(extract, gone)

@@ -53,9 +53,9 @@ class EndPoints:
         """Forget everything."""
         self._table.clear()
         self._expiring = TimeQueue()
-        self._groups = Arena({"points": np.int64, "is_endless": np.bool_})
+        self._groups = Arena({"is_endless": np.bool_})
         self._held = GroupTimes()
-        self._in_use = self._endless = 0
+        self._endless = 0
         if self._keys is not None:
             self._keys.clear()
 
@@ -75,8 +75,7 @@ class EndPoints:
 
     def _make_room(self, groups: int) -> None:
         if groups > len(self._groups):
-            none = np.zeros(groups - len(self._groups), np.int64)
-            self._groups.append({"points": none, "is_endless": none})
+            self._groups.append({"is_endless": np.zeros(groups - len(self._groups), np.bool_)})
             self._held.make_room(groups)
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
@@ -104,13 +103,19 @@ class EndPoints:
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
-        self._count(born[0], gone[0])
-        for (group, time), is_endless in ((gone, False), (born, True)):
-            endless = group[time == FOREVER]
-            self._groups["is_endless"][endless] = is_endless
-            self._endless += len(endless) if is_endless else -len(endless)
-        group, time = born
-        self._expiring.push(time[time < FOREVER], group[time < FOREVER])
+        self._mark_endless(gone, False)
+        self._expiring.push(*reversed(self._mark_endless(born, True)))
+
+    def _mark_endless(self, points: Points, is_endless: bool) -> Points:
+        """End points at the end of time have come or gone; the others of these."""
+        group, time = points
+        at_end = time == FOREVER
+        if not bool(at_end.any()):
+            return points
+        endless = group[at_end]
+        self._groups["is_endless"][endless] = is_endless
+        self._endless += len(endless) if is_endless else -len(endless)
+        return group[~at_end], time[~at_end]
 
     def forget_before(self, t: int) -> Index:
         """Drop the past of every group that has any; gives back those groups.
@@ -128,11 +133,9 @@ class EndPoints:
 
     def _trim_leaves(self, groups: Index, t: int) -> None:
         past, time, n = self._table.look_before(groups, t)
-        lasts = (past > 0) & (n > 0)
-        gone = past - lasts
-        self._hold(groups[past > 0], groups[lasts], time[lasts])
-        self._count(groups[:0], np.repeat(groups, gone))
-        self._table.trim(groups, gone)
+        is_held = (past > 0) & (n > 0)
+        self._held.set(groups, np.where(is_held, time, FOREVER))
+        self._table.trim(groups, past - is_held)
 
     def _trim_long(self, groups: Index, t: int) -> None:
         extract = self._extract_past(groups, t)
@@ -140,40 +143,26 @@ class EndPoints:
         is_past = (time < t) & ~extract.follower
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
         lasts = is_past & ~next_is_past & (n > 0)
-        gone = is_past & ~lasts
         self._hold(group[is_past], group[lasts], time[lasts])
-        self._count(group[:0], group[gone])
-        self._table.forget(extract, gone)
+        self._table.forget(extract, is_past & ~lasts)
 
     def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
         return unique_numbers(self._expiring.pop_before(t)[1])
 
-    def _count(self, born: Index, gone: Index) -> None:
-        """Groups have got end points and lost some."""
-        points = self._groups["points"]
-        if len(born) + len(gone) > len(points):
-            points += np.bincount(born, minlength=len(points)) - np.bincount(gone, minlength=len(points))
-            self._in_use = int(np.count_nonzero(points))
-            return
-        touched = unique_numbers(np.append(born, gone))
-        before = int(np.count_nonzero(points[touched]))
-        np.add.at(points, born, 1)
-        np.subtract.at(points, gone, 1)
-        self._in_use += int(np.count_nonzero(points[touched])) - before
-
     def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
         """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
-        # Of equal groups the last one counts.
-        self._held.set(np.append(groups, held), np.append(np.full(len(groups), FOREVER), time))
+        groups = unique_numbers(groups)
+        times = np.full(len(groups), FOREVER)
+        times[np.searchsorted(groups, held)] = time
+        self._held.set(groups, times)
 
-    def _set_groups(self, points: Index, held: Ticks, endless: Index) -> None:
-        self._groups, self._held = Arena({"points": np.int64, "is_endless": np.bool_}), GroupTimes()
-        self._groups.append({"points": points, "is_endless": np.zeros(len(points), np.bool_)})
+    def _set_groups(self, held: Ticks, endless: Index) -> None:
+        self._groups, self._held = Arena({"is_endless": np.bool_}), GroupTimes()
+        self._make_room(len(held))
         self._groups["is_endless"][endless] = True
-        self._held.make_room(len(held))
         self._held.set(np.arange(len(held)), held)
-        self._in_use, self._endless = int(np.count_nonzero(points)), len(endless)
+        self._endless = len(endless)
 
     def _extract_past(self, groups: Index, t: int, names: Collection[str] | None = None) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
@@ -181,7 +170,7 @@ class EndPoints:
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
-        return np.flatnonzero(self._groups["points"])
+        return self._table.groups()
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
@@ -193,14 +182,14 @@ class EndPoints:
         The new number of each group, -1 for those given up; None when nothing changed.
         """
         known = len(self._groups)
-        if self._keys is None or known < _RETIRE_AT or 2 * self._in_use > known:
+        if self._keys is None or known < _RETIRE_AT or 2 * self._table.count_groups() > known:
             return None
-        points, held = self._groups["points"], self._held.times()
-        in_use = points > 0
+        in_use, held = np.zeros(known, np.bool_), self._held.times()
+        in_use[self._table.groups()] = True
         numbers = self._keys.retire(in_use)
         self._table.renumber(numbers)
         self._expiring.renumber(numbers)
-        self._set_groups(points[in_use], held[in_use], numbers[self.endless_groups()])
+        self._set_groups(held[in_use], numbers[self.endless_groups()])
         return numbers
 
     def snapshot(self) -> Chunks:
@@ -218,22 +207,18 @@ class EndPoints:
             self._keys.restore(chunks["keys"])
         if not isinstance(points, Change) or points.is_whole:
             self._groups.clear()
-            self._in_use = self._endless = 0
+            self._endless = 0
         rows = (points.rows, points.gone) if isinstance(points, Change) else (points,)
         group, time = (np.concatenate([part[name].to_numpy() for part in rows]) for name in LeafTable.key)
         self._make_room(int(group.max(initial=-1)) + 1 if self._keys is None else len(self._keys))
-        self._recount(unique_numbers(group), group[time == FOREVER])
+        self._recount_endless(unique_numbers(group[time == FOREVER]))
 
-    def _recount(self, groups: Index, endless: Index) -> None:
-        """The end points of these groups have changed in the table, of some of them the one at FOREVER."""
-        points, is_endless = self._groups["points"], self._groups["is_endless"]
-        self._in_use -= int(np.count_nonzero(points[groups]))
+    def _recount_endless(self, groups: Index) -> None:
+        """The end points at FOREVER of these groups have changed in the table."""
+        is_endless, last = self._groups["is_endless"], np.full(len(groups), FOREVER)
+        found = self._table.extract(groups, last, last).columns
         self._endless -= int(np.count_nonzero(is_endless[groups]))
-        points[groups] = self._table.count_rows(groups)
-        endless, last = unique_numbers(endless), np.full(len(endless), FOREVER)
-        found = self._table.extract(endless, last, last).columns
-        is_endless[endless] = np.isin(endless, found["group"][found["time"] == FOREVER])
-        self._in_use += int(np.count_nonzero(points[groups]))
+        is_endless[groups] = np.isin(groups, found["group"][found["time"] == FOREVER])
         self._endless += int(np.count_nonzero(is_endless[groups]))
 
 
@@ -261,7 +246,6 @@ class KeptMoments(EndPoints):
         goes, stays = from_end > keep, from_end <= keep
         first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
         self._hold(groups, group[first], time[first])
-        self._count(group[:0], group[goes])
         gone = np.zeros(len(columns["time"]), np.bool_)
         gone[past[goes]] = True
         self._table.forget(extract, gone)
@@ -346,15 +330,17 @@ class GroupTimes:
             self._earliest = np.append(self._earliest, np.full(more, FOREVER))
 
     def set(self, groups: Index, times: Ticks) -> None:
-        """Set the times of some groups."""
-        every, once = self._times.reshape(-1), unique_numbers(groups)
-        before = int(np.count_nonzero(every[once] < FOREVER))
+        """Set the times of some groups, which are distinct, where they are others."""
+        every = self._times.reshape(-1)
+        before = every[groups]
+        other = np.flatnonzero(before != times)
+        groups, times, before = groups[other], times[other], before[other]
         every[groups] = times
-        self._size += int(np.count_nonzero(every[once] < FOREVER)) - before
-        rows = unique_numbers(once // _ROW)
+        self._size += int(np.count_nonzero(before == FOREVER)) - int(np.count_nonzero(times == FOREVER))
+        rows = unique_numbers(groups // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
         if self._changed is not None:
-            self._changed.append(once)
+            self._changed.append(groups)
 
     def earliest_time(self) -> int:
         """The earliest of all."""
