@@ -8,11 +8,15 @@ functions on rows sorted by key that it, and others, are made of.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
+
+_MANY: Final = 2048
+_MOST_BITS: Final = 48
 
 
 def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
@@ -80,6 +84,21 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
     starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
     first = np.flatnonzero(starts)
     return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))
+
+
+def order_of(numbers: Index) -> Index:
+    """As `argsort`. Where numbers span few digits of 16 bits they are sorted by these, the last one first."""
+    if len(numbers) < _MANY:
+        return np.argsort(numbers)
+    low = int(numbers.min())
+    bits = (int(numbers.max()) - low).bit_length()
+    if bits > _MOST_BITS:
+        return np.argsort(numbers)
+    rest = numbers - low
+    order = rest.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, bits, 16):
+        order = order[(rest[order] >> shift).astype(np.uint16).argsort(kind="stable")]
+    return order
 
 
 def expand(first: Index, last: Index) -> tuple[Index, Index]:

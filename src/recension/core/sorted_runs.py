@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.memory import empty_columns, keep_columns
-from recension.core.netting import expand
+from recension.core.netting import expand, order_of
 from recension.core.ticks import BEGINNING, FOREVER
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -326,7 +326,10 @@ class SortedRuns:
         name = self._keys[0]
         if len(rows) == 1:
             return {name: np.sort(rows[name], kind=kind)}
-        rows = take_columns(rows, np.argsort(rows[name], kind=kind))
+        # A stable sort merges runs; what is new is in any order.
+        key = rows[name]
+        is_fresh = kind is None and key.dtype == np.int64
+        rows = take_columns(rows, order_of(key) if is_fresh else np.argsort(key, kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]
