@@ -101,6 +101,29 @@ def order_of(numbers: Index) -> Index:
     return order
 
 
+def first_of_equal(hashes: Hashes) -> Index:
+    """For each hash the position of the first equal one."""
+    first = rest = np.arange(len(hashes))
+    bits = max(4, (2 * len(hashes)).bit_length())
+    slots = np.empty(1 << bits, np.int64)
+    for shift in range(0, 64 - bits, bits):
+        # Of those that share a slot the first is written last. It stands for all that equal it.
+        place = (hashes[rest] >> np.uint64(shift)) & np.uint64(len(slots) - 1)
+        slots[place[::-1]] = rest[::-1]
+        found = slots[place]
+        is_same = hashes[found] == hashes[rest]
+        if shift == 0:
+            first = np.where(is_same, found, first)
+        else:
+            first[rest[is_same]] = found[is_same]
+        rest = rest[~is_same]
+        if not len(rest):
+            return first
+    _, at, inverse = np.unique(hashes[rest], return_index=True, return_inverse=True)
+    first[rest] = rest[at[inverse]]
+    return first
+
+
 def expand(first: Index, last: Index) -> tuple[Index, Index]:
     """Every position of every range ``[first, last)``, range by range, with the number of its range.
 

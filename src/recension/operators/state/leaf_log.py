@@ -66,7 +66,9 @@ class LeafLog:
         at = self._addresses(groups, self.sizes(groups))
         if names is not None:
             return self._gather(at, names)
-        columns = self._gather_rows(at).T.copy()
+        columns = np.empty((len(self._types), len(at)), np.int64)
+        for start in range(0, len(at), _SEGMENT):  # little by little, so that it stays in the cache
+            columns[:, start : start + _SEGMENT] = self._gather_rows(at[start : start + _SEGMENT]).T
         return {n: column.view(kind) for (n, kind), column in zip(self._types.items(), columns, strict=True)}
 
     def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:
@@ -221,11 +223,13 @@ class LeafLog:
             if share[segment] > 1:
                 return
             rows -= int(self._written[segment])
-            groups = self._groups_in(segment)
-            sizes = self.sizes(groups)
-            leaves = self._gather_rows(self._addresses(groups, sizes))
-            self._replace(groups, sizes, lambda start, stop: leaves[start:stop])
+            self._write_again(self._groups_in(segment))
             self._free_empty()
+
+    def _write_again(self, groups: Index) -> None:
+        sizes = self.sizes(groups)
+        leaves = self._gather_rows(self._addresses(groups, sizes))
+        self._replace(groups, sizes, lambda start, stop: leaves[start:stop])
 
     def _free_empty(self) -> None:
         empty = (self._used == 0) & (self._written > 0)
