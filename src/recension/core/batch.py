@@ -194,9 +194,13 @@ def concat(batches: Sequence[EventBatch]) -> EventBatch:
 
 def empty(schema: pa.Schema) -> EventBatch:
     """A batch of no elements."""
-    return from_elements([], schema)
+    none = np.zeros(0, np.int64)
+    return EventBatch(np.zeros(0, np.uint8), none, none, none, none, null_payload(0, schema))
 
 
 def cti(t: int, schema: pa.Schema) -> EventBatch:
     """A batch that holds one CTI."""
-    return from_elements([Cti(t)], schema)
+    end = np.array([FOREVER])
+    return EventBatch(
+        np.array([CTI], np.uint8), np.array([t]), end, end, np.zeros(1, np.int64), null_payload(1, schema)
+    )

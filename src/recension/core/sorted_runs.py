@@ -267,19 +267,20 @@ class SortedRuns:
 
     def _runs_to_merge(self) -> list[Run]:
         """The last neighbours of similar length, or a run of which most is gone; not if being merged."""
-        busy = [run.serial for merge in self._merges for run in merge.sources]
-        similar: list[Run] = []
+        busy = {run.serial for merge in self._merges for run in merge.sources}
+        similar, longest = list[Run](), 0
         for older in reversed(self._runs):
             if older.serial in busy:
-                similar = []
+                similar, longest = [], 0
                 continue
             if older.is_mostly_gone(self.expired_before) and self._may_forget([older]):
                 return [older]
-            if older.size > 2 * max((run.size for run in similar), default=older.size):
+            if older.size > 2 * longest:
                 similar = []
-            similar.insert(0, older)
+            longest = max(longest, older.size) if similar else older.size
+            similar.append(older)
             if len(similar) == _FAN:
-                return similar
+                return similar[::-1]
         return []
 
     def _replace(
