@@ -125,44 +125,60 @@ def merge_steps(points: EndPoints, steps: AxisSteps) -> WorkingSet:
 
 
 def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
-    known = {name: np.append(column, 0) for name, column in extract.columns.items()}
-    known["group"][-1] = -1
-    at_known, at_steps, is_new = _interleave(extract.columns, steps)
-    size = len(is_new)
-    group, time = np.empty(size, np.int64), np.empty(size, np.int64)
-    group[at_known], time[at_known] = extract.columns["group"], extract.columns["time"]
+    own = extract.columns
+    at_known, at_steps, is_new = _interleave(own, steps)
+    group, time, refs = np.zeros((3, len(is_new)), np.int64)
+    group[at_known], time[at_known], refs[at_known] = own["group"], own["time"], own["refs"]
     group[at_steps], time[at_steps] = steps.group, steps.time
-    refs = np.zeros(size, np.int64)
-    refs[at_known] = extract.columns["refs"]
     refs[at_steps] += steps.refs
     if bool((refs < 0).any()):
         raise never_inserted_error()
-    is_context = np.zeros(size, np.bool_)
+    is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
-    # The known end points that come next, and the last ones before: the row after all stands for none.
-    following = np.cumsum(~is_new)
-    inherit = np.where(known["group"][following - 1] == group, following - 1, len(at_known))
-    next_known = np.where(known["group"][following] == group, known["time"][following], time)
-    last_step = _last_marked(at_steps, size)
-    is_changed = np.append(steps.covered, False)[last_step]
-    before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
-    running = Sums(steps.n, steps.ints, steps.pairs)
-
-    def old_sums(rows: Index) -> Sums:
-        return before.take(inherit[rows])
-
-    def new_sums(rows: Index) -> Sums:
-        sums, changed = old_sums(rows), np.flatnonzero(is_changed[rows])
-        sums.put(changed, sums.take(changed).add(running.take(last_step[rows[changed]])))
-        return sums
-
-    old_n, is_point = before.n[inherit], refs > 0
+    # Where the next known end point is, and the last one before: the row after all stands for none.
+    known = {name: np.append(column, 0) for name, column in own.items()}
+    known["group"][-1] = -1
+    after = np.cumsum(~is_new)
+    inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
+    following = np.where(known["group"][after] == group, known["time"][after], time)
+    last_step = _last_marked(at_steps, len(is_new))
+    is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
+    old_n = known["n"][inherit]
     new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
-        AxisSide(~is_new, next_known, old_n, old_sums),
-        AxisSide(is_point, next_point(group, time, is_point), new_n, new_sums),
+        AxisSide(~is_new, following, old_n, sums.old),
+        AxisSide(is_point, next_point(group, time, is_point), new_n, sums.new),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _AxisSums:
+    """The sums along the axis, made where they are read: those inherited, and what the last step adds."""
+
+    known: Sums
+    inherit: Index
+    running: Sums
+    last_step: Index
+    is_changed: Mask
+
+    @staticmethod
+    def over(
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
+    ) -> _AxisSums:
+        before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
+        running = Sums(steps.n, steps.ints, steps.pairs)
+        return _AxisSums(before, inherit, running, last_step, is_changed)
+
+    def old(self, rows: Index) -> Sums:
+        return self.known.take(self.inherit[rows])
+
+    def new(self, rows: Index) -> Sums:
+        sums, changed = self.old(rows), np.flatnonzero(self.is_changed[rows])
+        more = self.running.take(self.last_step[rows[changed]])
+        sums.put(changed, sums.take(changed).add(more))
+        return sums
 
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
