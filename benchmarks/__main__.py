@@ -31,8 +31,8 @@ SUITES = (
     "history_sink",
     "spark",
 )
-_RUN_THEMSELVES = {"spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock"}
-_FOLDER = Path("bench-results")
+RUN_THEMSELVES = {"spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock"}
+FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 
 
@@ -54,19 +54,19 @@ def main() -> None:
         for line in _notes(name):
             out.print(line, style="dim", highlight=False)
     show(results, out)
-    out.print(f"saved as {save(chain.from_iterable(results.values()), _FOLDER)}")
+    out.print(f"saved as {save(chain.from_iterable(results.values()), FOLDER)}")
 
 
 def _measure_suite(name: str, most: int | None, out: Console, err: Console) -> list[Result]:
     """Most suites are run here; one that needs more than a core runs itself."""
     with tempfile.TemporaryDirectory() as folder, err.status(name) as status:
-        if name in _RUN_THEMSELVES:
+        if name in RUN_THEMSELVES:
             return list(_module(name).measured(Path(folder), out, quick=most is not None))
         return measure(_module(name).SUITE, Path(folder), status.update, most)
 
 
 def _title(name: str) -> str:
-    return _RUN_THEMSELVES.get(name) or str(_module(name).SUITE.title)
+    return RUN_THEMSELVES.get(name) or str(_module(name).SUITE.title)
 
 
 def _module(name: str) -> Any:

@@ -25,11 +25,14 @@ from recension.runners.local import Session
 from recension.runners.spark.stream.chunks import Head, load_since, save
 
 BATCH, BATCHES, LOAD, SHARDS = 10_000, 40, 50_000, 2
-SOURCE: Final = rc.source("s", {"k": "int64", "x": "float64"})
+SOURCE, OTHER = (rc.source(name, {"k": "int64", "x": "float64"}) for name in ("s", "t"))
 QUERIES: Final = {
     "count and sum by key": SOURCE.group_by("k").agg(n=rc.count(), total=rc.sum("x")),
     "distinct": SOURCE.select("k").distinct(),
     "max by key": SOURCE.group_by("k").agg(top=rc.max("x")),
+    "cleanse": SOURCE.cleanse(),
+    "merge R3": rc.merge(SOURCE, OTHER, case="R3"),
+    "merge R4": rc.merge(SOURCE, OTHER, case="R4"),
 }
 
 
@@ -73,8 +76,9 @@ class Shard:
         if self._head is not None and is_miss:
             self._catch_up(session, self._head, token)
         marks.append(time.process_time())
-        session.push("s", rows)
-        session.advance("s", cti)
+        for source in session.sources:
+            session.push(source, rows)
+            session.advance(source, cti)
         session.read()
         marks.append(time.process_time())
         self._head, written = save(self._store, session.parts(), self._head, "", 0)
@@ -121,11 +125,15 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("live", nargs="*", type=int, default=[100_000, 1_000_000])
-    sizes = parser.parse_args().live
+    parser.add_argument("--only", default="", help="queries whose name begins with this")
+    given = parser.parse_args()
+    sizes = given.live
     table = Table(
         "query", "live", "kernel", "store", "take over", "hit", "miss", "max", "KB", "pieces", "ratio"
     )
     for name, query in QUERIES.items():
+        if not name.startswith(given.only):
+            continue
         first = 0.0
         for live in sizes:
             costs = measure(query, live)

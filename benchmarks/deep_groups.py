@@ -33,12 +33,14 @@ QUERIES: Final[dict[str, rc.Stream]] = {
     "min, eager": SOURCE.agg(y=rc.min("x"), speculate="eager"),
     "first": SOURCE.agg(y=rc.first("x")),
     "last": SOURCE.agg(y=rc.last("x")),
+    "quantile": SOURCE.agg(y=rc.quantile("x", 0.9)),
     "top 3": SOURCE.agg(rc.top_k(3, by="x")),
     "max, tumbling": SOURCE.tumbling(TICKS).agg(y=rc.max("x")),
     "max, hopping": SOURCE.hopping(4 * TICKS, TICKS).agg(y=rc.max("x")),
+    "quantile, tumbling": SOURCE.tumbling(TICKS).agg(y=rc.quantile("x", 0.9)),
     "first, tumbling": SOURCE.tumbling(TICKS).agg(y=rc.first("x")),
 }
-IN_SPREAD: Final = ("max", "min, eager")
+IN_SPREAD: Final = ("max", "min, eager", "quantile")
 """An end that moves changes ties since the start of the event; so order-sensitive queries meet more there."""
 Times = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,11 +100,11 @@ def measure(
         due = [m for m in suite.measurements if size in m.sizes]
         for step in {m.setup.__name__: m for m in due if m.setup}.values():
             notify(f"{suite.name}: preparing {size:,} elements")
-            _child(suite, step.name, size, directory, "setup")
+            run_child(suite, step.name, size, directory, "setup")
         found: dict[str, Result] = {}
         for m in due:
             notify(f"{suite.name}: {m.name}, {size:,} elements")
-            found[m.name] = Result(**_child(suite, m.name, size, directory, "measure"))
+            found[m.name] = Result(**run_child(suite, m.name, size, directory, "measure"))
         results += _add_ratios(suite, found)
     return results
 
@@ -120,11 +120,21 @@ def _add_ratios(suite: Suite, found: dict[str, Result]) -> Iterable[Result]:
         yield Result(**asdict(result) | {"against": ratios, "target": measurement.target})
 
 
-def _child(suite: Suite, name: str, size: int, directory: Path, step: str) -> dict[str, Any]:
+def run_child(
+    suite: Suite,
+    name: str,
+    size: int,
+    directory: Path,
+    step: str,
+    tree: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """One step of a measurement in a process of its own; in another checkout, if one is given."""
     arguments = [suite.name, name, str(size), str(directory), step]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", *arguments],
-        env=os.environ | _ONE_THREAD,
+        env=os.environ | _ONE_THREAD | dict(environment or {}),
+        cwd=tree,
         stdout=subprocess.PIPE,
         check=False,
     )

@@ -1,10 +1,11 @@
 """The sinks: what the driver does per micro-batch (the suite), and whole queries beside Spark's own sink.
 
-`python -m benchmarks.history_sink [EVENTS_A_BATCH]` runs the queries: one stream (20 % disorder, 20 % of the
-events revised) in files of one micro-batch each, through the same source, in one session. Spark's sink only
-appends; ours puts rows in order (changelog) or keeps the current history. Times are the wall clock's, per
-micro-batch, as Spark reports them, without the first (warm-up); processor time is that of the driver's two
-processes per micro-batch.
+`python -m benchmarks.history_sink [EVENTS_A_BATCH [driver|tasks]]` runs the queries: one stream (20 %
+disorder, 20 % of the events revised) in files of one micro-batch each, through the same source, in one
+session. Spark's sink only appends; ours puts rows in order (changelog) or keeps the current history. Times
+are the wall clock's, per micro-batch, as Spark reports them, without the first (warm-up). Processor time is
+that of the driver's two processes per micro-batch; memory is the peak of the driver's Python while the query
+ran, over what it had before. ``driver`` and ``tasks`` say who writes, however many rows there are.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.runners.spark.sinks import writing
 from recension.runners.spark.sinks.files import write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import micro_batch
@@ -50,6 +52,7 @@ COLUMNS = (
     "last third",
     "slowest",
     "CPU s",
+    "driver MB",
     "read s",
 )
 Start = Callable[[Any, Path], Any]
@@ -58,7 +61,9 @@ Start = Callable[[Any, Path], Any]
 def main() -> None:
     """Measure, print a table, and check what was written."""
     size = int(sys.argv[1]) if len(sys.argv) > 1 else SIZE
-    out = Console(width=120)
+    if len(sys.argv) > 2:
+        setattr(writing, "FEW", {"driver": 1 << 40, "tasks": -1}[sys.argv[2]])  # noqa: B010
+    out = Console(width=140)
     table = Table(*COLUMNS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -68,8 +73,9 @@ def main() -> None:
             history = _feed(source, size, batches)
             for sink, start in SINKS.items():
                 target = folder / f"{sink}-{batches}"
+                before = _restart_peak()
                 seconds, cpu = _run(spark, source, target, start)
-                figures = [*_figures(seconds, size), f"{cpu / batches:.2f}"]
+                figures = [*_figures(seconds, size), f"{cpu / batches:.2f}", f"{_peak() - before:,.0f}"]
                 table.add_row(sink, str(batches), *figures, _checked(spark, sink, target, history))
         spark.stop()
     out.print(table, f"{size:,} events a micro-batch; every history read back was right", sep="\n")
@@ -112,6 +118,18 @@ def _cpu_seconds(spark: Any) -> float:
     """Processor time of this process and of Spark's, which a busy machine disturbs less than the clock."""
     handle = spark._jvm.java.lang.ProcessHandle.current()
     return float(handle.info().totalCpuDuration().get().toMillis()) / 1000 + time.process_time()
+
+
+def _restart_peak() -> float:
+    """Forget the peak of this process; its size now, in MB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
+def _peak() -> float:
+    """The largest resident size of this process since then, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def _spark_parquet(frame: Any, target: Path) -> Any:

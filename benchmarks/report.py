@@ -48,11 +48,11 @@ def _cells(result: Result, results: Iterable[Result]) -> list[str]:
     ]
 
 
-def save(results: Iterable[Result], folder: Path) -> Path:
+def save(results: Iterable[Result], folder: Path, suffix: str = "") -> Path:
     """Write the results as JSON; gives the file."""
     folder.mkdir(exist_ok=True)
     now = dt.datetime.now(dt.UTC)
-    path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
+    path = folder / f"{now:%Y%m%dT%H%M%SZ}{suffix}.json"
     document = {
         "when": now.isoformat(timespec="seconds"),
         "machine": machine(),

@@ -3,7 +3,9 @@
 Run as ``python -m benchmarks.scale [LIVE ...]``, with sizes in live events. There
 are two live events a key.
 Every batch comes with a CTI, as many events expire as come, and one element in ten is a retraction. Times
-are processor time of one core. The last column is the ratio of a median to that of the first size.
+are processor time of one core. Where a window ends for all groups at once, a batch puts out a row for each of
+them: the cost of a batch is therefore also given by what goes in and out. The last column is the ratio of a
+median to that of the first size.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ QUERIES: Final[dict[str, Callable[[int], rc.Stream]]] = {
     "tumbling, eager": lambda live: (
         SOURCE.group_by("k").tumbling(live // 4).agg(n=rc.count(), t=rc.sum("x"), speculate="eager")
     ),
+    "tumbling": lambda live: SOURCE.group_by("k").tumbling(live // 4).agg(n=rc.count(), t=rc.sum("x")),
+    "hopping, eager": lambda live: (
+        SOURCE.group_by("k").hopping(live // 4, live // 8).agg(n=rc.count(), speculate="eager")
+    ),
     "hopping": lambda live: SOURCE.group_by("k").hopping(live // 4, live // 8).agg(n=rc.count()),
     "distinct": lambda _: SOURCE.select("k").distinct(),
     "edges": lambda _: SOURCE.edges(group_by="k"),
@@ -47,14 +53,19 @@ QUERIES: Final[dict[str, Callable[[int], rc.Stream]]] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Events a second while state is built up, and milliseconds a batch in the steady state."""
+    """Events a second while state is built up; of batches after that milliseconds and elements out."""
 
     intake: float
     batches: list[float]
+    out: list[int]
 
     def percentile(self, share: float) -> float:
         """The time that so many in a hundred batches take at most."""
         return float(np.percentile(self.batches, share))
+
+    def most_for_elements(self) -> float:
+        """The most that a batch takes for each 1,000 elements that go in or out."""
+        return max(1e3 * ms / (BATCH + out) for ms, out in zip(self.batches, self.out, strict=True))
 
 
 class Feed:
@@ -106,7 +117,7 @@ def measure(query: rc.Stream, live: int, batches: int = BATCHES, *, has_texts: b
     """Build the state up, let it turn over for a while, and time batches; all sources get the same."""
     session, feed = rc.session(query, history_limit=0), Feed(live)
 
-    def step(size: int) -> float:
+    def step(size: int) -> tuple[float, int]:
         rows, cti = feed.take(size)
         rows = _with_texts(rows) if has_texts else rows
         t = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cti) if has_texts else cti
@@ -114,14 +125,15 @@ def measure(query: rc.Stream, live: int, batches: int = BATCHES, *, has_texts: b
         for source in session.sources:
             session.push(source, rows)
             session.advance(source, t)
-        session.read()
-        return time.process_time() - began
+        answer = session.read()
+        return 1e3 * (time.process_time() - began), sum(map(len, answer.batches))
 
     load = min(LOAD, max(BATCH, live // 4))
-    spent = sum(step(load) for _ in range(-(-live // load)))
+    spent = sum(step(load)[0] for _ in range(-(-live // load)))
     for _ in range(batches // 4):
         step(BATCH)
-    return Cost(-(-live // load) * load / spent, [1e3 * step(BATCH) for _ in range(batches)])
+    timed = [step(BATCH) for _ in range(batches)]
+    return Cost(1e3 * -(-live // load) * load / spent, [ms for ms, _ in timed], [out for _, out in timed])
 
 
 def main() -> None:
@@ -129,16 +141,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("live", nargs="*", type=int, default=[100_000, 1_600_000], metavar="LIVE")
     parser.add_argument("--query", action="append", choices=list(QUERIES), help="only this one (repeatable)")
-    asked, out = parser.parse_args(), Console(width=130)
-    table = Table("query", "live events", "taken in, M/s", "median, ms", "99 %, ms", "most, ms", "ratio")
+    parser.add_argument("--batches", type=int, default=BATCHES, help="how many are timed")
+    asked, out = parser.parse_args(), Console(width=150)
+    times = "median, ms", "99 %, ms", "most, ms", "most for 1,000 in and out"
+    table = Table("query", "live events", "taken in, M/s", *times, "most rows out", "ratio")
     for name in asked.query or QUERIES:
         first: float | None = None
         for live in asked.live:
-            cost = measure(QUERIES[name](live), live, has_texts=AS_TEXTS in name)
+            cost = measure(QUERIES[name](live), live, asked.batches, has_texts=AS_TEXTS in name)
             median = cost.percentile(50)
             first = first or median
-            figures = map("{:.1f}".format, (median, cost.percentile(99), max(cost.batches), median / first))
-            table.add_row(name, f"{live:,}", f"{cost.intake / 1e6:.2f}", *figures)
+            figures = median, cost.percentile(99), max(cost.batches), cost.most_for_elements()
+            texts = [f"{cost.intake / 1e6:.2f}", *map("{:.1f}".format, figures), f"{max(cost.out):,}"]
+            table.add_row(name, f"{live:,}", *texts, f"{median / first:.1f}")
     out.print(table)
 
 

@@ -7,9 +7,11 @@ Run as ``python -m benchmarks.scale_spark STUDY ...``, with one or more of
     events     many events end to end (100 million): are micro-batches and workers flat from first to last?
     executors  the same work on one and on two executors of one core each, in processes of their own.
 
-``--scale 0.01`` makes everything smaller. Files of Parquet are read by the tasks, one a micro-batch; the sink
-throws rows away. Times are the wall clock's per micro-batch as Spark reports them. A visit of a shard is a
-*hit* if the worker still has its engine, and a *miss* if the engine is stale or has to be loaded.
+``--scale 0.01`` makes everything smaller; ``--live`` names the sizes of ``state``. Files of Parquet are read
+by the tasks, one a micro-batch; the sink throws rows away. Times are the wall clock's per micro-batch as
+Spark reports them, and processor time of its processes, which other work on the machine disturbs less. A
+visit of a shard is a *hit* if the worker still has its engine, and a *miss* if the engine is stale or has to
+be loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import os
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ from rich.console import Console
 from rich.table import Table
 
 import recension as rc
-from benchmarks.spark import HDFS_STORE, QUIET, peaks, store
+from benchmarks.spark import HDFS_STORE, QUIET, store
+from benchmarks.spark_processes import ProcessWatch, Usage
 from recension.runners.spark.session import ROCKSDB
 from recension.runners.spark.stream.metrics import shard_reports
 
@@ -65,13 +67,31 @@ class MicroBatch:
         return float(sum(shard[name] for shard in self.shards))
 
 
-def run(frame: Any, folder: Path) -> list[MicroBatch]:
+@dataclass(frozen=True)
+class Run:
+    """The micro-batches of a query, and what Spark's processes had used before the first and after each."""
+
+    batches: list[MicroBatch]
+    used: list[Usage]
+
+    def cpu(self, batches: int) -> tuple[float, float]:
+        """Processor seconds a micro-batch over the last ones: of Spark's JVMs, and of the workers."""
+        before, after = self.used[-1 - batches], self.used[-1]
+        return (after.jvm - before.jvm) / batches, (after.workers - before.workers) / batches
+
+
+def run(frame: Any, folder: Path) -> Run:
     """Until all files are taken; what comes out is thrown away."""
     checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
+    with ProcessWatch(frame.sparkSession, checkpoint) as watch:
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
     shutil.rmtree(checkpoint)
+    return Run(_micro_batches(query), watch.seen)
+
+
+def _micro_batches(query: Any) -> list[MicroBatch]:
     found = []
     for progress in map(dict, query.recentProgress):
         events = sum(source["numInputRows"] for source in progress["sources"])
@@ -113,33 +133,39 @@ def by_key(spark: Any, folder: Path, shards: int = 2) -> Any:
     )
 
 
-def state(out: Console, folder: Path, scale: float) -> None:
+def state(out: Console, folder: Path, sizes: list[int]) -> None:
     """The median micro-batch should not follow the live state."""
     spark = rc.spark.session("local[2]", "scale", **SETTINGS)
     columns = ("median s", "hits", "of them, s", "misses, s", "most, s", "load ms", "kernel ms", "save ms")
-    table = Table("live events", *columns, "bytes an event", "ratio")
+    table = Table("live events", *columns, "bytes", "rows an event", "CPU s: Spark", "workers", "ratio")
+    run(by_key(spark, write_files(folder / "warm-up", long_lived(20_000, STEADY))), folder)
     first = 0.0
-    for live in (max(20_000, int(size * scale)) for size in SIZES):
+    for live in sizes:
         source = write_files(folder / f"state-{live}", long_lived(live, STEADY + WARM_UP))
-        ran = run(by_key(spark, source), folder)[-STEADY:]
+        ran = run(by_key(spark, source), folder)
         shutil.rmtree(source)
-        seconds = [one.seconds for one in ran]
-        median = statistics.median(seconds)
+        median = statistics.median(one.seconds for one in ran.batches[-STEADY:])
         first = first or median
-        stages = [
-            1000 * statistics.median(one.total(name) / len(one.shards) for one in ran)
-            for name in ("load_seconds", "kernel_seconds", "save_seconds")
-        ]
-        hits = [one.seconds for one in ran if one.is_hit]
-        written = sum(one.total("bytes_written") for one in ran) / sum(one.events for one in ran)
-        table.add_row(
-            *(f"{live:,}", f"{median:.2f}", f"{len(hits)} of {len(ran)}", _median(hits)),
-            *(_median([one.seconds for one in ran if not one.is_hit]), f"{max(seconds):.2f}"),
-            *(f"{stage:.0f}" for stage in stages),
-            *(f"{written:.0f}", f"{median / first:.2f}"),
-        )
+        table.add_row(f"{live:,}", *_state_figures(ran, median), f"{median / first:.2f}")
+        out.print(table)
     spark.stop()
-    out.print(table)
+
+
+def _state_figures(ran: Run, median: float) -> list[str]:
+    steady = ran.batches[-STEADY:]
+    stages = [
+        1000 * statistics.median(one.total(name) / len(one.shards) for one in steady)
+        for name in ("load_seconds", "kernel_seconds", "save_seconds")
+    ]
+    hits, misses = ([one.seconds for one in steady if one.is_hit is kind] for kind in (True, False))
+    events = sum(one.events for one in steady)
+    written = [sum(one.total(name) for one in steady) / events for name in ("bytes_written", "rows_written")]
+    return [
+        *(f"{median:.2f}", f"{len(hits)} of {len(steady)}", _median(hits)),
+        *(_median(misses), f"{max(one.seconds for one in steady):.2f}"),
+        *(f"{stage:.0f}" for stage in stages),
+        *(f"{written[0]:.0f}", f"{written[1]:.1f}", *(f"{cpu:.2f}" for cpu in ran.cpu(STEADY))),
+    ]
 
 
 def _median(seconds: list[float]) -> str:
@@ -186,7 +212,7 @@ def keys(out: Console, folder: Path, scale: float) -> None:
         source = write_files(folder / f"keys-{count}", points(10 * batch, count, batch))
         rates: dict[str, tuple[float, float]] = {}
         for name, measure in _ways(spark, source, folder).items():
-            ran = measure()[3:]
+            ran = measure().batches[3:]
             median = statistics.median(one.seconds for one in ran)
             rates[name] = batch / median, median
         ours = rates["ours"][0]
@@ -197,8 +223,8 @@ def keys(out: Console, folder: Path, scale: float) -> None:
     out.print(table)
 
 
-def _ways(spark: Any, source: Path, folder: Path) -> dict[str, Callable[[], list[MicroBatch]]]:
-    def own(provider: str) -> list[MicroBatch]:
+def _ways(spark: Any, source: Path, folder: Path) -> dict[str, Callable[[], Run]]:
+    def own(provider: str) -> Run:
         with store(spark, provider):
             return run(_UpdateMode(own_w1(spark, source)), folder)
 
@@ -213,6 +239,7 @@ class _UpdateMode:
     """A frame that is written as Spark's own aggregates are: what changed."""
 
     def __init__(self, frame: Any) -> None:
+        self.sparkSession = frame.sparkSession
         self.writeStream = frame.writeStream.outputMode("update")
 
 
@@ -221,50 +248,20 @@ def events(out: Console, folder: Path, scale: float) -> None:
     spark = rc.spark.session("local[2]", "scale", **SETTINGS)
     size, batch = max(200_000, int(100_000_000 * scale)), max(10_000, int(500_000 * min(1, 10 * scale)))
     source = write_files(folder / "events", points(size, 100_000, batch))
-    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-    with _MemoryWatch(jvm) as watch:
-        began = time.perf_counter()
-        ran = run(w1(spark, source), folder)
-        seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    ran = run(w1(spark, source), folder)
+    seconds = time.perf_counter() - began
     spark.stop()
-    tenth = max(1, len(ran) // 10)
-    parts = (ran[1 : tenth + 1], ran[len(ran) // 2 : len(ran) // 2 + tenth], ran[-tenth:])
-    medians = " / ".join(f"{statistics.median(one.seconds for one in part):.2f} s" for part in parts)
-    out.print(
-        f"{size:,} events in {len(ran)} micro-batches: {seconds:,.0f} s, {size / seconds:,.0f} events/s\n"
-        f"median micro-batch of the first, a middle and the last tenth: {medians}\n"
-        f"largest Python worker after a tenth of the time, and at the end: {watch.after_a_tenth():,.0f} MB, "
-        f"{watch.at_the_end():,.0f} MB",
-        highlight=False,
-    )
-
-
-class _MemoryWatch:
-    """The peak size of the largest Python worker, looked at every second."""
-
-    def __init__(self, jvm: int) -> None:
-        self._jvm, self._seen, self._done = jvm, [0.0], threading.Event()
-
-    def __enter__(self) -> _MemoryWatch:
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._done.wait(1):
-            self._seen.append(peaks(self._jvm)[1])
-
-    def after_a_tenth(self) -> float:
-        """When a tenth of the time was over."""
-        return self._seen[len(self._seen) // 10]
-
-    def at_the_end(self) -> float:
-        """When all was done."""
-        return self._seen[-1]
+    count = len(ran.batches)
+    tenth = max(1, count // 10)
+    table = Table("micro-batches", "median s", "CPU s: Spark", "workers", "largest worker MB")
+    for name, at in {"first tenth": 1, "a middle one": count // 2, "last tenth": count - tenth}.items():
+        median = statistics.median(one.seconds for one in ran.batches[at : at + tenth])
+        before, after = ran.used[at], ran.used[at + tenth]
+        cpu = [(now - then) / tenth for then, now in zip(before[:2], after[:2], strict=True)]
+        table.add_row(name, *(f"{value:.2f}" for value in (median, *cpu)), f"{after.worker_mb:,.0f}")
+    rate = f"{seconds:,.0f} s, {size / seconds:,.0f} events/s"
+    out.print(f"{size:,} events in {count} micro-batches: {rate}", table, sep="\n")
 
 
 def executors(out: Console, folder: Path, scale: float) -> None:
@@ -275,29 +272,35 @@ def executors(out: Console, folder: Path, scale: float) -> None:
     for count in (1, 2):
         master = f"local-cluster[{count},1,3072]"
         spark = rc.spark.session(master, "scale", spark__executor__memory="3g", **SETTINGS)
-        ran = run(w1(spark, source, shards=2), folder)[4:]
+        whole = run(w1(spark, source, shards=2), folder)
         spark.stop()
+        ran, cpu = whole.batches[4:], whole.cpu(8)
         rates.append(batch / statistics.median(one.seconds for one in ran))
         kernel = statistics.median(1000 * one.total("kernel_seconds") / len(one.shards) for one in ran)
         out.print(
-            f"{count} executor(s) of one core: {rates[-1]:,.0f} events/s, kernel {kernel:.0f} ms a shard"
+            f"{count} executor(s) of one core: {rates[-1]:,.0f} events/s, kernel {kernel:.0f} ms a shard, "
+            f"processor time a micro-batch: Spark {cpu[0]:.2f} s, workers {cpu[1]:.2f} s",
+            highlight=False,
         )
     out.print(f"two executors: {rates[1] / rates[0]:.2f} × one", highlight=False)
 
 
-STUDIES: Final = {"state": state, "keys": keys, "events": events, "executors": executors}
+STUDIES: Final = {"keys": keys, "events": events, "executors": executors}
 
 
 def main() -> None:
     """Run the studies that are asked for."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m benchmarks.scale_spark", None, __doc__, formatter_class=form)
-    parser.add_argument("study", nargs="+", choices=STUDIES)
+    parser.add_argument("study", nargs="+", choices=["state", *STUDIES])
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--live", nargs="+", type=int, help="sizes of state, in live events")
     asked = parser.parse_args()
+    live = asked.live or [max(20_000, int(size * asked.scale)) for size in SIZES]
     for name in asked.study:
         with tempfile.TemporaryDirectory() as place:
-            STUDIES[name](Console(width=150), Path(place), asked.scale)
+            out, folder = Console(width=170), Path(place)
+            state(out, folder, live) if name == "state" else STUDIES[name](out, folder, asked.scale)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-settings.register_profile("dev", max_examples=40, deadline=None)
+settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)

@@ -14,7 +14,7 @@ from tests.runners.spark.batch.jobs import answers, batch, frame
 import recension as rc
 from recension import denote
 from recension.core.events import Event
-from recension.modules.members import Events, Payloads, Table
+from recension.modules.members import Events, Payloads, SharedColumns
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
@@ -31,7 +31,7 @@ def _history() -> list[Event]:
 
 def _events_of(history: list[Event], kinds: dict[str, pa.DataType]) -> Events:
     arrays = [pa.array([e.payload[name] for e in history], kind) for name, kind in kinds.items()]
-    table = Table(pa.RecordBatch.from_arrays(arrays, names=list(kinds)))
+    table = SharedColumns(pa.RecordBatch.from_arrays(arrays, names=list(kinds)))
     vs, ve = (np.array([getattr(e, name) for e in history], np.int64) for name in ("vs", "ve"))
     return Events(table, 0, len(history), vs, ve)
 

@@ -19,7 +19,7 @@ from recension.core.ticks import FOREVER
 from recension.denote import coalesce, edges
 from recension.operators.coalesce import Coalesce
 from recension.operators.edges import Edges
-from recension.operators.state import block_table, end_points
+from recension.operators.state import block_table, group_counts
 from recension.plan.equivalences import Custom, Equivalence, Trend, Within
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -55,8 +55,7 @@ def test_after_every_batch_the_history_is_the_oracles(
 def test_blocks_numbers_and_rows_do_not_matter(data: st.DataObject, pair: tuple[Equivalence, Oracle]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", 1)
-        patch.setattr(end_points, "_RETIRE_AT", 0)
-        patch.setattr(end_points, "_SLACK", 0)
+        patch.setattr(group_counts, "_REUSE_AT", 0)
         check(data, *pair)
 
 

@@ -18,9 +18,10 @@ from recension.core.batch import INSERT, RETRACT, EventBatch
 from recension.core.events import Event, Insert
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.denote.order import History
-from recension.operators.state import interval_index, ranked_events
+from recension.operators.state import interval_index, ranked_events, value_counts
 from recension.operators.state.ranked_events import Pick, RankedEvents
 from recension.operators.state.tied_starts import TiedStarts
+from recension.operators.state.value_counts import ValueCounts
 from recension.operators.windowed import accumulators as sums
 from recension.operators.windowed import events as windowed_events
 from recension.operators.windowed import selections
@@ -30,8 +31,10 @@ from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.index import View
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
-from recension.operators.windowed.selections import Extreme, Positional, TopK
+from recension.operators.windowed.selections import Extreme, Positional, RankedValues, TopK
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.plan.aggregates import Quantile
+from recension.plan.expressions import expression
 from recension.plan.node import Speculate
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -49,6 +52,21 @@ QUERIES = {
             Aggregation(None, sums.CountEvents()),
         ],
         denote.agg(a=denote.min("i"), b=denote.max("f"), c=denote.max("k"), n=denote.count()),
+    ),
+    "quantiles": Query(
+        pa.schema([("a", FLOAT), ("b", FLOAT), ("c", FLOAT), ("d", FLOAT)]),
+        [
+            Aggregation(i, RankedValues(Quantile(expression("i"), 0.3).choose)),
+            Aggregation(f, RankedValues(Quantile(expression("f"), 0.5).choose)),
+            Aggregation(f, Extreme(greatest=True)),
+            Aggregation(f, RankedValues(Quantile(expression("f"), 1.0).choose)),
+        ],
+        denote.agg(
+            a=denote.quantile("i", 0.3),
+            b=denote.quantile("f", 0.5),
+            c=denote.max("f"),
+            d=denote.quantile("f", 1.0),
+        ),
     ),
     "positions": Query(
         pa.schema([("a", INT), ("b", FLOAT), ("c", INT)]),
@@ -77,6 +95,9 @@ def deep(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windowed_events, "_DEEP", 0)
         patch.setattr(windowed_events, "_LEAST_DEEP", -1)
+        patch.setattr(windowed_events, "_MANY", 0)
+        patch.setattr(windowed_events, "_LEAST_PAIRS", 0)
+        patch.setattr(value_counts, "_RATIO", request.param)
         patch.setattr(selections, "_ROUND", 0)
         patch.setattr(ranked_events, "_BITS", 1)
         patch.setattr(ranked_events, "_WIDTH", 2)
@@ -208,6 +229,57 @@ def _check_stretch(
     assert set(found) <= overlapping
 
 
+NUMBERS = {
+    INT: st.sampled_from([0, 1, -1, 7, None, 2**63 - 1, -(2**63)]),
+    pa.uint64(): st.sampled_from([0, 1, 2**63, 2**64 - 1, None]),
+    FLOAT: st.sampled_from([-0.0, 0.0, 1.5, -1.5, float("inf"), -float("inf"), float("nan"), None]),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+@pytest.mark.parametrize("ratio", [0, 1, 4])
+@given(data=st.data())
+def test_values_by_rank_at_any_time(kind: pa.DataType, ratio: int, data: st.DataObject) -> None:
+    """After events came, ends moved and time went on; groups and values come in any order."""
+    counts, since = ValueCounts(kind), 0
+    held: list[tuple[int, int | float | None, int, int]] = []
+    for _ in range(data.draw(st.integers(1, 5))):
+        old = data.draw(st.lists(st.sampled_from(held), max_size=4, unique_by=id)) if held else []
+        fresh = data.draw(
+            st.lists(st.tuples(st.integers(0, 2), NUMBERS[kind], st.integers(0, 20)), max_size=6)
+        )
+        old = [event for event in old if event[3] >= since] + [(*event, event[2]) for event in fresh]
+        new = [(g, x, vs, max(vs, since, data.draw(st.integers(vs, 30)))) for g, x, vs, _ in old]
+        for event in old:
+            if event in held:
+                held.remove(event)
+        held += new
+        group = np.array([event[0] for event in old], np.uint64)
+        ends = (np.array([event[3] for event in side], np.int64) for side in (old, new))
+        counts.change(group, pa.array([event[1] for event in old], kind), *ends)
+        since = max(since, data.draw(st.integers(0, 12)))
+        counts.expire(since)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(value_counts, "_RATIO", ratio)
+            _check_values(counts, held, since)
+
+
+def _check_values(
+    counts: ValueCounts, held: list[tuple[int, int | float | None, int, int]], since: int
+) -> None:
+    asked = [(group, t) for group in range(4) for t in range(since, 31)]
+    found = counts.look_at(np.array([g for g, _ in asked], np.uint64), np.array([t for _, t in asked]))
+    expected = []
+    for group, t in asked:
+        values = [x for g, x, vs, ve in held if g == group and vs <= t < ve and x is not None]
+        expected.append(sorted(values, key=lambda x: (x != x, x)))
+    assert found.count().tolist() == [len(values) for values in expected]
+    rows = np.repeat(np.arange(len(asked)), found.count())
+    rank = np.concatenate([np.arange(len(values)) for values in expected])
+    wanted = np.array([float(x) for values in expected for x in values], np.float64)
+    np.testing.assert_array_equal(found.find(rows, rank), wanted)
+
+
 @given(st.data())
 def test_the_first_start_that_is_shared(data: st.DataObject) -> None:
     ties, t = TiedStarts(), 0
@@ -245,7 +317,7 @@ def _elements(kind: int, vs: Ticks, ve: Ticks, new_ve: Ticks, x: np.ndarray) -> 
 
 def _memory_of_a_batch(measure: selections.Selection | TopK, live: int) -> int:
     """The least that one of some batches allocates: 20 events come, 20 of those alive end."""
-    is_ordered = not isinstance(measure, Extreme)
+    is_ordered = not isinstance(measure, Extreme | RankedValues)
     schema = pa.schema([("x", FLOAT), ("rank", INT)][: 1 + isinstance(measure, TopK)])
     x = partial(pa.RecordBatch.column, i="x")
     spec = AggregateSpec(schema, SCHEMA, [Aggregation(x, measure)], breaks_ties=is_ordered)
@@ -268,8 +340,14 @@ def _memory_of_a_batch(measure: selections.Selection | TopK, live: int) -> int:
 
 @pytest.mark.parametrize(
     "measure",
-    [Extreme(greatest=True), Positional(last=False), Positional(last=True), TopK(2, descending=True)],
-    ids=["max", "first", "last", "top 2"],
+    [
+        Extreme(greatest=True),
+        Positional(last=False),
+        Positional(last=True),
+        TopK(2, descending=True),
+        RankedValues(Quantile(expression("x"), 0.9).choose),
+    ],
+    ids=["max", "first", "last", "top 2", "quantile"],
 )
 def test_a_batch_does_not_look_at_all_live_events(measure: selections.Selection | TopK) -> None:
     """What was looked at has been allocated; 50,000 events have 400 kB in one column of numbers."""

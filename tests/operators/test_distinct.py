@@ -15,7 +15,7 @@ from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.denote import coalesce, distinct
 from recension.operators.distinct import Distinct
-from recension.operators.state import block_table, end_points
+from recension.operators.state import block_table, group_counts
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
@@ -77,7 +77,7 @@ def test_where_state_is_cut_into_blocks_does_not_matter(data: st.DataObject) -> 
 def test_keys_that_hold_nothing_are_given_up(data: st.DataObject) -> None:
     """With retiring at every CTI, numbers change all the time and nothing else does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(end_points, "_RETIRE_AT", 0)
+        patch.setattr(group_counts, "_REUSE_AT", 0)
         check(data)
 
 

@@ -18,7 +18,7 @@ from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import FOREVER
 from recension.denote import edges
 from recension.operators.edges import Edges
-from recension.operators.state import block_table, end_points
+from recension.operators.state import block_table, group_counts
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
@@ -49,7 +49,7 @@ def test_after_every_batch_the_history_is_the_oracles(data: st.DataObject) -> No
 def test_blocks_and_numbers_of_groups_do_not_matter(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", 2)
-        patch.setattr(end_points, "_RETIRE_AT", 0)
+        patch.setattr(group_counts, "_REUSE_AT", 0)
         check(data)
 
 

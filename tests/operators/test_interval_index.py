@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from recension.core.batch import from_elements, payload_of
+from recension.core.batch import from_elements
 from recension.core.change_log import tables_of
 from recension.core.events import Element, Insert, Retract
 from recension.core.netting import expand
@@ -21,7 +21,6 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import identity, net_changes
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex, StartIndex
-from recension.operators.state.row_store import PayloadStore, RowStore
 
 # Group 2 differs from group 1 only in bits that the sort key leaves out.
 GROUPS = [1 << 63, (1 << 62) + 1, (1 << 62) + 2]
@@ -220,24 +219,6 @@ def test_payloads_survive_when_dead_ones_are_dropped() -> None:
     assert dict(found) == {name: 29 if int(name) < 250 else 10 for name in names}
     rows = live.parts("x")["x/rows"].snapshot().num_rows
     assert rows < 2 * len(live) + 2000
-
-
-@pytest.mark.parametrize("kind", [RowStore, PayloadStore])
-@given(st.lists(st.integers(0, 70) | st.just(600), max_size=12), st.data())
-def test_rows_keep_their_numbers(kind: type[RowStore], sizes: list[int], data: st.DataObject) -> None:
-    store, rows = kind(SCHEMA), list[str]()
-    for size in sizes:
-        fresh = [str(len(rows) + i) for i in range(size)]
-        numbers = store.append(payload_of([{"p": p} for p in fresh], SCHEMA), size)
-        rows += fresh
-        assert numbers.tolist() == list(range(len(rows) - size, len(rows)))
-    picked = data.draw(st.lists(st.sampled_from(range(len(rows))), max_size=8)) if rows else []
-    assert store.take(ticks(picked))["p"].to_pylist() == [rows[i] for i in picked]
-    store.retain(ticks(picked))
-    assert store.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
-    other = kind(SCHEMA)
-    other.restore(store.snapshot())
-    assert other.take(np.arange(len(picked)))["p"].to_pylist() == [rows[i] for i in picked]
 
 
 def test_ranges_written_out() -> None:

@@ -58,8 +58,8 @@ def test_rows_are_those_of_a_dictionary(changes: list[Step], restores: bool) -> 
             forget(table, model, np.array(sorted(change)), number)
         assert table.snapshot().equals(table_of(model))
         assert len(table) == len(model)
-        assert table.groups().tolist() == sorted({group for group, _ in model})
-        assert table.count_groups() == len(table.groups())
+        rows = table.count_rows(np.arange(13))
+        assert rows.tolist() == [sum(group == one for group, _ in model) for one in range(13)]
         if restores and number % 3 == 2:
             stored, table = table.snapshot(), LeafTable({"x": np.float64, "n": np.int64})
             table.restore(stored)
@@ -118,3 +118,26 @@ def test_a_group_grows_long_and_short_again() -> None:
     assert table.snapshot().equals(table_of(model))
     whole = table.extract(np.array([1]), np.array([BEGINNING]), np.array([FOREVER]))
     assert whole.columns["time"].tolist() == [18, 19]
+
+
+def test_a_group_that_a_cti_makes_short_stays_long_until_it_is_written_to() -> None:
+    """Where a CTI closes windows, the next batch often opens as many."""
+    table, model = LeafTable({"x": np.float64, "n": np.int64}), Model()
+    apply(table, model, {1: dict.fromkeys(range(20), 1.0), 2: {5: 2.0}}, 0)
+    forget(table, model, np.array([1]), 19)
+    assert len(table._long) == 1
+    apply(table, model, {1: dict.fromkeys(range(19, 30), 1.0)}, 1)
+    assert len(table._long) == 11
+    forget(table, model, np.array([1]), 29)
+    apply(table, model, {1: {30: 1.0}}, 2)
+    assert len(table._long) == 0
+    assert table.snapshot().equals(table_of(model))
+
+
+def test_a_long_group_that_loses_all_rows_begins_anew() -> None:
+    table, model = LeafTable({"x": np.float64, "n": np.int64}), Model()
+    apply(table, model, {1: dict.fromkeys(range(20), 1.0)}, 0)
+    forget(table, model, np.array([1]), 20)
+    assert len(table) == 0
+    apply(table, model, {1: {30: 1.0}, 2: {30: 1.0}}, 1)
+    assert table.snapshot().equals(table_of(model))

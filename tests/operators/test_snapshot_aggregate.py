@@ -16,12 +16,19 @@ from recension import denote
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.order import History
-from recension.operators.state import block_table, end_points
+from recension.operators.state import block_table, group_counts
 from recension.operators.windowed import accumulators as sums
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
 from recension.operators.windowed.index import View
 from recension.operators.windowed.operator import WindowedOperator
-from recension.operators.windowed.selections import Collect, Extreme, Positional, SortedValues, TopK
+from recension.operators.windowed.selections import (
+    Collect,
+    Extreme,
+    Positional,
+    RankedValues,
+    SortedValues,
+    TopK,
+)
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan.aggregates import Quantile, StdDev
 from recension.plan.expressions import expression
@@ -45,7 +52,7 @@ class Query:
 
     schema: pa.Schema
     aggregations: list[Aggregation]
-    rows: denote.Rows
+    rows: denote.RowFunction
     breaks_ties: bool = False
     is_sum: bool = False
     large: float = 1e3
@@ -103,7 +110,7 @@ QUERIES = {
         [
             Aggregation(i, Extreme(greatest=False)),
             Aggregation(f, Extreme(greatest=True)),
-            Aggregation(f, SortedValues(Quantile(expression("f"), 0.3).kernel, FLOAT)),
+            Aggregation(f, RankedValues(Quantile(expression("f"), 0.3).choose)),
         ],
         denote.agg(a=denote.min("i"), b=denote.max("f"), q=denote.quantile("f", 0.3)),
     ),
@@ -205,7 +212,7 @@ def test_where_state_is_cut_and_how_groups_are_numbered_does_not_matter(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_table, "_BLOCK", 2)
-        patch.setattr(end_points, "_RETIRE_AT", 0)
+        patch.setattr(group_counts, "_REUSE_AT", 0)
         check(data, SUMS, variant, grouped=True)
 
 

@@ -100,7 +100,6 @@ def test_keys_are_numbered_in_order_of_appearance(
         in_use = np.array(
             data.draw(st.lists(st.booleans(), min_size=len(model), max_size=len(model))), np.bool_
         )
-        new = index.retire(in_use)
-        assert new.tolist() == [sum(in_use[:i].tolist()) if used else -1 for i, used in enumerate(in_use)]
+        index.retire(in_use)
         model = [k for k, used in zip(model, in_use, strict=True) if used]
         assert index.snapshot()["k"].to_pylist() == model

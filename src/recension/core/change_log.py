@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recension.core.ticks import FOREVER
+
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 
@@ -75,20 +77,42 @@ def newest(changes: Sequence[Change], versions: Sequence[int], key: Sequence[str
     changes, versions = changes[later:], versions[later:]
     if len(changes) == 1:
         return replace(changes[0], versions=np.full(len(changes[0].rows), versions[0]))
-    rows, gone = (pa.concat_tables([getattr(c, of) for c in changes]) for of in ("rows", "gone"))
-    sizes = [*(len(c.rows) for c in changes), *(len(c.gone) for c in changes)]
-    version = np.repeat([*versions, *versions], sizes)
-    columns = [np.concatenate([rows[name].to_numpy(), gone[name].to_numpy()]) for name in key]
-    order = np.lexsort((version, *reversed(columns)))
+    parts = [table for change in changes for table in (change.rows, change.gone)]
+    columns = [np.concatenate([table[name].to_numpy() for table in parts]) for name in key]
+    order = _order_runs(columns)
     is_last = np.ones(len(order), np.bool_)
     if len(order):
         is_last[:-1] = np.any([c[order[1:]] != c[order[:-1]] for c in columns], axis=0)
     kept = order[is_last]
-    stays, goes = kept[kept < len(rows)], kept[kept >= len(rows)] - len(rows)
+    # Rows and marks take turns in the order, and stand one after the other in tables.
+    sizes = np.array([len(table) for table in parts])
+    is_row = np.repeat(np.arange(len(parts)) % 2 == 0, sizes)
+    place = np.where(is_row, np.cumsum(is_row), np.cumsum(~is_row)) - 1
+    stays, goes = kept[is_row[kept]], kept[~is_row[kept]]
+    rows, gone = (pa.concat_tables(parts[first::2]) for first in (0, 1))
     return Change(
-        rows.take(pa.array(stays)), gone.take(pa.array(goes)), changes[0].is_whole, changes[-1].memo,
-        version[stays],
+        rows.take(pa.array(place[stays])), gone.take(pa.array(place[goes])), changes[0].is_whole,
+        changes[-1].memo, np.repeat(np.repeat(versions, 2), sizes)[stays],
     )  # fmt: skip
+
+
+def _order_runs(columns: Sequence[Index]) -> Index:
+    """A stable order of rows that are a few sorted runs: by one number, if two numbers fit into one."""
+    if len(columns) == 1:
+        return np.argsort(columns[0], kind="stable")
+    (low, width), (other_low, other_width) = map(_finite_span, columns)
+    if width * other_width > 1 << 62 or columns[0].dtype != np.int64:
+        return np.lexsort(columns[::-1])
+    first = np.minimum(columns[0], low + width - 1) - low
+    second = np.minimum(columns[1], other_low + other_width - 1) - other_low
+    return np.argsort(first * other_width + second, kind="stable")
+
+
+def _finite_span(column: Index) -> tuple[int, int]:
+    """The least of these numbers, and how many there may be; the end of time comes next after the others."""
+    finite = column[column != FOREVER]
+    low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
+    return low, high - low + 2
 
 
 def _from_last_whole(changes: Sequence[Change]) -> int:

@@ -22,6 +22,7 @@ from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
 from recension.core.ticks import FOREVER
 
 _COMPACT_AT = 1 << 22
+_LONGEST = 1 << 30
 
 
 def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
@@ -70,6 +71,9 @@ class HistoryBuilder:
         """Keep only the elements whose announced lifetime still stands."""
         if not any(bool((p.kind == RETRACT).any()) for p in self._pending):
             return
+        # As one batch while that is possible: text of more than 2 GiB does not fit into one Arrow array.
+        if sum(p.payload.nbytes for p in self._pending) < _LONGEST:
+            self._pending = [concat(self._pending)]
         lifetimes = [_identities(p) for p in self._pending]
         # A removal announces nothing: its new end is its start.
         announces = [new_end(p) > p.vs for p in self._pending]
@@ -130,6 +134,8 @@ def _to_inserts(batch: EventBatch) -> EventBatch:
 
 def _gather(batches: list[EventBatch], bounds: Index, rows: Index) -> EventBatch:
     """Rows by position over all batches, in the order asked for."""
+    if len(batches) == 1:
+        return batches[0].take(rows)
     order = np.argsort(rows, kind="stable")
     cuts = np.searchsorted(rows[order], bounds)
     parts = [

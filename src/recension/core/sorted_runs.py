@@ -68,21 +68,25 @@ class Run:
 
     def find(self, *needles: Column) -> tuple[Index, Mask]:
         """The position of a row with each key, and whether there is one."""
-        low = self.key.searchsorted(needles[0])
+        at = np.minimum(self.key.searchsorted(needles[0]), len(self.key) - 1)
+        is_found: Mask = self.key[at] == needles[0]
         if len(needles) > 1:
-            return self._find_by_second(needles[1], low, np.searchsorted(self.key, needles[0], "right"))
-        at = np.minimum(low, len(self.key) - 1)
-        return at, self.key[at] == needles[0]
+            # Most often one row has the first column of the key.
+            is_first = list(self.columns.values())[1][at] == needles[1]
+            some = np.flatnonzero(is_found & ~is_first)
+            at[some], is_found[some] = self._find_by_second(*(column[some] for column in (*needles, at)))
+        return at, is_found
 
-    def _find_by_second(self, needle: Column, low: Index, high: Index) -> tuple[Index, Mask]:
+    def _find_by_second(self, first: Column, second: Column, low: Index) -> tuple[Index, Mask]:
         """By halving, among rows that are alike in the first column of the key."""
-        column, last, stop = list(self.columns.values())[1], len(self.key) - 1, high
+        column, last = list(self.columns.values())[1], len(self.key) - 1
+        high = stop = np.searchsorted(self.key, first, "right")
         while bool((is_open := low < high).any()):
             middle = (low + high) // 2
-            is_less = is_open & (column[np.minimum(middle, last)] < needle)
+            is_less = is_open & (column[np.minimum(middle, last)] < second)
             low, high = np.where(is_less, middle + 1, low), np.where(is_open & ~is_less, middle, high)
         at = np.minimum(low, last)
-        return at, (low < stop) & (column[at] == needle)
+        return at, (low < stop) & (column[at] == second)
 
     def positions(self, needles: Column) -> Index:
         """All rows whose key begins with one of the needles."""
@@ -219,8 +223,9 @@ class SortedRuns:
         """Become what `snapshot` gave."""
         self.clear()
         self.expired_before = expired_before
-        rows = {name: table[name].to_numpy() for name in self._types}
-        self._append(self._sort_rows(rows, "stable"))
+        if len(table):
+            rows = {name: table[name].to_numpy() for name in self._types}
+            self._append(self._sort_rows(rows, "stable"))
 
     def _append(self, rows: Columns) -> None:
         if (run := self._run(rows)).size:
@@ -238,13 +243,16 @@ class SortedRuns:
             half = int(np.partition(sample, len(sample) // 2)[len(sample) // 2])
         return Run(self._serial, columns, key, len(key), len(key), half)
 
-    def _change(self, change: Callable[[Run], Run]) -> list[Run]:
-        """Change every run; what becomes of each."""
+    def _change(self, change: Callable[[Run], Run], later: Callable[[Run], Run] | None = None) -> list[Run]:
+        """Change every run; what becomes of each. Those that are being merged change when that is done.
+
+        ``later`` is what is then done to what becomes of them, if not the same.
+        """
         changed = [change(run) for run in self._runs]
         if changed != self._runs:
             self._runs = [run for run in changed if run.size]
             for merge in self._merges:
-                merge.later.append(change)
+                merge.later.append(later or change)
             self._tidy(STEP)
         return changed
 

@@ -7,7 +7,7 @@ in Microsoft StreamInsight", and "Temporal Coalescing on Window Extents over Dat
 
 from recension.denote.aggregates import (
     Aggregate,
-    Rows,
+    RowFunction,
     agg,
     aggregate,
     collect,
@@ -55,7 +55,7 @@ from recension.denote.windows import (
 __all__ = [
     "Aggregate",
     "History",
-    "Rows",
+    "RowFunction",
     "TimeSensitive",
     "Window",
     "Windows",

@@ -19,10 +19,10 @@ from recension.core.events import Event, Payload
 from recension.denote.order import canonical, value_order
 
 Aggregate: TypeAlias = Callable[[Sequence[Event]], Any]
-Rows: TypeAlias = Callable[[Sequence[Event]], list[Payload]]
+RowFunction: TypeAlias = Callable[[Sequence[Event]], list[Payload]]
 
 
-def agg(**named: Aggregate) -> Rows:
+def agg(**named: Aggregate) -> RowFunction:
     """One row: a column for each named aggregate.
 
     >>> agg(n=count(), total=sum("x"))([Event({"x": 1}, 0), Event({"x": None}, 0)])
@@ -135,7 +135,7 @@ def collect(column: str) -> Aggregate:
     return _in_turn(list, column)
 
 
-def top_k(k: int, by: str, descending: bool = True) -> Rows:
+def top_k(k: int, by: str, descending: bool = True) -> RowFunction:
     """The first ``k`` events by a column, as whole payloads with their ``rank`` from 1.
 
     A null never outranks a value, whichever way the column is sorted.

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
-from recension.denote.aggregates import Aggregate, Rows
+from recension.denote.aggregates import Aggregate, RowFunction
 from recension.denote.order import History, Key, payload_order
 from recension.denote.windows import Window, Windows
 
@@ -30,7 +30,7 @@ class TimeSensitive:
     compute: Callable[[History, Window], Any]
 
 
-def window_aggregate(history: History, windows: Windows, rows: Rows) -> History:
+def window_aggregate(history: History, windows: Windows, rows: RowFunction) -> History:
     """The rows of every window's events, alive during the window.
 
     >>> from recension.denote import agg, sum, tumbling

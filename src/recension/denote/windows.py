@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from recension.core.errors import RecensionError
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.aggregates import Rows
+from recension.denote.aggregates import RowFunction
 from recension.denote.intervals import saturate
 from recension.denote.order import History
 
 
-def snapshot(history: History, rows: Rows) -> History:
+def snapshot(history: History, rows: RowFunction) -> History:
     """The rows of every snapshot's events, alive during the snapshot.
 
     >>> from recension.denote.aggregates import agg, count

@@ -215,6 +215,8 @@ def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregati
             return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
         case aggregates.Collect():
             return Aggregation(argument, selections.Collect())
+        case aggregates.Quantile():
+            return Aggregation(argument, selections.RankedValues(aggregate.choose))
         case aggregates.ValueAggregate():
             return Aggregation(
                 argument, selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))

@@ -28,7 +28,7 @@ class Window(NamedTuple):
     end: int
 
 
-class Table:
+class SharedColumns:
     """Columns that several windows share; each takes a slice."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -56,13 +56,13 @@ class Payloads(Sequence[Payload]):
 
     __slots__ = ("__dict__", "_size", "_start", "_table")
 
-    def __init__(self, table: Table, start: int, stop: int) -> None:
+    def __init__(self, table: SharedColumns, start: int, stop: int) -> None:
         self._table, self._start, self._size = table, start, stop - start
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Payloads:
         """All rows of a batch."""
-        return Payloads(Table(batch), 0, batch.num_rows)
+        return Payloads(SharedColumns(batch), 0, batch.num_rows)
 
     def __len__(self) -> int:
         return self._size
@@ -108,7 +108,7 @@ class Events(Payloads):
     """The events of a window, clipped as the query says: ``.vs`` and ``.ve`` are arrays of their lifetimes.
 
     >>> import numpy as np
-    >>> table = Table(pa.record_batch({"v": [1.0, 4.0]}))
+    >>> table = SharedColumns(pa.record_batch({"v": [1.0, 4.0]}))
     >>> some = Events(table, 0, 2, np.array([0, 3]), np.array([5, 9]))
     >>> (some["v"] * (some.ve - some.vs)).sum(), [e.ve - e.vs for e in some]
     (np.float64(29.0), [5, 6])
@@ -116,7 +116,7 @@ class Events(Payloads):
 
     __slots__ = ("ve", "vs")
 
-    def __init__(self, table: Table, start: int, stop: int, vs: Ticks, ve: Ticks) -> None:
+    def __init__(self, table: SharedColumns, start: int, stop: int, vs: Ticks, ve: Ticks) -> None:
         super().__init__(table, start, stop)
         self.vs, self.ve = _make_readonly(vs[:]), _make_readonly(ve[:])
 

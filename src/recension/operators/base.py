@@ -75,8 +75,9 @@ class Operator(ABC):
         """Will its output surely hold an event that never ends, if all its inputs end now?"""
         return False
 
-    def check_last(self, batch: EventBatch) -> None:
-        """The same when this batch still comes before the end, where that is certain."""
+    def check_last(self, batch: EventBatch) -> EventBatch | None:
+        """The same when this batch still comes before the end; what it makes of it, if that is certain."""
+        return None
 
     def on_clock(self, now: int) -> Output:
         """The wall clock shows ``now``, in microseconds: the time of all that comes next."""

@@ -42,27 +42,19 @@ class Cleanse(Operator):
             if self._front is not None:
                 changed = self._change_front(self._front, changed)
             self._held.apply(changed, batch.payload)
-            self._tidy()
         return empty(self.schema)
-
-    def _tidy(self) -> None:
-        """Drop payloads when most belong to no event."""
-        if self._held.is_wasteful(0 if self._front is None else len(self._front.end)):
-            self._dissolve()
-            self._held.tidy()
 
     def _change_front(self, front: Front, changed: NetChanges) -> NetChanges:
         """Change the front; the changes that are not of it. If it cannot take its own, it is dissolved."""
         is_front = changed.vs == front.start
-        if bool((changed.vs < front.start).any()) or not front.change(changed.take(is_front)):
-            self._dissolve()
-            return changed
-        return changed.take(~is_front)
-
-    def _dissolve(self) -> None:
-        if self._front is not None:
-            self._held.add(self._front.rows())
+        is_behind = bool((changed.vs < front.start).any())
+        gone = None if is_behind else front.change(changed.take(is_front))
+        if gone is None:
+            self._held.add(front.rows())
             self._front = None
+            return changed
+        self._held.drop(gone)
+        return changed.take(~is_front)
 
     def on_cti(self, port: int, t: int) -> Output:
         front = self._front
@@ -76,9 +68,7 @@ class Cleanse(Operator):
         if self._front is None and len(self._held):
             parts.append(self._release(t))
         reached = t if self._front is None else min(t, self._front.start)
-        given = self._make_inserts(parts)
-        self._tidy()
-        return self.emit(reached, given)
+        return self.emit(reached, self._make_inserts(parts))
 
     def _release(self, t: int) -> tuple[Ticks, Ticks, Index]:
         """Take out the events up to the first that is not final; those of its start are the new front."""
@@ -103,7 +93,9 @@ class Cleanse(Operator):
         if not sum(len(row) for _, _, row in parts):
             return empty(self.schema)
         vs, ve, row = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return inserts(vs, ve, self._held.payload(row))
+        given = inserts(vs, ve, self._held.payload(row))
+        self._held.drop(row)
+        return given
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """Lifetimes stay; an event that is not there holds back no other."""
@@ -123,11 +115,12 @@ class Cleanse(Operator):
         return self._held.nbytes() + (0 if self._front is None else self._front.nbytes())
 
     def snapshot_state(self) -> Chunks:
-        front = {} if self._front is None else {"front": pa.table(self._front.rows())}
-        return front | self._held.snapshot("held")
+        front = (
+            {"front": pa.table(self._front.rows())} if self._front is not None and len(self._front) else {}
+        )
+        return front | self._held.parts("held")
 
     def restore_state(self, chunks: Chunks) -> None:
         self._held.restore("held", chunks)
-        self._front = None
-        if "front" in chunks:
-            self._held.add({name: chunks["front"][name].to_numpy() for name in chunks["front"].column_names})
+        front = chunks.get("front", ())
+        self._front = Front.restore(front) if len(front) else None

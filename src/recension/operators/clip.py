@@ -96,7 +96,7 @@ class Clip(TwoSidedOperator):
         new = self._starts.find_next(group, vs, end)
         differs = np.flatnonzero(new != shown)
         output = changes(vs[differs], shown[differs], new[differs], self._left.payload(at[differs]))
-        self._left.remove(at[differs])
+        self._left.remove(at[differs], rows_stay=True)
         self._left.add(
             group[differs], vs[differs], new[differs], tag[differs], end=end[differs], row=row[differs]
         )

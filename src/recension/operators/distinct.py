@@ -71,8 +71,8 @@ class Distinct(Operator):
         groups = self._points.forget_before(t)
         if len(groups):
             self._runs.forget_before(groups, t)
-        if (numbers := self._points.retire()) is not None:
-            self._runs.renumber(numbers)
+        if self._points.retire():
+            self._runs.clear()
         return self.emit(t)
 
     def state_rows(self) -> int:

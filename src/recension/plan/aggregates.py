@@ -137,7 +137,7 @@ class StdDev(FloatAggregate, ValueAggregate):
 
 
 @dataclass(frozen=True)
-class Quantile(FloatAggregate, ValueAggregate):
+class Quantile(FloatAggregate):
     """The value a part ``q`` of the way through the sorted values, linear between neighbours."""
 
     q: float
@@ -147,12 +147,16 @@ class Quantile(FloatAggregate, ValueAggregate):
         if not 0 <= self.q <= 1:
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
 
-    def kernel(self, values: pa.Array, count: Index) -> pa.Array:
-        numbers = to_numpy(values, pa.float64())
+    def choose(self, count: Index, find: Callable[[Index], Numbers]) -> pa.Array:
+        """The answers of windows with ``count`` values, at least one each.
+
+        ``find`` gives the values of their ranks, from 0, of which it gets several rows.
+        """
         place = self.q * (count - 1)
         low = np.floor(place).astype(np.int64)
-        share, at = place - low, np.cumsum(count) - count + low
-        below, above = numbers[at], numbers[at + (share > 0)]
+        share = place - low
+        # -0.0 and 0.0 are one value, and which of them is found is open.
+        below, above = find(np.stack([low, low + (share > 0)])) + 0.0
         with np.errstate(invalid="ignore"):  # between two infinities lies NaN
             return pa.array(np.where(share == 0, below, below + (above - below) * share))
 

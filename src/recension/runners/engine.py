@@ -11,13 +11,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, cti, new_end, old_end
+from recension.core.batch import CTI, EventBatch, cti, new_end, old_end
 from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import FOREVER
 from recension.lowering import Vertex
@@ -31,7 +30,6 @@ from recension.operators.pipeline import (
     parts_of_all,
     restore_all,
 )
-from recension.operators.span import Span
 from recension.runners.feedback import OUTSIDE, Feedback
 from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
 from recension.runners.snapshot import PLAN, plan_table, require_same_plan
@@ -118,12 +116,12 @@ class Engine:
         running = ((number, self._vertices[number]) for number in self._order)
         return [(number, one.operator, one.inputs) for number, one in running if one.operator is not None]
 
-    def check_last(self, source: int, batch: EventBatch, t: int | None) -> None:
-        """The same of a source that gets this batch, and then a CTI at ``t``.
+    def check_last(self, source: int, batch: EventBatch) -> None:
+        """The same of a source that gets this batch, if a CTI in it ends the source.
 
         It is certain of operators that read the source itself, or what filters and maps leave of it.
         """
-        if t != FOREVER:
+        if not bool((batch.vs[batch.kind == CTI] == FOREVER).any()):
             return
         is_endless = (old_end(batch) == FOREVER) | (new_end(batch) == FOREVER)
         coming = {source: batch.filter(batch.is_data() & is_endless)}
@@ -131,12 +129,9 @@ class Engine:
             vertex = self._vertices[number]
             if vertex.operator is None or len(vertex.inputs) != 1 or vertex.inputs[0] not in coming:
                 continue
-            given = coming[vertex.inputs[0]]
-            if not isinstance(vertex.operator, Span):
-                vertex.operator.check_last(given)
-                continue
-            with suppress(Exception):  # of a user's function: the step itself will tell
-                coming[number] = vertex.operator.on_batch(0, given)
+            left = vertex.operator.check_last(coming[vertex.inputs[0]])
+            if left is not None:
+                coming[number] = left
 
     def receive_feedback(self, output: int, t: int) -> None:
         """Those who read an answer do not want what finally ends before ``t``."""

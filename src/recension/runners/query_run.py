@@ -21,7 +21,7 @@ from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
-from recension.operators.pipeline import Flow, flow_of, split_ctis
+from recension.operators.pipeline import Flow, flow_of
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
 from recension.plan.source import describe_unknown_source, times_in
@@ -88,7 +88,7 @@ class QueryRun:
         if push.is_only_ctis:
             self.check_end(source, int(push.batch.vs.max()))
         elif self.intakes[source].takes_all:
-            self.engine.check_last(self.plan.source_vertices[source], *split_ctis(push.batch))
+            self.engine.check_last(self.plan.source_vertices[source], push.batch)
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""

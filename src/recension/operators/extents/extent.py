@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes, column_hash, combine
-from recension.core.sorted_runs import Columns
+from recension.core.sorted_runs import Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.state.block_table import BlockTable, Extract
+from recension.operators.state.block_table import Extract
+from recension.operators.state.row_blocks import RowBlocks
 from recension.operators.state.row_store import RowStore, drop_unused_rows
 
 _SLACK = 1024
@@ -42,10 +44,15 @@ class Stretch:
 class Extent:
     """Readings by time, each with the number of its payload and whether it begins a run."""
 
-    def __init__(self, schema: pa.Schema, *, shares_payloads: bool = False) -> None:
-        """``shares_payloads``: neighbours may name one payload, and no more are kept than that saves."""
-        self._shares = shares_payloads
-        self._table = BlockTable({"row": np.int64, "begins": np.bool_})
+    def __init__(
+        self, schema: pa.Schema, *, shares_payloads: bool = False, has_order_in_ties: bool = False
+    ) -> None:
+        """``shares_payloads``: neighbours may name one payload, and no more are kept than that saves.
+
+        ``has_order_in_ties``: readings of one time keep their order, which a log would not tell.
+        """
+        self._shares, self._is_logged = shares_payloads, not has_order_in_ties
+        self._table = RowBlocks({"row": np.int64, "begins": np.bool_})
         self._store = RowStore(schema)
         self._alive = 0  # about how many payloads belong to a reading
         self.forgotten = 0
@@ -88,6 +95,8 @@ class Extent:
     def write(self, stretch: Stretch, time: Ticks, row: Index, begins: Mask) -> None:
         """Put other readings, in order, in the place of a stretch."""
         columns = {"group": np.zeros(len(time), np.int64), "time": time, "row": row, "begins": begins}
+        if self._table.keeps_account:
+            self._table.note(_changed_rows(stretch.columns, columns))
         self._table.replace(stretch.extract.blocks, columns)
 
     def first_time(self) -> int:
@@ -107,6 +116,7 @@ class Extent:
         if rows <= 0:
             return
         head = self._stretch(self._table.head(rows))
+        self._table.note({name: column[:rows] for name, column in head.columns.items()})
         kept = {name: column[rows:] for name, column in head.columns.items()}
         self._table.replace(head.extract.blocks, kept)
         self.forgotten += rows
@@ -124,17 +134,17 @@ class Extent:
             return
         self._alive = drop_unused_rows(self._store, self._table, "row")
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The state as tables whose names begin with ``name``."""
+    def parts(self, name: str) -> dict[str, Any]:
+        """The state under names that begin with ``name``."""
         head = pa.table({"forgotten": [self.forgotten]})
         return {
-            f"{name}/readings": self._table.snapshot(),
+            f"{name}/readings": self._table if self._is_logged else self._table.snapshot(),
             f"{name}/head": head,
             f"{name}/rows": self._store,
         }
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become the extent that gave these chunks under this name."""
+    def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
+        """Become the extent that gave these parts under this name, or take over changes."""
         self._table.restore(chunks[f"{name}/readings"])
         self.forgotten = chunks[f"{name}/head"]["forgotten"][0].as_py()
         self._store.restore(chunks[f"{name}/rows"])
@@ -225,6 +235,16 @@ def distinct_rows(rows: Index) -> tuple[Index, Index]:
     is_used = np.zeros(int(rows.max(initial=-1)) + 1 - least, np.bool_)
     is_used[rows - least] = True
     return np.flatnonzero(is_used) + least, (np.cumsum(is_used) - 1)[rows - least]
+
+
+def _changed_rows(old: Columns, new: Columns) -> Columns:
+    """The rows of two tables that are not in both."""
+    both = {name: np.append(old[name], new[name]) for name in old}
+    hashes: Hashes = combine(
+        combine(both["time"].view(np.uint64), both["row"]), both["begins"].astype(np.int64)
+    )
+    _, first, count = np.unique(hashes, return_index=True, return_counts=True)
+    return take_columns(both, first[count == 1])
 
 
 def _bounds(place: Index, times: Ticks, size: int) -> tuple[Ticks, Ticks]:

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, concat, empty, take_rows
-from recension.core.change_log import tables_of
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Operator, Output
 from recension.operators.extents.extent import HashedPayload
@@ -222,10 +221,10 @@ class CoalesceMany(Operator):
     def snapshot_state(self) -> Chunks:
         chunks = {"schemes": pa.table({"is_eager": self.is_eager, "is_wanted": self._wanted})}
         own = [(j, member) for j, member in enumerate(self._members) if isinstance(member, Owner)]
-        parts = [(str(j), tables_of(member.snapshot_state())) for j, member in own]
+        parts = [(str(j), member.snapshot_state()) for j, member in own]
         parts += [(f"{j}/learned", each.snapshot()) for j, each in enumerate(self._learned)]
         if self._keeper is not None:
-            parts.append(("keeper", tables_of(self._keeper.snapshot_state())))
+            parts.append(("keeper", self._keeper.snapshot_state()))
         if self._planner is not None:
             chunks["arrived"] = pa.table({"readings": [self._arrived]})
         if self.plan is not None:
@@ -238,13 +237,18 @@ class CoalesceMany(Operator):
         eager, wanted = (chunks["schemes"][name].to_numpy() for name in ("is_eager", "is_wanted"))
         self._wanted = wanted.astype(np.bool_)
         kept = take_prefix("keeper", chunks)
-        self._keeper = Keeper(self._readings, self._window) if kept else None
+        # Those that are there take over changes.
+        self._keeper = (self._keeper or Keeper(self._readings, self._window)) if kept else None
         if self._keeper is not None:
             self._keeper.restore_state(kept)
-        self._members = [self._owner(j) if each else self._reader(j) for j, each in enumerate(eager.tolist())]
-        for j, member in enumerate(self._members):
-            if isinstance(member, Owner):
-                member.restore_state(take_prefix(str(j), chunks))
+        for j, each in enumerate(eager.tolist()):
+            member = self._members[j]
+            if each:
+                owner = member if isinstance(member, Owner) else self._owner(j)
+                owner.restore_state(take_prefix(str(j), chunks))
+                self._members[j] = owner
+            elif isinstance(member, Owner):
+                self._members[j] = self._reader(j)
         for j, learned in enumerate(self._learned):
             learned.restore(take_prefix(f"{j}/learned", chunks))
         if self._planner is not None:

@@ -56,7 +56,9 @@ class CoalesceExtent(Operator):
         names = query.columns if self._is_eager else readings.names
         self._kept = pa.schema([readings.field(name) for name in names])
         self._shares = self._is_eager and query.equivalent is None
-        self._extent = Extent(self._kept, shares_payloads=self._shares)
+        self._extent = Extent(
+            self._kept, shares_payloads=self._shares, has_order_in_ties=window.has_order_in_ties
+        )
         self._watermark = BEGINNING
         self._no_readings = empty(self._kept)
 
@@ -178,7 +180,7 @@ class CoalesceExtent(Operator):
         return self._extent.nbytes()
 
     def snapshot_state(self) -> Chunks:
-        return {"watermark": pa.table({"t": [self._watermark]}), **self._extent.snapshot("extent")}
+        return {"watermark": pa.table({"t": [self._watermark]}), **self._extent.parts("extent")}
 
     def restore_state(self, chunks: Chunks) -> None:
         self._watermark = chunks["watermark"]["t"][0].as_py()

@@ -131,10 +131,11 @@ class Fallback(LogicalMerge):
 
     def snapshot_state(self) -> Chunks:
         fallen = pa.table({"fallen": [self.has_fallen]})
-        return {"fallen": fallen, **add_prefix("merge", self._merge.snapshot())}
+        return {"fallen": fallen, **add_prefix("merge", self._merge.parts())}
 
     def restore_state(self, chunks: Chunks) -> None:
-        self.has_fallen = chunks["fallen"]["fallen"][0].as_py()
-        self._use((self._general if self.has_fallen else self._cheap)(0))
+        before, self.has_fallen = self.has_fallen, chunks["fallen"]["fallen"][0].as_py()
+        if before != self.has_fallen:
+            self._use((self._general if self.has_fallen else self._cheap)(0))
         self._merge.restore(take_prefix("merge", chunks))
         self._note()

@@ -1,8 +1,7 @@
 """The index of the R3 merge: one node for each (vs, payload), with the end that each input has for it.
 
-The payload is stored once, whatever the number of inputs; an input costs one integer a node. A node whose
-start a stable of an input has passed is *half frozen*: those are looked at whenever a stable comes, the
-others wait in a queue by their start. A batch of an input comes to the index as the last change of each key.
+The payload is stored once, whatever the number of inputs; an input costs one integer a node. A batch of an
+input comes to the index as the last change of each key.
 
 Source      Physically Independent Stream Merging, §IV-D, figure 1.
 """
@@ -11,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, take_rows
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.ticks import BEGINNING, Ticks
-from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads, find_repeated
+from recension.core.ticks import Ticks
+from recension.operators.lmerge.key_table import KeyTable, find_repeated
 from recension.operators.lmerge.merge import NONE, OUT, port_column
 from recension.operators.state.row_store import PayloadStore
 
@@ -26,92 +27,89 @@ _END = (np.int64, NONE)
 
 
 class In2t:
-    """Nodes by number; numbers are good until `tidy`."""
+    """Nodes by number; ``nodes`` has their keys, starts, rows of payloads, and ends."""
 
-    def __init__(self, schema: pa.Schema, ports: int) -> None:
-        ends = {port_column(port): _END for port in (OUT, *range(ports))}
-        self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
+    def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
+        self.nodes = self._make_nodes(ports)
         self._payloads = PayloadStore(schema)
-        self._queue = FreezeQueue()
+
+    @staticmethod
+    def _make_nodes(ports: list[int]) -> KeyTable:
+        ends = {port_column(port): _END for port in (OUT, *ports)}
+        own = {"vs": (np.int64, 0), "row": (np.int64, 0), "disputed": (np.bool_, 1)}
+        return KeyTable(own | ends, hints=["disputed"])
 
     def __len__(self) -> int:
-        return self._nodes.live_ports
+        return len(self.nodes)
 
     def nbytes(self) -> int:
         """Memory held."""
-        return self._nodes.nbytes() + self._payloads.nbytes() + self._queue.nbytes()
+        return self.nodes.nbytes() + self._payloads.nbytes()
 
     def attach(self, port: int) -> None:
         """A new input, which has none of the events."""
-        self._nodes.add_column(port_column(port), *_END)
+        self.nodes["disputed"][:] = True
+        self.nodes.add_column(port_column(port), *_END)
 
     def detach(self, port: int) -> None:
         """Forget what an input has."""
-        self._nodes.drop_column(port_column(port))
+        self.nodes.drop_column(port_column(port))
 
     def find(self, keys: Hashes) -> Index:
         """The node of each key, -1 if there is none."""
-        return self._nodes.find(keys)
+        return self.nodes.find(keys)
 
     def add(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
         """New nodes with the payloads in these rows."""
-        nodes = self._nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
-        self._queue.add(vs, nodes, BEGINNING)
-        return nodes
+        return self.nodes.add(keys, vs=vs, row=self._payloads.append(take_rows(payload, rows), len(rows)))
 
     def ends(self, port: int) -> Ticks:
         """The end of each node's event at an input or the output, NONE where it is not there."""
-        ends: Ticks = self._nodes[port_column(port)]
+        ends: Ticks = self.nodes[port_column(port)]
         return ends
+
+    def set_ends(self, port: int, nodes: Index, ends: Ticks) -> None:
+        """The events of some nodes at an input, or the output, have these ends now."""
+        self.nodes[port_column(port)][nodes] = ends
+        self.nodes.note(nodes)
 
     def vs(self, nodes: Index) -> Ticks:
         """The starts of some nodes."""
-        starts: Ticks = self._nodes["vs"][nodes]
+        starts: Ticks = self.nodes["vs"][nodes]
         return starts
 
     def keys(self, nodes: Index) -> Hashes:
         """The keys of some nodes."""
-        return self._nodes.keys[nodes]
+        return self.nodes.keys[nodes]
 
     def payload(self, nodes: Index) -> pa.RecordBatch:
         """The payloads of some nodes."""
-        return self._payloads.take(self._nodes["row"][nodes])
+        return self._payloads.take(self.nodes["row"][nodes])
 
     def all_nodes(self) -> Index:
         """Every node."""
-        return self._nodes.rows()
-
-    def freeze(self, t: int) -> Index:
-        """All nodes that start before ``t``: they are half frozen from now on."""
-        return self._queue.freeze(t, self._nodes)
+        return self.nodes.rows()
 
     def sort_nodes(self, nodes: Index) -> Index:
         """The places of nodes by (vs, key)."""
-        return np.lexsort((self._nodes.keys[nodes], self._nodes["vs"][nodes]))
+        return np.lexsort((self.nodes.keys[nodes], self.nodes["vs"][nodes]))
 
     def remove(self, nodes: Index) -> None:
         """Forget nodes."""
-        self._nodes.remove_rows(nodes)
-        self._queue.drop_dead(self._nodes)
+        self._payloads.drop(self.nodes["row"][nodes])
+        self.nodes.remove_rows(nodes)
 
-    def tidy(self) -> None:
-        """Move the living together when most are dead."""
-        if (moved := self._nodes.tidy()) is not None:
-            self._queue.renumber(moved)
-            drop_dead_payloads(self._nodes, self._payloads)
+    def parts(self) -> dict[str, Any]:
+        """The whole state."""
+        return {"nodes": self.nodes, "payloads/rows": self._payloads}
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Everything as named tables."""
-        return {**self._nodes.snapshot("nodes"), "payloads/rows": self._payloads}
-
-    def restore(self, chunks: Mapping[str, pa.Table], ports: list[int], last_stable: int) -> None:
-        """Become the index that gave these chunks."""
-        ends = {port_column(port): _END for port in (OUT, *ports)}
-        self._nodes = KeyTable({"vs": (np.int64, 0), "row": (np.int64, 0), **ends})
-        self._nodes.restore("nodes", chunks)
+    def restore(self, chunks: Mapping[str, Any], ports: list[int]) -> Index:
+        """Become the index that gave these parts, or take over changes; the nodes that were given."""
+        nodes = chunks["nodes"]
         self._payloads.restore(chunks["payloads/rows"])
-        self._queue = FreezeQueue()
-        self._queue.add(self._nodes["vs"], self._nodes.rows(), last_stable)
+        if not isinstance(nodes, Change) or nodes.is_whole:
+            self.nodes = self._make_nodes(ports)
+        return self.nodes.restore(nodes)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column
 from recension.core.ticks import Ticks
-from recension.operators.lmerge.key_table import FreezeQueue, KeyTable, drop_dead_payloads
+from recension.operators.lmerge.key_table import FreezeQueue, KeyTable
 from recension.operators.lmerge.merge import OUT, port_column
 from recension.operators.state.row_store import PayloadStore
 
@@ -38,12 +40,12 @@ class FrozenEvents:
 
 
 class In3t:
-    """Nodes and events by number; numbers are good until `tidy`."""
+    """Nodes and events by number."""
 
     def __init__(self, schema: pa.Schema, ports: list[int]) -> None:
         counts = {port_column(port): _COUNT for port in (OUT, *ports)}
         self.nodes = KeyTable(_NODE | counts)
-        self.events = KeyTable(_EVENT | counts)
+        self.events = KeyTable(_EVENT | counts, {"node": self.nodes})
         self._payloads = PayloadStore(schema)
         self._queue = FreezeQueue()
 
@@ -69,6 +71,11 @@ class In3t:
     def count(self, port: int) -> Column:
         """How often an input, or the output, has each event."""
         return self.events[port_column(port)]
+
+    def note(self, nodes: Index, events: Index) -> None:
+        """Counts of these change."""
+        self.nodes.note(nodes)
+        self.events.note(events)
 
     def add_nodes(self, keys: Hashes, vs: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
         """New nodes with the payloads in these rows; keys are distinct and not there yet."""
@@ -100,7 +107,7 @@ class In3t:
 
     def with_whole_nodes(self, frozen: FrozenEvents, some: Mask) -> FrozenEvents:
         """All events of the nodes that some of the events have, by (vs, key, ve)."""
-        wanted = np.zeros(len(self.nodes), np.bool_)
+        wanted = np.zeros(self.nodes.size, np.bool_)
         wanted[frozen.node[some]] = True
         at = np.flatnonzero(wanted[frozen.node])
         at = at[np.lexsort((frozen.ve[at], self.nodes.keys[frozen.node[at]], frozen.vs[at]))]
@@ -108,14 +115,10 @@ class In3t:
 
     def remove(self, events: Index, nodes: Index) -> None:
         """Forget events and nodes; of a node all events must go."""
+        self._payloads.drop(self.nodes["row"][nodes])
         self.events.remove_rows(events)
         self.nodes.remove_rows(nodes)
         self._queue.drop_dead(self.events)
-        if (moved := self.nodes.tidy()) is not None:
-            self.events["node"][:] = moved[self.events["node"]]
-            drop_dead_payloads(self.nodes, self._payloads)
-        if (moved := self.events.tidy()) is not None:
-            self._queue.renumber(moved)
 
     def find_unused(self, events: Index, ports: list[int]) -> Mask:
         """Which events nobody has."""
@@ -125,21 +128,22 @@ class In3t:
         nobody: Mask = total == 0
         return nobody
 
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Everything as named tables; nodes are numbered as they are stored."""
-        alive = self.nodes.rows()
-        number = np.full(max(len(self.nodes), 1), -1, np.int64)
-        number[alive] = np.arange(len(alive))
-        events = self.events.snapshot("events")
-        for name, table in events.items():
-            at = table.schema.get_field_index("node")
-            events[name] = table.set_column(at, "node", pa.array(number[table["node"].to_numpy()]))
-        return {**self.nodes.snapshot("nodes"), **events, "payloads/rows": self._payloads.snapshot()}
+    def parts(self) -> dict[str, Any]:
+        """The whole state."""
+        return {"in3t/nodes": self.nodes, "in3t/events": self.events, "payloads/rows": self._payloads}
 
-    def restore(self, chunks: Mapping[str, pa.Table], last_stable: int) -> None:
-        """Become the index that gave these chunks."""
-        self.nodes.restore("nodes", chunks)
-        self.events.restore("events", chunks)
+    def restore(self, chunks: Mapping[str, Any], last_stable: int) -> None:
+        """Become the index that gave these parts, or take over changes."""
+        events = chunks["in3t/events"]
         self._payloads.restore(chunks["payloads/rows"])
-        self._queue = FreezeQueue()
-        self._queue.add(self.nodes["vs"][self.events["node"]], self.events.rows(), last_stable)
+        if isinstance(events, Change) and not events.is_whole:
+            # First what went: its numbers are given to what came.
+            self.events.forget(events)
+            self._queue.freeze(last_stable, self.events)
+            self._queue.drop_dead(self.events)
+        else:
+            self._queue = FreezeQueue()
+        self.nodes.restore(chunks["in3t/nodes"])
+        rows, is_new = self.events.restore(events)
+        fresh = rows[is_new]
+        self._queue.add(self.nodes["vs"][self.events["node"][fresh]], fresh, last_stable)

@@ -1,56 +1,86 @@
-"""Rows found by a 64-bit key: a hash table of row numbers over columns that only grow at the end.
+"""Rows found by a 64-bit key: a hash table of row numbers over columns.
 
-A row that is killed stays where it is, under a key that is never asked for, until most rows are dead; then
-the living move together, in order, and `tidy` tells where each went.
+A row that is killed stays where it is, under a key that is never asked for, until a new row takes its place.
+Its slot stays taken: a slot is a hint where to look, and the key of the row decides. So slots fill up, and
+are written anew, a few with every call.
+
+It is logged by key: where rows are does not matter to what is stored.
 
 Cost        O(1) a key asked for, added or killed, over time; always for whole arrays of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
 from recension.core.memory import full
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Column
+from recension.core.sorted_runs import Column, take_columns
 from recension.core.ticks import Ticks
-from recension.operators.state.chunks import cut_table, unite_table
-from recension.operators.state.row_store import PayloadStore
 from recension.operators.state.time_queue import TimeQueue
 
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
 _DEAD: Final = np.uint64(0)
 _LEAST: Final = 256
-# One part in so many may be dead, and as much be free: every input pays for that.
+# One part in so many may be free: every input pays for that.
 _SPARE: Final = 5
+_STEP: Final = 1 << 14
 
 
 class KeyTable:
-    """Columns of equal length, found by key. Row numbers are good until `tidy`."""
+    """Columns of equal length, found by key. A row keeps its number.
 
-    def __init__(self, columns: Mapping[str, tuple[Any, int]]) -> None:
-        self._types = dict(columns)
+    Columns that name rows of other tables are stored with the keys of those rows: ``refers`` says which.
+    ``hints`` are not stored: their default is good enough.
+    """
+
+    key: Final = ("key",)
+
+    def __init__(
+        self,
+        columns: Mapping[str, tuple[Any, int]],
+        refers: Mapping[str, KeyTable] | None = None,
+        hints: Collection[str] = (),
+    ) -> None:
+        self._types, self._refers, self._hints = dict(columns), dict(refers or {}), hints
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
-        self._size = self.live_ports = 0
+        self._size = self._live = 0
+        # The keys of rows that may have changed since the last checkpoint; None: all may have.
+        self._changed: list[Hashes] | None = None
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
-        self._slots = np.full(4 * _LEAST, NOWHERE, np.int64)
+        self._dead = np.zeros(0, np.int64)
+        self._slots, self._taken = np.full(4 * _LEAST, NOWHERE, np.int64), 0
+        # Slots that will be used once the first ``moved`` rows are in them, and all others.
+        self._next_slots: Index | None = None
+        self._moved = 0
 
     def __len__(self) -> int:
+        return self._live
+
+    @property
+    def size(self) -> int:
+        """How many rows there are with the dead ones: one more than the last number."""
         return self._size
 
     def __getitem__(self, name: str) -> Column:
-        """A column; assigning to its elements changes the table."""
+        """A column; who assigns to its elements has to `note` that."""
         return self._columns[name][: self._size]
+
+    def note(self, rows: Index) -> None:
+        """These rows change."""
+        if self._changed is not None:
+            self._changed.append(self._keys[rows])
 
     @property
     def keys(self) -> Hashes:
@@ -61,10 +91,12 @@ class KeyTable:
         """One more column, the same for all rows."""
         self._types[name] = (kind, fill)
         self._columns[name] = np.full(len(self._keys), fill, kind)
+        self._changed = None
 
     def drop_column(self, name: str) -> None:
         """Forget a column."""
         del self._types[name], self._columns[name]
+        self._changed = None
 
     def is_live(self, rows: Index) -> Mask:
         """Which of the rows are there."""
@@ -92,14 +124,20 @@ class KeyTable:
     def add(self, keys: Hashes, **columns: Column) -> Index:
         """New rows under keys that are distinct and not there yet; columns not named get their default."""
         keys = _avoid_zero(keys)
-        start, self._size = self._size, self._size + len(keys)
+        if not self._live:
+            self.clear()
+        again = min(len(keys), len(self._dead))
+        rows = np.append(
+            self._dead[len(self._dead) - again :], np.arange(self._size, self._size + len(keys) - again)
+        )
+        self._dead, self._size = self._dead[: len(self._dead) - again], self._size + len(keys) - again
         self._make_room()
-        rows = np.arange(start, self._size)
-        self._keys[start : self._size] = keys
+        self._keys[rows] = keys
         for name, (_, fill) in self._types.items():
-            self._columns[name][start : self._size] = columns.get(name, fill)
-        self.live_ports += len(keys)
-        self._place(rows)
+            self._columns[name][rows] = columns.get(name, fill)
+        self._live += len(keys)
+        self._take_slots(rows)
+        self.note(rows)
         return rows
 
     def find_or_add(self, keys: Hashes, **columns: Column) -> tuple[Index, Index]:
@@ -118,20 +156,10 @@ class KeyTable:
 
     def remove_rows(self, rows: Index) -> None:
         """Forget rows that are there, each named once."""
+        self.note(rows)
         self._keys[rows] = _DEAD
-        self.live_ports -= len(rows)
-
-    def tidy(self) -> Index | None:
-        """Where each row went, NOWHERE for the dead; None if nothing moved."""
-        if self._size <= self.live_ports + self.live_ports // _SPARE + _LEAST:
-            return None
-        alive = self.keys != _DEAD
-        moved = np.where(alive, np.cumsum(alive) - 1, NOWHERE)
-        kept = {name: column[: self._size][alive] for name, column in self._columns.items()}
-        keys = self.keys[alive]
-        self.clear()
-        self.add(keys, **kept)
-        return moved
+        self._live -= len(rows)
+        self._dead = np.append(self._dead, rows)
 
     def _make_room(self) -> None:
         if self._size > len(self._keys):
@@ -139,38 +167,102 @@ class KeyTable:
             self._keys = _grow(self._keys, room, 0)
             for name, (_, fill) in self._types.items():
                 self._columns[name] = _grow(self._columns[name], room, fill)
-        if 3 * self._size > len(self._slots):
-            self._slots = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
-            self._place(np.flatnonzero(self._keys[: self._size] != _DEAD))
 
-    def _place(self, rows: Index) -> None:
-        """Give each row the first free slot from where its key points to."""
-        last = len(self._slots) - 1
-        slot = (self._keys[rows] & np.uint64(last)).view(np.int64)
-        while len(rows):
-            free = self._slots[slot] < 0
-            self._slots[slot[free]] = rows[free]
-            # Of several rows that took one slot, the last has it.
-            lost = self._slots[slot] != rows
-            rows, slot = rows[lost], (slot[lost] + 1) & last
+    def _take_slots(self, rows: Index) -> None:
+        """Slots for new rows; if too many are taken, others are filled, some with every call."""
+        self._taken += len(rows)
+        if 2 * self._taken > len(self._slots):  # more have come than the steps allow for
+            self._next_slots, self._moved = self._empty_slots(), 0
+            self._move_on(self._size)
+            return
+        _place(self._slots, self._keys, rows)
+        if 3 * self._taken > len(self._slots) and self._next_slots is None:
+            self._next_slots, self._moved = self._empty_slots(), 0
+        if self._next_slots is not None:
+            _place(self._next_slots, self._keys, rows[rows < self._moved])
+            self._move_on(max(_STEP, 8 * len(rows)))
+
+    def _empty_slots(self) -> Index:
+        slots: Index = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+        return slots
+
+    def _move_on(self, rows: int) -> None:
+        assert self._next_slots is not None
+        stop = min(self._moved + rows, self._size)
+        _place(
+            self._next_slots,
+            self._keys,
+            np.flatnonzero(self._keys[self._moved : stop] != _DEAD) + self._moved,
+        )
+        self._moved = stop
+        if stop == self._size:
+            self._slots, self._taken, self._next_slots = self._next_slots, self._size, None
 
     def nbytes(self) -> int:
         """Memory held, spare room included."""
         columns = sum(int(column.nbytes) for column in self._columns.values())
         return int(self._keys.nbytes) + int(self._slots.nbytes) + columns
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The living rows as tables whose names begin with ``name``, renumbered from 0."""
-        rows = self.rows()
-        columns = {column: self[column][rows] for column in self._types}
-        return cut_table(name, pa.table({"key": self.keys[rows], **columns}))
+    def snapshot(self) -> pa.Table:
+        """The living rows."""
+        return self._to_table(self.rows())
 
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become the table that gave these chunks; columns that it had are made."""
-        table = unite_table(name, chunks)
-        self.clear()
-        columns = {column: table[column].to_numpy() for column in self._types}
-        self.add(table["key"].to_numpy(), **columns)
+    def _to_table(self, rows: Index) -> pa.Table:
+        columns = {name: self[name][rows] for name in self._types if name not in self._hints}
+        columns |= {name: other.keys[columns[name]] for name, other in self._refers.items()}
+        return pa.table({"key": self.keys[rows], **columns})
+
+    def restore(self, table: pa.Table | Change) -> tuple[Index, Mask]:
+        """Become the table that `snapshot` gave, or take over changes.
+
+        Gives the numbers of the rows that were given, and which of them were not here.
+        """
+        is_change = isinstance(table, Change)
+        if isinstance(table, Change) and not table.is_whole:
+            self.forget(table)
+        else:
+            self.clear()
+        rows, is_new = self._put(table.rows if isinstance(table, Change) else table)
+        self._changed = [] if is_change else None
+        return rows, is_new
+
+    def forget(self, change: Change) -> None:
+        """Remove the rows that are gone."""
+        found = self.find(change.gone["key"].to_numpy())
+        self.remove_rows(found[found >= 0])
+
+    def _put(self, table: pa.Table) -> tuple[Index, Mask]:
+        """Rows instead of those with their keys, or new ones; their numbers, and which are new."""
+        keys = table["key"].to_numpy()
+        columns = {name: table[name].to_numpy() for name in self._types if name not in self._hints}
+        columns |= {name: other.find(columns[name]) for name, other in self._refers.items()}
+        rows = self.find(keys)
+        is_new = rows < 0
+        for name, column in columns.items():
+            self[name][rows[~is_new]] = column[~is_new]
+        rows[is_new] = self.add(keys[is_new], **take_columns(columns, is_new))
+        return rows, is_new
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        changed, self._changed = self._changed, []
+        if changed is None:
+            rows = self.snapshot()
+            return Change(rows, rows.select(self.key).slice(0, 0), is_whole=True)
+        keys = np.unique(np.concatenate([self._keys[:0], *changed]))
+        found = self.find(keys)
+        return Change(self._to_table(found[found >= 0]), pa.table({"key": keys[found < 0]}))
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        found = self.find(change.rows["key"].to_numpy())
+        there = np.flatnonzero(found >= 0)
+        now, is_same = self._to_table(found[there]), np.ones(len(there), np.bool_)
+        for name in now.column_names:
+            is_same &= now[name].to_numpy() == change.rows[name].to_numpy()[there]
+        is_current = np.zeros(len(found), np.bool_)
+        is_current[there[is_same]] = True
+        return is_current, self.find(change.gone["key"].to_numpy()) < 0
 
 
 class FreezeQueue:
@@ -201,17 +293,17 @@ class FreezeQueue:
         """Forget half-frozen rows that are no longer there."""
         self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
 
-    def renumber(self, moved: Index) -> None:
-        """Rows have moved, as `KeyTable.tidy` says."""
-        self._waiting.renumber(moved)
-        self._half_frozen = moved[self._half_frozen]
 
-
-def drop_dead_payloads(nodes: KeyTable, payloads: PayloadStore) -> None:
-    """Keep only the payloads of nodes, when half are of none: they are expensive to copy."""
-    if len(payloads) > 2 * len(nodes):
-        payloads.retain(nodes["row"])
-        nodes["row"][:] = np.arange(len(nodes))
+def _place(slots: Index, keys: Hashes, rows: Index) -> None:
+    """Give each row the first free slot from where its key points to."""
+    last = len(slots) - 1
+    slot = (keys[rows] & np.uint64(last)).view(np.int64)
+    while len(rows):
+        free = slots[slot] < 0
+        slots[slot[free]] = rows[free]
+        # Of several rows that took one slot, the last has it.
+        lost = slots[slot] != rows
+        rows, slot = rows[lost], (slot[lost] + 1) & last
 
 
 def first_of_each(keys: Hashes) -> Index:

@@ -122,24 +122,23 @@ class R2(InOrderMerge):
             self._seen.clear()
 
     def state_rows(self) -> int:
-        return super().state_rows() + self._seen.live_ports
+        return super().state_rows() + len(self._seen)
 
     def state_bytes(self) -> int:
         return super().state_bytes() + self._seen.nbytes()
 
     def snapshot_state(self) -> Chunks:
-        chunks = {**super().snapshot_state(), **self._seen.snapshot("seen")}
-        for port, own in self._own.items():
-            chunks |= own.snapshot(f"own/{port}")
+        chunks = {**super().snapshot_state(), "seen": self._seen.snapshot()}
+        chunks |= {f"own/{port}": own.snapshot() for port, own in self._own.items()}
         ports = pa.table({"port": pa.array(list(self._own), pa.int64())})
         return {**chunks, "own": ports}
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._seen.restore("seen", chunks)
+        self._seen.restore(chunks["seen"])
         self._own = {port: _own_table() for port in chunks["own"]["port"].to_pylist()}
         for port, own in self._own.items():
-            own.restore(f"own/{port}", chunks)
+            own.restore(chunks[f"own/{port}"])
 
 
 def _own_table() -> KeyTable:

@@ -7,7 +7,9 @@ Guarantees  after every batch the output is valid and compatible with all inputs
             contradicts is put right just before a stable makes it final.
 State       a node for every key that is not fully frozen: its payload, and an end for each input and the
             output.
-Cost        O(n) a batch; O(h + c) a stable that leads, for h half-frozen nodes and c that become so.
+Cost        O(n) a batch; O(c) a stable that leads, for c nodes that it passes or makes final, or that have
+            changed since the last one; if another input leads, also those on which inputs disagree. With
+            the policy ``ff``, and at the end of time, all nodes.
 Source      Physically Independent Stream Merging, §IV-D and §V; rulings 19–22, 32–46.
 """
 
@@ -17,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index
+from recension.core.change_log import Change
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
 from recension.operators.lmerge.in2t import In2t, KeyChanges, find_key_changes
+from recension.operators.lmerge.look_queue import LookQueue
 from recension.operators.lmerge.merge import (
     NONE,
     OUT,
@@ -49,7 +53,8 @@ class R3(IndexedMerge):
         super().__init__(schema, ports)
         # Is an insert of what the input has already a repeat? Where it may be a second event, it is not.
         self._repeats = repeats
-        self._index = In2t(schema, ports)
+        self._index = In2t(schema, list(range(ports)))
+        self._queue = LookQueue(self._index)
         self._policy = policy or First()
         self._lag = lag
         # How far the leading input has come; the output's stable may lag behind it.
@@ -67,11 +72,14 @@ class R3(IndexedMerge):
         if bool(fresh.any()):
             new = np.flatnonzero(fresh)
             nodes[new] = self._index.add(changed.key[new], vs[new], batch.payload, changed.row[new])
+            self._queue.add(vs[new], nodes[new])
         known = np.flatnonzero(nodes >= 0)
         nodes, rows = nodes[known], changed.row[known]
-        self._index.ends(port)[nodes] = changed.end[known]
-        shown = np.flatnonzero(self._policy.follows_input(port, nodes, self))
-        return self._show(nodes[shown], changed.end[known][shown], batch.payload, rows[shown])
+        self._index.set_ends(port, nodes, changed.end[known])
+        follows = np.flatnonzero(self._policy.follows_input(port, nodes, self))
+        shown = self._show(nodes[follows], changed.end[known][follows], batch.payload, rows[follows])
+        self._queue.note_changed(nodes, self.inputs.live_ports())
+        return shown
 
     def _check(self, port: int, batch: EventBatch, changed: KeyChanges, nodes: Index) -> None:
         """An input may repeat an insert, but not hold two events of one key."""
@@ -85,12 +93,11 @@ class R3(IndexedMerge):
         """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""
         if not len(nodes):
             return self._nothing
-        out, vs = self._index.ends(OUT), self._index.vs(nodes)
-        old = out[nodes]
+        vs, old = self._index.vs(nodes), self._index.ends(OUT)[nodes]
         appears = (end == NONE) | (old == NONE)
         allowed = np.where(appears, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
         at = np.flatnonzero((old != end) & allowed)
-        out[nodes[at]] = end[at]
+        self._index.set_ends(OUT, nodes[at], end[at])
         vs, old, end = vs[at], old[at], end[at]
         shown = take_ascending(payload, rows[at])
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
@@ -102,7 +109,10 @@ class R3(IndexedMerge):
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
         lo = FOREVER if t == FOREVER else max(self.out_cti, t - self._lag)
-        nodes = self._index.freeze(t)
+        nodes = self._queue.pop(leader, t, lo)
+        if self._policy.only_final:  # the output's stable waits for the first that is not final
+            nodes = self._index.all_nodes()
+            nodes = nodes[self._index.vs(nodes) < t]
         vs, out, end = self._index.vs(nodes), self._index.ends(OUT)[nodes], self._index.ends(leader)[nodes]
         kept = (end == NONE) & (out != NONE) & (vs < self.out_cti)
         self.anomalies += int(kept.sum())
@@ -119,11 +129,21 @@ class R3(IndexedMerge):
         at = np.flatnonzero(due | (gone & (out != NONE)))
         at = at[self._index.sort_nodes(nodes[at])]
         shown = [self._settle(nodes[at], end[at])]
-        self._index.remove(nodes[gone | done])
-        self._index.tidy()
+        stays = ~gone & ~done
+        if not self._policy.only_final:
+            # What the output could not follow counts as an anomaly with every stable.
+            self._queue.keep_looking(nodes[stays & (kept | (due & (self._index.ends(OUT)[nodes] != end)))])
+            self._look_again(nodes[stays], end[stays], lo)
+        self._index.remove(nodes[~stays])
         changed, self.leader = self.leader != leader, leader
         self._max_in, self.out_cti = t, max(self.out_cti, lo)
         return [*shown, self._follow()] if changed else shown
+
+    def _look_again(self, nodes: Index, end: Ticks, lo: int) -> None:
+        """When a stable has to look at nodes that stay, for which the leading input has these ends."""
+        vs, out = self._index.vs(nodes), self._index.ends(OUT)[nodes]
+        self._queue.look_again(nodes, np.where(vs >= lo, vs, np.minimum(out, end)))
+        self._queue.note_disputes(nodes, self.inputs.live_ports())
 
     def _settle(self, nodes: Index, end: Ticks) -> EventBatch:
         before = self._index.ends(OUT)[nodes]
@@ -135,11 +155,14 @@ class R3(IndexedMerge):
         """Another input leads: a policy that follows it brings every node into line."""
         if not self._policy.follows:
             return self._nothing
-        nodes = self._index.all_nodes()
+        nodes = self._queue.disputed_nodes()
         end, out = self._index.ends(self.leader)[nodes], self._index.ends(OUT)[nodes]
         at = np.flatnonzero(end != out)
+        at = at[self._index.sort_nodes(nodes[at])]
         nodes, end = nodes[at], end[at]
-        return self._show(nodes, end, self._index.payload(nodes), np.arange(len(nodes)))
+        shown = self._show(nodes, end, self._index.payload(nodes), np.arange(len(nodes)))
+        self._queue.note_changed(nodes, self.inputs.live_ports())
+        return shown
 
     def on_attach(self, port: int) -> None:
         self._index.attach(port)
@@ -182,16 +205,21 @@ class R3(IndexedMerge):
         return len(self._index)
 
     def state_bytes(self) -> int:
-        return self._index.nbytes()
+        return self._index.nbytes() + self._queue.nbytes()
 
     def snapshot_state(self) -> Chunks:
         progress = pa.table({"max_in": [self._max_in], "leader": [self.leader]})
         own = {"furthest": progress, "policy": self._policy.snapshot()}
-        return {**super().snapshot_state(), **own, **self._index.snapshot()}
+        return {**super().snapshot_state(), **own, **self._index.parts()}
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
         furthest = chunks["furthest"].to_pylist()[0]
         self._max_in, self.leader = furthest["max_in"], furthest["leader"]
         self._policy.restore(chunks["policy"])
-        self._index.restore(chunks, self.inputs.live_ports(), self._max_in)
+        ports, nodes = self.inputs.live_ports(), chunks["nodes"]
+        given = self._index.restore(chunks, ports)
+        if isinstance(nodes, Change) and not nodes.is_whole:
+            self._queue.catch_up(given, ports)
+        else:
+            self._queue.restore(self._max_in, ports)

@@ -18,6 +18,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
 from recension.operators.lmerge.in2t import In2t, find_key_changes
+from recension.operators.lmerge.key_table import FreezeQueue
 from recension.operators.lmerge.merge import (
     NONE,
     OUT,
@@ -34,7 +35,8 @@ class R3Minus(IndexedMerge):
 
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema, ports)
-        self._indexes = {port: In2t(schema, 0) for port in (OUT, *range(ports))}
+        self._indexes = {port: In2t(schema, []) for port in (OUT, *range(ports))}
+        self._queue = FreezeQueue()
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self.inputs[port].is_live:
@@ -47,19 +49,20 @@ class R3Minus(IndexedMerge):
             raise mismatch_error(batch, row, "R3-", "the input has this start and payload with another end")
         is_shown = out.find(changed.key) >= 0
         shown = np.flatnonzero(~is_shown & changed.is_new & (vs >= self.out_cti) & (changed.end != NONE))
-        _put(out, changed.key[shown], vs[shown], changed.end[shown], batch.payload, changed.row[shown])
+        put = _put(out, changed.key[shown], vs[shown], changed.end[shown], batch.payload, changed.row[shown])
+        self._queue.add(vs[shown], put, BEGINNING)
         known = is_shown.copy()
         known[shown] = True
         enters = np.flatnonzero((nodes < 0) & known & changed.is_new & (changed.end != NONE))
         stays = np.flatnonzero(nodes >= 0)
-        own.ends(OUT)[nodes[stays]] = changed.end[stays]
+        own.set_ends(OUT, nodes[stays], changed.end[stays])
         _put(own, changed.key[enters], vs[enters], changed.end[enters], batch.payload, changed.row[enters])
         vs, rows = vs[shown], changed.row[shown]
         return changes(vs, vs, changed.end[shown], take_ascending(batch.payload, rows))
 
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         out, own = self._indexes[OUT], self._indexes[leader]
-        nodes = out.freeze(t)
+        nodes = self._queue.freeze(t, out.nodes)
         keys, vs, old = out.keys(nodes), out.vs(nodes), out.ends(OUT)[nodes]
         found = own.find(keys)
         end = np.where(found >= 0, own.ends(OUT)[found], NONE) if len(own) else np.full(len(nodes), NONE)
@@ -74,7 +77,7 @@ class R3Minus(IndexedMerge):
         at = at[out.sort_nodes(nodes[at])]
         new = np.where(gone, vs, end)[at]
         shown = changes(vs[at], old[at], new, out.payload(nodes[at]))
-        out.ends(OUT)[nodes[at]] = end[at]
+        out.set_ends(OUT, nodes[at], end[at])
         self._delete(keys[gone | final])
         self.out_cti = t
         return [shown]
@@ -84,10 +87,10 @@ class R3Minus(IndexedMerge):
         for index in self._indexes.values():
             nodes = index.find(keys)
             index.remove(nodes[nodes >= 0])
-            index.tidy()
+        self._queue.drop_dead(self._indexes[OUT].nodes)
 
     def on_attach(self, port: int) -> None:
-        self._indexes[port] = In2t(self.schema, 0)
+        self._indexes[port] = In2t(self.schema, [])
 
     def on_detach(self, port: int) -> Output:
         del self._indexes[port]
@@ -97,21 +100,26 @@ class R3Minus(IndexedMerge):
         return sum(len(index) for index in self._indexes.values())
 
     def state_bytes(self) -> int:
-        return sum(index.nbytes() for index in self._indexes.values())
+        return self._queue.nbytes() + sum(index.nbytes() for index in self._indexes.values())
 
     def snapshot_state(self) -> Chunks:
         chunks = dict(super().snapshot_state())
         for port, index in self._indexes.items():
-            chunks |= add_prefix(str(port), index.snapshot())
+            chunks |= add_prefix(str(port), index.parts())
         return chunks
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._indexes = {port: In2t(self.schema, 0) for port in (OUT, *self.inputs.live_ports())}
+        ports, known = (OUT, *self.inputs.live_ports()), self._indexes
+        self._indexes = {port: known[port] if port in known else In2t(self.schema, []) for port in ports}
         for port, index in self._indexes.items():
-            index.restore(take_prefix(str(port), chunks), [], max(self.out_cti, BEGINNING))
+            index.restore(take_prefix(str(port), chunks), [])
+        nodes = self._indexes[OUT].all_nodes()
+        self._queue = FreezeQueue()
+        self._queue.add(self._indexes[OUT].vs(nodes), nodes, self.out_cti)
 
 
-def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> None:
+def _put(index: In2t, keys: Hashes, vs: Ticks, end: Ticks, payload: pa.RecordBatch, rows: Index) -> Index:
     nodes = index.add(keys, vs, payload, rows)
-    index.ends(OUT)[nodes] = end
+    index.set_ends(OUT, nodes, end)
+    return nodes

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.change_log import Change
 from recension.core.netting import rank_in_group
 from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import Ticks
@@ -66,6 +67,7 @@ class R4(IndexedMerge):
         if len(back):
             steps[back] -= self._take_back(port, nodes[back], batch.ve[known][back])
         np.add.at(self._index.size(port), nodes, steps)
+        self._index.note(nodes, events[stays])
         return events
 
     def _take_back(self, port: int, nodes: Index, old: Ticks) -> Mask:
@@ -75,6 +77,7 @@ class R4(IndexedMerge):
         """
         counts, found = self._index.count(port), self._index.find(nodes, old)
         there = found >= 0
+        self._index.events.note(found[there])
         np.add.at(counts, found[there], -1)
         overdrawn = np.flatnonzero(there)[counts[found[there]] < 0]
         for at in reversed(overdrawn.tolist()):
@@ -133,13 +136,15 @@ class R4(IndexedMerge):
 
     def _note_shown(self, frozen: FrozenEvents, change: Settlement) -> None:
         counts = self._index.count(OUT)
-        np.add.at(counts, frozen.events[change.old[change.old >= 0]], -1)
-        np.add.at(counts, frozen.events[change.new[change.new >= 0]], 1)
+        old, new = (frozen.events[places[places >= 0]] for places in (change.old, change.new))
+        np.add.at(counts, old, -1)
+        np.add.at(counts, new, 1)
+        self._index.events.note(np.append(old, new))
 
     def _forget(self, frozen: FrozenEvents, t: int) -> None:
         """Events that are final, nodes of which the output has no other, and events that nobody has."""
         final = is_frozen(frozen.ve, t)
-        open_nodes = np.zeros(len(self._index.nodes), np.bool_)
+        open_nodes = np.zeros(self._index.nodes.size, np.bool_)
         open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
         stays = open_nodes[frozen.node]
         gone = final | ~stays | self._index.find_unused(frozen.events, self.inputs.live_ports())
@@ -167,17 +172,19 @@ class R4(IndexedMerge):
         np.add.at(self._index.count(holding.port), rows, 1)
 
     def state_rows(self) -> int:
-        return self._index.events.live_ports
+        return len(self._index.events)
 
     def state_bytes(self) -> int:
         return self._index.nbytes()
 
     def snapshot_state(self) -> Chunks:
-        return {**super().snapshot_state(), **self._index.snapshot()}
+        return {**super().snapshot_state(), **self._index.parts()}
 
     def restore_state(self, chunks: Chunks) -> None:
         super().restore_state(chunks)
-        self._index = In3t(self.schema, self.inputs.live_ports())
+        events = chunks["in3t/events"]
+        if not isinstance(events, Change) or events.is_whole:
+            self._index = In3t(self.schema, self.inputs.live_ports())
         self._index.restore(chunks, self.out_cti)
 
 

@@ -31,7 +31,7 @@ from recension.modules.calls import (
     module_error,
     require_same,
 )
-from recension.modules.members import Events, Payloads, Table, Window
+from recension.modules.members import Events, Payloads, SharedColumns, Window
 from recension.modules.module import Clipping, Incremental, Module
 from recension.modules.stored_state import from_bytes, to_bytes
 from recension.operators.value_order import payload_order
@@ -79,10 +79,10 @@ class HostedModule:
     order: Order
     """What matters of the order in which members come."""
 
-    def table(self, payload: pa.RecordBatch) -> Table:
+    def table(self, payload: pa.RecordBatch) -> SharedColumns:
         """The stored columns by the names the module knows."""
         columns = [payload.column(name) for name in self.columns]
-        return Table(pa.RecordBatch.from_arrays(columns, schema=self.inputs))
+        return SharedColumns(pa.RecordBatch.from_arrays(columns, schema=self.inputs))
 
     def windows_with_members(
         self, windows: WindowList, members: Members
@@ -97,7 +97,9 @@ class HostedModule:
                 continue
             yield window, self.slice(table, low, high, members.vs[low:high], members.ve[low:high], window)
 
-    def slice(self, table: Table, low: int, high: int, vs: Ticks, ve: Ticks, window: Window) -> Payloads:
+    def slice(
+        self, table: SharedColumns, low: int, high: int, vs: Ticks, ve: Ticks, window: Window
+    ) -> Payloads:
         """Some rows as the module sees them in a window."""
         if not self.module.is_time_sensitive:
             return Payloads(table, low, high)

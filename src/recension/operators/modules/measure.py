@@ -199,7 +199,7 @@ class Modules(Measure):
         if self._kept is not None:
             chunks |= self._kept.parts("shown")
         for i, states in enumerate(self._answers.states):
-            chunks |= {f"states{i}": states.snapshot(), f"panes{i}": states.snapshot_panes()}
+            chunks |= states.parts(i)
         return chunks
 
     def restore(self, chunks: Chunks) -> None:
@@ -208,7 +208,7 @@ class Modules(Measure):
         if self._kept is not None:
             self._kept.restore("shown", chunks)
         for i, states in enumerate(self._answers.states):
-            states.restore(chunks[f"states{i}"], chunks[f"panes{i}"])
+            states.restore(i, chunks)
 
 
 def _changes_of_rows(old: ModuleRows, new: ModuleRows, *, moves_ends: bool) -> EventBatch:

@@ -6,24 +6,20 @@ Overlapping windows share the states of panes, where the module can merge them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.modules.members import Payloads, Table, Window
+from recension.modules.members import Payloads, SharedColumns, Window
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import HostedModule, Members, StateCalls
+from recension.operators.modules.state_table import StateTable
 from recension.operators.windowed import grid
 from recension.operators.windowed.events import Placement
-
-_SCHEMA = pa.schema(
-    [("group", pa.uint64()), ("low", pa.int64()), ("high", pa.int64()), ("state", pa.large_binary())]
-)
 
 
 class States:
@@ -32,7 +28,7 @@ class States:
     def __init__(self, hosted: HostedModule, place: Placement | None, panes: PaneStates | None) -> None:
         self._hosted, self._place, self._panes = hosted, place, panes
         self._calls = StateCalls(hosted)
-        self._held: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._held = StateTable(self._calls)
 
     def __len__(self) -> int:
         return len(self._held) + (0 if self._panes is None else len(self._panes))
@@ -41,12 +37,11 @@ class States:
         self, contents: WindowContents, changes: EventChanges | None, gone: list[tuple[int, int]]
     ) -> list[Any]:
         """What the module gives for each window now; ``gone``: windows that were shown and are no longer."""
-        for key in gone:
-            self._held.pop(key, None)
+        self._held.remove(gone)
         if self._panes is not None and changes is not None:
             self._panes.forget_changed(changes)
         keys, highs = contents.identities(), contents.windows.high.tolist()
-        held = [self._held.get(key, (None, None)) for key in keys]
+        held = [self._held.get(key) for key in keys]
         known = np.array([was == high for (was, _), high in zip(held, highs, strict=True)], np.bool_)
         states = [state for _, state in held]
         fresh = np.flatnonzero(~known)
@@ -56,12 +51,13 @@ class States:
                 states[row] = state
         if changes is not None and len(fresh) < len(keys):
             self._change(contents, changes, known, states)
-        self._held.update((key, (high, state)) for key, high, state in zip(keys, highs, states, strict=True))
+        for key, high, state in zip(keys, highs, states, strict=True):
+            self._held.set(key, high, state)
         return self._results(contents, states)
 
     def recompute(self, contents: WindowContents) -> list[Any]:
         """What the module gave for windows in view when it was last asked."""
-        return self._results(contents, [self._held[key][1] for key in contents.identities()])
+        return self._results(contents, [self._held.get(key)[1] for key in contents.identities()])
 
     def _results(self, contents: WindowContents, states: list[Any]) -> list[Any]:
         members_for = contents.members_for(self._hosted)
@@ -89,43 +85,26 @@ class States:
 
     def expire(self, closed: int, first_open: int) -> None:
         """Windows that end on the axis by ``closed`` will not be asked for again."""
-        self._held = {key: held for key, held in self._held.items() if held[0] > closed}
+        self._held.remove_where(lambda _, high: high <= closed)
         if self._panes is not None:
             self._panes.forget_before(first_open)
 
     def clear(self) -> None:
         """Forget all windows."""
-        self._held = {}
+        self._held.clear()
         if self._panes is not None:
             self._panes.clear()
 
-    def snapshot(self) -> pa.Table:
-        """The states, as plain values."""
-        return _table([(*key, high, self._calls.store(state)) for key, (high, state) in self._held.items()])
+    def parts(self, number: int) -> dict[str, Any]:
+        """The states of windows and panes, under names that end with a number."""
+        own: dict[str, Any] = {f"states{number}": self._held}
+        return own if self._panes is None else own | {f"panes{number}": self._panes.held}
 
-    def snapshot_panes(self) -> pa.Table:
-        """The states of the panes, likewise."""
-        held = {} if self._panes is None else self._panes.held
-        return _table([(*key, 0, self._calls.store(state)) for key, state in held.items()])
-
-    def restore(self, windows: pa.Table, panes: pa.Table) -> None:
-        """Become what `snapshot` and `snapshot_panes` gave."""
-        self._held = {key: (high, state) for key, high, state in self._rows(windows)}
+    def restore(self, number: int, chunks: Mapping[str, Any]) -> None:
+        """Become what gave these parts, or take over changes."""
+        self._held.restore(chunks[f"states{number}"])
         if self._panes is not None:
-            self._panes.held = {key: state for key, _, state in self._rows(panes)}
-
-    def _rows(self, table: pa.Table) -> list[tuple[tuple[int, int], int, Any]]:
-        columns = (column.to_pylist() for column in table.columns)
-        return [
-            ((group, low), high, self._calls.restore(state))
-            for group, low, high, state in zip(*columns, strict=True)
-        ]
-
-
-def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+            self._panes.held.restore(chunks[f"panes{number}"])
 
 
 class PaneStates:
@@ -152,30 +131,29 @@ class PaneStates:
         self._hosted, self._group_hash, self._calls = hosted, group_hash, StateCalls(hosted)
         self._cuts = cuts
         self._n = cuts.per_window
-        self.held: dict[tuple[int, int], Any] = {}
+        self.held = StateTable(self._calls)
 
     def __len__(self) -> int:
         return len(self.held)
 
     def forget_changed(self, changes: EventChanges) -> None:
         """Drop the panes in which changed events start."""
-        if not self.held:
+        if not len(self.held):
             return
         hashes, panes = self._group_hash(changes.group), self._cuts.number(changes.vs)
         order = np.lexsort((panes, hashes))
         hashes, panes = hashes[order], panes[order]
         first = np.append(True, (hashes[1:] != hashes[:-1]) | (panes[1:] != panes[:-1]))[: len(order)]
-        for key in zip(hashes[first].tolist(), panes[first].tolist(), strict=True):
-            self.held.pop(key, None)
+        self.held.remove(zip(hashes[first].tolist(), panes[first].tolist(), strict=True))
 
     def forget_before(self, first_open: int) -> None:
         """No window that starts before then is asked for again."""
         first = int(self._cuts.number(np.array([first_open]))[0])
-        self.held = {key: state for key, state in self.held.items() if key[1] >= first}
+        self.held.remove_where(lambda key, _: key[1] < first)
 
     def clear(self) -> None:
         """Forget all panes."""
-        self.held = {}
+        self.held.clear()
 
     def states(self, contents: WindowContents, members: Members) -> list[Any]:
         """The state of each window from its panes."""
@@ -217,11 +195,17 @@ class PaneStates:
         return forward, backward
 
     def _state(
-        self, contents: WindowContents, members: Members, table: Table, rows: tuple[int, int], pane: int
+        self,
+        contents: WindowContents,
+        members: Members,
+        table: SharedColumns,
+        rows: tuple[int, int],
+        pane: int,
     ) -> Any:
         """The state of the events that start in a pane."""
         key = (int(contents.group_hash[rows[0]]), pane)
-        if key not in self.held:
+        known, state = self.held.get(key)
+        if known is None:
             start = self._cuts.start(pane)
             # Every window that holds the pane holds its events, sorted by start.
             row = int(np.searchsorted(contents.windows.end[rows[0] : rows[1]], start, "right")) + rows[0]
@@ -229,11 +213,12 @@ class PaneStates:
             vs = members.vs[low:high]
             within = low + np.searchsorted(vs, [start, start + self._cuts.width])
             some = Payloads(table, int(within[0]), int(within[1]))
-            self.held[key] = self._calls.build(some, Window(start, start + self._cuts.width))
-        return self.held[key]
+            state = self._calls.build(some, Window(start, start + self._cuts.width))
+            self.held.set(key, 0, state)
+        return state
 
     def _add_earlier(
-        self, state: Any, contents: WindowContents, members: Members, table: Table, row: int
+        self, state: Any, contents: WindowContents, members: Members, table: SharedColumns, row: int
     ) -> Any:
         """The state with the events added that are in the window but began before it."""
         low, high = int(members.low[row]), int(members.high[row])

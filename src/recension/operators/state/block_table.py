@@ -1,7 +1,15 @@
-"""A table of numbers sorted by (group, time), changed a few blocks at a time.
+"""A table of numbers sorted by (group, time), changed a few rows at a time.
 
-Kept as consecutive blocks of a few hundred rows with a directory of their first keys, like the leaves of
-a B-tree: reading or rewriting part of it costs what that part holds, not what the table holds.
+Kept in blocks of a few dozen rows with a directory of their first keys, like the leaves of a B-tree. The
+blocks are pages of equal room in one memory, in any order, and all that are read or written at once are read
+or written together:
+
+    directory   first key    a       d       h         in order
+                page         2       0       1
+    pages       |d e f g .|h i . . .|a b c . .|        what is changed is written where it was
+
+So a change costs what its blocks hold, wherever they are, however many others there are. Only the directory
+is copied when blocks come or go.
 
 Not `core.sorted_runs`: there the rows of a key range lie in many runs. Here they stand together, so that a
 range can be read with its neighbours, changed and written back.
@@ -9,7 +17,6 @@ range can be read with its neighbours, changed and written back.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +25,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.memory import copy_columns
+from recension.core.memory import empty
+from recension.core.netting import expand
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import FOREVER, Ticks
 
-_BLOCK, _LONGEST, _MANY = 1024, 8192, 16
+_BLOCK = 64
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,10 @@ class BlockTable:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._blocks: list[Columns] = []
-        self._first_group = self._first_time = np.zeros(0, np.int64)
+        self._width = _BLOCK
+        self._room, self._free = self.empty_columns(), _NONE
+        # Blocks in order: the page of each, how many rows it has (at least one), and its first key.
+        self._set_directory(np.zeros((4, 0), np.int64))
         self._rows = 0
 
     def __len__(self) -> int:
@@ -74,7 +85,7 @@ class BlockTable:
 
     def extract_around(self, group: Index, time: Ticks, rows: int) -> Extract:
         """At least so many rows before and after each key, of whatever groups, as far as there are any."""
-        starts, blocks = self._starts(), len(self._blocks)
+        starts, blocks = self._starts(), len(self._page)
         block = np.maximum(self._block_before(group, time, or_equal=True), 0)
         first = np.searchsorted(starts, starts[block] - rows, "right") - 1
         last = np.searchsorted(starts, starts[np.minimum(block + 1, blocks)] - 1 + rows, "right") - 1
@@ -84,9 +95,9 @@ class BlockTable:
         """All rows of the first group between two times, and at least so many before and after them."""
         starts = self._starts()
         first = int(np.searchsorted(starts, self.position(0, low) - before, "right")) - 1
-        first = max(0, min(first, len(self._blocks) - 1))
+        first = max(0, min(first, len(self._page) - 1))
         last = int(np.searchsorted(starts, self.position(0, high, after_equal=True) + after, "left"))
-        return self._read(np.arange(first, max(first + 1, last))[: len(self._blocks) - first])
+        return self._read(np.arange(first, max(first + 1, last))[: len(self._page) - first])
 
     def position(self, group: int, time: int, *, after_equal: bool = False) -> int:
         """How many rows are before a key (or at it)."""
@@ -94,115 +105,132 @@ class BlockTable:
         block = int(self._block_before(*key, or_equal=after_equal)[0])
         if block < 0:
             return 0
-        own = self._blocks[block]
-        first, last = (int(np.searchsorted(own["group"], group, side)) for side in ("left", "right"))
-        times = own["time"][first:last]
-        within = np.searchsorted(times, time, "right" if after_equal else "left")
-        return self.rows_before(block) + first + int(within)
+        at = self._rows_of(self._page[block : block + 1], self._size[block : block + 1])
+        within = bisect(self._room["group"][at], self._room["time"][at], *key, after_equal=after_equal)
+        return self.rows_before(block) + int(within[0])
 
     def rows_before(self, block: int) -> int:
         """How many rows stand before a block."""
-        return int(self._starts()[block])
+        return int(self._size[:block].sum())
 
     def _starts(self) -> Index:
         """Where each block begins, and where the last one ends."""
-        return np.append(0, np.cumsum(np.array([len(b["time"]) for b in self._blocks], np.int64)))
+        return np.append(0, np.cumsum(self._size))
 
     def head(self, rows: int) -> Extract:
         """At least so many rows from the first one on, as far as there are any."""
-        held = last = 0
-        while held < rows and last < len(self._blocks):
-            held += len(self._blocks[last]["time"])
-            last += 1
-        return self._read(np.arange(last))
+        held = np.cumsum(self._size[:rows])
+        return self._read(np.arange(min(int(np.searchsorted(held, rows)) + (rows > 0), len(held))))
 
     def _read_between(self, first: Index, last: Index) -> Extract:
-        """Every block that lies between some first and last one."""
-        if not self._blocks:
-            return self._read(np.zeros(0, np.int64))
-        size = len(self._blocks) + 1
+        """Every block that lies between some first and last one, and the next where the last has few rows."""
+        if not len(self._page):
+            return self._read(_NONE)
+        size = len(self._page) + 1
+        last = last + ((self._size[last] < self._width // 4) & (last + 2 < size))
         touched = np.bincount(first, minlength=size) - np.bincount(last + 1, minlength=size)
         return self._read(np.flatnonzero(np.cumsum(touched[:-1]) > 0))
 
     def _read(self, blocks: Index) -> Extract:
-        parts: list[Columns] = []
-        follower: list[npt.NDArray[np.bool_]] = []
-        ends = np.append(np.diff(blocks) > 1, True)
-        for block, run_ends in zip(blocks.tolist(), ends.tolist(), strict=False):
-            parts.append(self._blocks[block])
-            follower.append(np.zeros(len(self._blocks[block]["time"]), np.bool_))
-            if run_ends and block + 1 < len(self._blocks):
-                parts.append({name: column[:1] for name, column in self._blocks[block + 1].items()})
-                follower.append(np.ones(1, np.bool_))
-        if not parts:
+        if not len(blocks):
             return Extract(blocks, self.empty_columns(), np.zeros(0, np.bool_))
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in self._types}
-        return Extract(blocks, columns, np.concatenate(follower))
+        ends = np.flatnonzero(np.append(np.diff(blocks) > 1, blocks[-1] + 1 < len(self._page)))
+        read, is_follower = np.insert(blocks, ends + 1, blocks[ends] + 1), np.zeros(len(blocks), np.bool_)
+        is_follower = np.insert(is_follower, ends + 1, True)
+        size = np.where(is_follower, 1, self._size[read])
+        at = self._rows_of(self._page[read], size)
+        columns = {name: room.take(at) for name, room in self._room.items()}
+        return Extract(blocks, columns, np.repeat(is_follower, size))
+
+    def _rows_of(self, page: Index, size: Index) -> Index:
+        """Where the first so many rows of pages are, page by page."""
+        at: Index = np.repeat(page * self._width - np.cumsum(size) + size, size)
+        at += np.arange(len(at))
+        return at
 
     def replace(self, blocks: Index, columns: Columns) -> None:
         """Put new rows, sorted, in the place of the blocks of an extract.
 
         The rows must lie between the neighbours of those blocks.
         """
-        old = sum(len(self._blocks[b]["time"]) for b in blocks.tolist())
-        self._rows += len(columns["time"]) - old
-        if not len(blocks):
-            self._splice(0, 0, columns)
-            return
-        # Runs of adjacent blocks, from the last to the first so that earlier positions stay true.
+        self._rows += len(columns["time"]) - int(self._size[blocks].sum())
+        # Runs of adjacent blocks: an untouched block stands between two of them.
         starts = np.flatnonzero(np.append(True, np.diff(blocks) > 1))
-        stops = np.append(starts[1:], len(blocks))
-        cuts = self._cuts(columns, blocks[starts[1:]])
-        edges = [0, *cuts.tolist(), len(columns["time"])]
-        for i in range(len(starts) - 1, -1, -1):
-            part = {name: column[edges[i] : edges[i + 1]] for name, column in columns.items()}
-            self._splice(int(blocks[starts[i]]), int(blocks[stops[i] - 1]) + 1, part)
+        before = blocks[starts[1:]] - 1
+        keys = self._first_group[before], self._first_time[before]
+        cuts = np.append(0, bisect(columns["group"], columns["time"], *keys))
+        rows = np.diff(np.append(cuts, len(columns["time"])))
+        old = np.diff(np.append(starts, len(blocks)))
+        new = self._count_blocks(rows, old)
+        run, place = expand(np.zeros(len(new), np.int64), new)
+        first, stop = (cuts[run] + rows[run] * (place + side) // new[run] for side in (0, 1))
+        page, size = self._take_pages(self._page[blocks], len(run)), stop - first
+        fresh = np.stack([page, size, columns["group"][first], columns["time"][first]])
+        if len(blocks) and bool((old == new).all()):
+            self._directory[:, blocks] = fresh
+        else:
+            self._set_directory(self._splice(blocks, blocks[starts[: len(blocks)]], new, fresh))
+        at = self._rows_of(page, size)
+        for name, room in self._room.items():
+            room[at] = columns[name]
 
-    def _cuts(self, columns: Columns, run_starts: Index) -> Index:
-        """Where the rows of each further run begin: an untouched block stands between two runs."""
-        before = run_starts - 1
-        group, time = columns["group"], columns["time"]
-        return bisect(group, time, self._first_group[before], self._first_time[before])
+    def _count_blocks(self, rows: Index, blocks: Index) -> Index:
+        """How many blocks rows get: as many as they had, if these are neither too full nor too empty."""
+        usual = -(-rows // max(1, self._width * 3 // 4))
+        fits = (rows <= blocks * self._width) & (rows >= blocks * max(1, self._width // 2))
+        return np.where(fits, blocks, usual)
 
-    def _splice(self, start: int, stop: int, columns: Columns) -> None:
-        size = len(columns["time"])
-        # What is rewritten in bulk is likely to be read so: few long blocks, cut shorter by small changes.
-        pieces = max(1, round(size / max(_BLOCK, min(size // _MANY, _LONGEST)))) if size else 0
-        edges = [size * i // pieces for i in range(pieces + 1)] if pieces else []
-        # Copies, so that a block does not keep a whole batch's arrays alive.
-        fresh = [
-            copy_columns({name: column[a:b] for name, column in columns.items()})
-            for a, b in itertools.pairwise(edges)
-        ]
-        self._blocks[start:stop] = fresh
-        firsts = np.array(edges[:-1], np.int64)
-        self._first_group = _splice_column(self._first_group, start, stop, columns["group"][firsts])
-        self._first_time = _splice_column(self._first_time, start, stop, columns["time"][firsts])
+    def _take_pages(self, own: Index, count: int) -> Index:
+        """So many pages: those given, then free ones, then new ones. What is over becomes free."""
+        pages = np.append(own, self._free)
+        if len(pages) < count:
+            known = len(self._room["time"]) // self._width
+            more = max(count - len(pages), known)
+            for name, kind in self._types.items():
+                room = empty((known + more) * self._width, kind)
+                room[: known * self._width] = self._room[name]
+                self._room[name] = room
+            pages = np.append(pages, np.arange(known, known + more))
+        self._free = pages[count:]
+        return pages[:count]
+
+    def _splice(self, blocks: Index, starts: Index, new: Index, fresh: Index) -> Index:
+        """The directory with ``new`` blocks for each run of ``blocks``, of which ``starts`` are the first."""
+        if not len(blocks):
+            return np.concatenate([fresh, self._directory], axis=1)
+        copies = np.ones(len(self._page), np.int64)
+        copies[blocks] = 0
+        is_gone = copies == 0
+        copies[starts] = new
+        source = np.repeat(np.arange(len(copies)), copies)
+        directory = self._directory[:, source]
+        directory[:, is_gone[source]] = fresh
+        return directory
+
+    def _set_directory(self, directory: Index) -> None:
+        self._directory = directory
+        self._page, self._size, self._first_group, self._first_time = directory
 
     def _block_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
         """The last block whose first key is before (or at) the given key; -1 if there is none."""
         return bisect(self._first_group, self._first_time, group, time, after_equal=or_equal) - 1
 
     def _blocks_before(self, group: Index, time: Ticks, *, or_equal: bool = False) -> Index:
-        """The same for keys in order: there are many to a block, so the blocks are searched among them."""
+        """The same for keys in order: where they are many, the blocks are searched among them."""
+        if len(group) < len(self._page):
+            return self._block_before(group, time, or_equal=or_equal)
         known = self._first_group, self._first_time
         places = bisect(group, time, *known, after_equal=not or_equal)
         return np.cumsum(np.bincount(places, minlength=len(group) + 1))[: len(group)] - 1
 
     def snapshot(self) -> pa.Table:
         """All rows."""
-        return pa.table(self._read(np.arange(len(self._blocks))).columns)
+        return pa.table(self._read(np.arange(len(self._page))).columns)
 
     def restore(self, table: pa.Table) -> None:
         """Become the table that `snapshot` gave."""
         self.clear()
-        self.replace(
-            np.zeros(0, np.int64), {n: table[n].to_numpy().astype(k) for n, k in self._types.items()}
-        )
-
-
-def _splice_column(values: Index, start: int, stop: int, fresh: Column) -> Index:
-    return np.concatenate([values[:start], fresh, values[stop:]])
+        self.replace(_NONE, {n: table[n].to_numpy().astype(k) for n, k in self._types.items()})
 
 
 def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_equal: bool = False) -> Index:

@@ -62,9 +62,6 @@ class _ChainAxis:
 class Chains(PointsWithPayloads):
     """Events by (group, start), which tell them apart; ``on`` are the columns an equivalence compares."""
 
-    _max_rows_per_point = 4
-    _row_columns = ("row", "head")
-
     def __init__(self, schema: pa.Schema, group_by: list[str], on: list[str], equivalent: Equivalent) -> None:
         self._on, self._equivalent = on, equivalent
         keys = pa.schema([schema.field(name) for name in group_by])
@@ -144,6 +141,7 @@ class Chains(PointsWithPayloads):
         born, gone = axis.is_new & ~axis.is_old, axis.is_old & ~axis.is_new
         come, went = ((own["group"][rows], own["time"][rows]) for rows in (born, gone))
         self.replace(extract, columns, come, went)
+        self._note_unnamed(extract, own, axis.is_new)
 
     def _forget_past(self, t: int) -> None:
         """Drop the events at the front of each group that no change after ``t`` can make matter again.
@@ -168,6 +166,17 @@ class Chains(PointsWithPayloads):
         gone = ~extract.follower
         gone[gone] = goes
         self._table.forget(extract, gone)
+        self._count(groups)
+        self._note_unnamed(extract, extract.columns, ~gone)
+
+    def _note_unnamed(self, extract: LeafExtract, now: Columns, stays: Mask) -> None:
+        """Payloads that were named in an extract and are not now.
+
+        Those of chains that go on beyond it are named by its last event.
+        """
+        before = [extract.columns[name] for name in ("row", "head")]
+        after = [now[name][stays] for name in ("row", "head")]
+        self._unnamed.append(np.setdiff1d(np.concatenate(before), np.concatenate(after)))
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""

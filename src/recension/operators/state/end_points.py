@@ -1,8 +1,8 @@
 """The times at which events of each group begin or end, with what holds from each to the next.
 
 Of the past, only the state that lasts into the present is kept: after a CTI ``t`` a group has the end points
-at or after ``t``, and the last one before it if events live there. A group without end points loses its
-number once such groups are the majority.
+at or after ``t``, and the last one before it if events live there. The number of a group without end points
+goes to a new one once such groups are the majority.
 
 `KeptMoments` keeps more of the past. A window of ``n`` moments that reaches up to the present begins at most
 ``n - 1`` moments before it; what lies further back is final and forgotten (rulings G7, G8).
@@ -22,22 +22,22 @@ from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.errors import StreamError
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Columns
+from recension.core.sorted_runs import Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.state.arena import Arena
 from recension.operators.state.block_table import sort_keys
+from recension.operators.state.group_counts import GroupCounts
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.leaf_table import LeafExtract, LeafTable, unique_numbers
-from recension.operators.state.row_store import RowStore, drop_unused_rows
+from recension.operators.state.row_store import RowStore
 from recension.operators.state.time_queue import TimeQueue
 
 Points: TypeAlias = tuple[Index, Ticks]
 """The group and the time of each."""
 
-_RETIRE_AT = 1024
-_SLACK = 1024  # payloads that may be kept for nothing
 _ROW = 16  # groups whose earliest time is kept
+_AT_ONCE = 1 << 13
 
 
 class EndPoints:
@@ -53,9 +53,9 @@ class EndPoints:
         """Forget everything."""
         self._table.clear()
         self._expiring = TimeQueue()
-        self._groups = Arena({"is_endless": np.bool_})
-        self._held = GroupTimes()
-        self._endless = 0
+        self._counts, self._held = GroupCounts(), GroupTimes()
+        self._is_endless, self._endless = Arena({"is": np.bool_}), 0
+        self._born = 0  # end points that came since the last CTI
         if self._keys is not None:
             self._keys.clear()
 
@@ -65,17 +65,21 @@ class EndPoints:
     def nbytes(self) -> int:
         """Memory taken by end points and keys."""
         keys = 0 if self._keys is None else self._keys.nbytes()
-        return self._table.nbytes() + 16 * (len(self._expiring) + len(self._groups)) + keys
+        return self._table.nbytes() + 16 * (len(self._expiring) + len(self._counts)) + keys
 
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""
-        numbers = np.zeros(size, np.int64) if self._keys is None else self._keys.number(keys)
+        if self._keys is None:
+            numbers = np.zeros(size, np.int64)
+        else:
+            numbers = self._keys.number(keys, self._counts.find_spare)
         self._make_room(int(numbers.max(initial=-1)) + 1)
         return numbers
 
     def _make_room(self, groups: int) -> None:
-        if groups > len(self._groups):
-            self._groups.append({"is_endless": np.zeros(groups - len(self._groups), np.bool_)})
+        if groups > len(self._counts):
+            self._is_endless.append({"is": np.zeros(groups - len(self._counts), np.bool_)})
+            self._counts.make_room(groups)
             self._held.make_room(groups)
 
     def keys_of(self, groups: Index) -> pa.RecordBatch:
@@ -98,13 +102,22 @@ class EndPoints:
 
     def endless_groups(self) -> Index:
         """The groups with an event that never ends."""
-        return np.flatnonzero(self._groups["is_endless"]) if self._endless else np.zeros(0, np.int64)
+        return np.flatnonzero(self._is_endless["is"]) if self._endless else np.zeros(0, np.int64)
 
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
+        groups = extract.leaves
+        if len(extract.blocks):
+            groups = unique_numbers(np.concatenate([groups, born[0], gone[0]]))
+        self._count(groups)
         self._mark_endless(gone, False)
+        self._born += len(born[0])
         self._expiring.push(*reversed(self._mark_endless(born, True)))
+
+    def _count(self, groups: Index) -> None:
+        """End points of these groups have come or gone."""
+        self._counts.set(groups, self._table.count_rows(groups))
 
     def _mark_endless(self, points: Points, is_endless: bool) -> Points:
         """End points at the end of time have come or gone; the others of these."""
@@ -113,7 +126,7 @@ class EndPoints:
         if not bool(at_end.any()):
             return points
         endless = group[at_end]
-        self._groups["is_endless"][endless] = is_endless
+        self._is_endless["is"][endless] = is_endless
         self._endless += len(endless) if is_endless else -len(endless)
         return group[~at_end], time[~at_end]
 
@@ -123,7 +136,17 @@ class EndPoints:
         The test stays strict (ruling B12): the end point at ``t`` may still go, and its left neighbour is
         then needed to merge with.
         """
-        groups = self._pop_due(t)
+        return self._forget(self._pop_due(t), t)
+
+    def forget_some_before(self, t: int) -> None:
+        """The same, but not of more groups at once than end points came since, or a few thousand.
+
+        For an axis on which all groups have their end points at the same times, if nobody asks what is held.
+        """
+        most, self._born = max(_AT_ONCE, 2 * self._born), 0
+        self._forget(unique_numbers(self._expiring.pop_some(t, most)), t)
+
+    def _forget(self, groups: Index, t: int) -> Index:
         leaves, long = self._table.part_groups(groups)
         if len(leaves):
             self._trim_leaves(leaves, t)
@@ -136,6 +159,7 @@ class EndPoints:
         is_held = (past > 0) & (n > 0)
         self._held.set(groups, np.where(is_held, time, FOREVER))
         self._table.trim(groups, past - is_held)
+        self._count(groups)
 
     def _trim_long(self, groups: Index, t: int) -> None:
         extract = self._extract_past(groups, t)
@@ -145,6 +169,7 @@ class EndPoints:
         lasts = is_past & ~next_is_past & (n > 0)
         self._hold(group[is_past], group[lasts], time[lasts])
         self._table.forget(extract, is_past & ~lasts)
+        self._count(groups)
 
     def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
@@ -157,40 +182,24 @@ class EndPoints:
         times[np.searchsorted(groups, held)] = time
         self._held.set(groups, times)
 
-    def _set_groups(self, held: Ticks, endless: Index) -> None:
-        self._groups, self._held = Arena({"is_endless": np.bool_}), GroupTimes()
-        self._make_room(len(held))
-        self._groups["is_endless"][endless] = True
-        self._held.set(np.arange(len(held)), held)
-        self._endless = len(endless)
-
     def _extract_past(self, groups: Index, t: int, names: Collection[str] | None = None) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
         return self._table.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), t), names)
 
     def groups_in_use(self) -> Index:
         """The groups that have end points."""
-        return self._table.groups()
+        return self._counts.groups_in_use()
 
     def earliest_held(self) -> int:
         """The first of the end points kept from before the last CTI, FOREVER if there is none."""
         return self._held.earliest_time()
 
-    def retire(self) -> Index | None:
-        """Give up the numbers of groups without end points if they are the majority.
-
-        The new number of each group, -1 for those given up; None when nothing changed.
-        """
-        known = len(self._groups)
-        if self._keys is None or known < _RETIRE_AT or 2 * self._table.count_groups() > known:
-            return None
-        in_use, held = np.zeros(known, np.bool_), self._held.times()
-        in_use[self._table.groups()] = True
-        numbers = self._keys.retire(in_use)
-        self._table.renumber(numbers)
-        self._expiring.renumber(numbers)
-        self._set_groups(held[in_use], numbers[self.endless_groups()])
-        return numbers
+    def retire(self) -> bool:
+        """Forget all groups if there were many and none has end points; was that so?"""
+        is_due = self._keys is not None and self._counts.is_forgettable()
+        if is_due:
+            self.clear()
+        return is_due
 
     def snapshot(self) -> Chunks:
         """The whole state, as stores that are logged."""
@@ -206,19 +215,22 @@ class EndPoints:
         if self._keys is not None:
             self._keys.restore(chunks["keys"])
         if not isinstance(points, Change) or points.is_whole:
-            self._groups.clear()
-            self._endless = 0
+            self._counts = GroupCounts()
+            self._is_endless, self._endless = Arena({"is": np.bool_}), 0
         rows = (points.rows, points.gone) if isinstance(points, Change) else (points,)
         group, time = (np.concatenate([part[name].to_numpy() for part in rows]) for name in LeafTable.key)
         self._make_room(int(group.max(initial=-1)) + 1 if self._keys is None else len(self._keys))
-        self._recount_endless(unique_numbers(group[time == FOREVER]))
+        if len(group):
+            self._recount(unique_numbers(group), group[time == FOREVER])
 
-    def _recount_endless(self, groups: Index) -> None:
-        """The end points at FOREVER of these groups have changed in the table."""
-        is_endless, last = self._groups["is_endless"], np.full(len(groups), FOREVER)
-        found = self._table.extract(groups, last, last).columns
+    def _recount(self, groups: Index, endless: Index) -> None:
+        """The end points of these groups have changed in the table, of some of them the one at FOREVER."""
+        is_endless = self._is_endless["is"]
         self._endless -= int(np.count_nonzero(is_endless[groups]))
-        is_endless[groups] = np.isin(groups, found["group"][found["time"] == FOREVER])
+        self._counts.set(groups, self._table.count_rows(groups))
+        endless, last = unique_numbers(endless), np.full(len(endless), FOREVER)
+        found = self._table.extract(endless, last, last).columns
+        is_endless[endless] = np.isin(endless, found["group"][found["time"] == FOREVER])
         self._endless += int(np.count_nonzero(is_endless[groups]))
 
 
@@ -233,13 +245,13 @@ class KeptMoments(EndPoints):
         """The moments about each (group, time), at least ``rows`` before and after it."""
         return self._table.extract_around(group, time, rows)
 
-    def forget_all_but_last(self, t: int, keep: int) -> tuple[Index, Ticks]:
-        """Of each group's moments before ``t`` keep the last few; gives back (group, time) of the others."""
+    def forget_all_but_last(self, t: int, keep: int, names: Collection[str] = ()) -> Columns:
+        """Of each group's moments before ``t`` keep the last few; gives the others: group, time, …."""
         groups = self._pop_due(t)
-        if not len(groups):
-            return groups, groups
-        extract = self._extract_past(groups, t, ("group", "time"))
+        extract = self._extract_past(groups, t, ("group", "time", *names))
         columns = extract.columns
+        if not len(groups):
+            return columns
         past = np.flatnonzero((columns["time"] < t) & ~extract.follower & is_among(columns["group"], groups))
         group, time = columns["group"][past], columns["time"][past]
         from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
@@ -249,24 +261,25 @@ class KeptMoments(EndPoints):
         gone = np.zeros(len(columns["time"]), np.bool_)
         gone[past[goes]] = True
         self._table.forget(extract, gone)
-        return group[goes], time[goes]
+        self._count(groups)
+        return take_columns(columns, gone)
 
 
 class PointsWithPayloads(EndPoints, ABC):
     """End points whose column ``row`` names payloads in a `RowStore`; ``name`` is that of its chunks."""
 
-    _max_rows_per_point = 2
-    _row_columns: tuple[str, ...] = ("row",)
-
     def __init__(
         self, columns: Mapping[str, npt.DTypeLike], key_schema: pa.Schema, schema: pa.Schema, name: str
     ) -> None:
         self._store, self._name = RowStore(schema), name
+        # Payloads that no end point names any more; what is put out may still show them.
+        self._unnamed: list[Index] = []
         super().__init__(columns, key_schema)
 
     def clear(self) -> None:
         super().clear()
         self._store.clear()
+        self._unnamed = []
 
     def nbytes(self) -> int:
         return super().nbytes() + self._store.nbytes()
@@ -276,9 +289,10 @@ class PointsWithPayloads(EndPoints, ABC):
         return self._store.take(rows)
 
     def tidy(self) -> None:
-        """Drop payloads when most of them are named by no column."""
-        if len(self._store) > self._max_rows_per_point * len(self) + _SLACK:
-            drop_unused_rows(self._store, self._table, *self._row_columns)
+        """Drop payloads that are named no more."""
+        for rows in self._unnamed:
+            self._store.drop(rows)
+        self._unnamed = []
 
     def advance(self, t: int) -> None:
         """A CTI has come to ``t``: forget what no change after it can make matter again."""

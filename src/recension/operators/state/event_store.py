@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, take_rows
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes
-from recension.core.ticks import Ticks
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.changes import NetChanges, identity
 from recension.operators.state.interval_index import IntervalIndex
 from recension.operators.state.row_store import RowStore
-
-_SLACK = 1024
 
 
 class EventStore(IntervalIndex):
@@ -34,7 +33,6 @@ class EventStore(IntervalIndex):
         """Add events with new payloads; columns that are not in the schema are dropped."""
         rows = self._store.append(payload.select(self._store.schema.names), len(vs))
         self.add(group, vs, ve, tag, row=rows, **extras)
-        self._tidy()
 
     def apply(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
         """Take over the net changes of a batch.
@@ -54,13 +52,14 @@ class EventStore(IntervalIndex):
         """The payloads of the events at these positions."""
         return self._store.take(self.column("row", at))
 
-    def _tidy(self) -> None:
-        """Drop payload rows when most of them belong to no event."""
-        if len(self._store) > 2 * len(self) + _SLACK:
-            rows = self._arena["row"]
-            self._store.retain(rows)
-            rows[:] = np.arange(len(rows))
-            self._numbered, self._log = len(rows), None
+    def _let_go(self, rows: Index) -> None:
+        super()._let_go(rows)
+        self._store.drop(self._store.find_there(rows))
+
+    def expire(self, t: int) -> None:
+        super().expire(t)
+        if t == FOREVER:
+            self._store.clear()
 
     def nbytes(self) -> int:
         return super().nbytes() + self._store.nbytes()
@@ -69,5 +68,10 @@ class EventStore(IntervalIndex):
         return super().parts(name) | {f"{name}/rows": self._store}
 
     def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
-        self._store.restore(chunks[f"{name}/rows"])
+        rows, intervals = chunks[f"{name}/rows"], chunks[f"{name}/intervals"]
+        self._store.restore(rows)
         super().restore(name, chunks)
+        if isinstance(rows, Change):
+            # Of intervals that had gone when they were stored, nobody will let go any more.
+            is_open = intervals.rows["ve"].to_numpy() > self._expired_until
+            self._let_go(np.setdiff1d(rows.rows[0].to_numpy(), intervals.rows["row"].to_numpy()[is_open]))

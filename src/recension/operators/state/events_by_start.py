@@ -1,6 +1,6 @@
 """Events with their payloads in the order of their starts, changed and taken out a few at a time.
 
-A `BlockTable` sorted by (start, hash of the payload) and a `RowStore` for the payloads. The events of the
+A table sorted by (start, hash of the payload) and a `RowStore` for the payloads. The events of the
 first start stand apart, in the order in which they come out:
 
 start   |=====)                 out
@@ -12,28 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask, take_rows
-from recension.core.netting import cancel
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Columns
+from recension.core.sorted_runs import Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.changes import NetChanges, identity
-from recension.operators.state.block_table import BlockTable, Extract
-from recension.operators.state.row_store import RowStore, drop_unused_rows
+from recension.operators.changes import NetChanges
+from recension.operators.state.block_table import Extract
+from recension.operators.state.row_blocks import RowBlocks
+from recension.operators.state.row_store import RowStore
 
-_SLACK = 1024
 _FIRST_LOOK = 64
+_IDENTITY: Final = ("group", "time", "end")
 
 
 class EventsByStart:
     """A bag of events; in a table's rows ``group`` is the start and ``time`` the hash of the payload."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._table = BlockTable({"end": np.int64, "row": np.int64})
+        self._table = RowBlocks({"end": np.int64, "row": np.int64})
         self._store = RowStore(schema)
 
     def __len__(self) -> int:
@@ -48,19 +49,12 @@ class EventsByStart:
         gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
         added = _table_rows(change, come, change.new)
         added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
-        self._exchange(_table_rows(change, gone, change.old), added)
+        removed = self._table.exchange(_table_rows(change, gone, change.old), added, _IDENTITY)
+        self.drop(removed["row"])
 
     def add(self, rows: Columns) -> None:
         """Take in rows that were taken out."""
-        self._exchange({name: column[:0] for name, column in rows.items()}, rows)
-
-    def _exchange(self, removed: Columns, added: Columns) -> None:
-        named = _sort_rows({name: np.concatenate([removed[name], added[name]]) for name in ("group", "time")})
-        extract = self._table.extract(named["group"], named["time"], named["time"])
-        held = {name: column[~extract.follower] for name, column in extract.columns.items()}
-        stays, _, _ = cancel(_identities(held), _identities(removed))
-        merged = {name: np.concatenate([column[stays], added[name]]) for name, column in held.items()}
-        self._table.replace(extract.blocks, _sort_rows(merged))
+        self._table.exchange(self._table.empty_columns(), rows)
 
     def read_until_open(self, t: int) -> Extract:
         """The first blocks: all events that start no later than the first that does not end before ``t``."""
@@ -85,23 +79,19 @@ class EventsByStart:
 
     def keep(self, head: Extract, kept: Mask) -> None:
         """Only these events of the first blocks stay."""
-        columns = {name: column[kept] for name, column in head.columns.items()}
-        self._table.replace(head.blocks, columns)
+        self._table.note(take_columns(head.columns, ~kept & ~head.follower))
+        self._table.replace(head.blocks, take_columns(head.columns, kept))
 
-    def is_wasteful(self, out: int) -> bool:
-        """Do most payload rows belong to no event, neither here nor among ``out`` rows taken out?"""
-        return len(self._store) > 2 * (len(self) + out) + _SLACK
+    def drop(self, rows: Index) -> None:
+        """Let go of the payloads of events that are gone."""
+        self._store.drop(rows)
 
-    def tidy(self) -> None:
-        """Drop the payload rows that belong to no event here; the others get new numbers."""
-        drop_unused_rows(self._store, self._table, "row")
+    def parts(self, name: str) -> dict[str, Any]:
+        """The state under names that begin with ``name``."""
+        return {f"{name}/events": self._table, f"{name}/rows": self._store}
 
-    def snapshot(self, name: str) -> dict[str, pa.Table]:
-        """The state as tables whose names begin with ``name``."""
-        return {f"{name}/events": self._table.snapshot(), f"{name}/rows": self._store}
-
-    def restore(self, name: str, chunks: Mapping[str, pa.Table]) -> None:
-        """Become what gave these chunks under this name."""
+    def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
+        """Become what gave these parts under this name, or take over changes."""
         self._table.restore(chunks[f"{name}/events"])
         self._store.restore(chunks[f"{name}/rows"])
 
@@ -113,15 +103,6 @@ def is_open_at(end: Ticks, t: int) -> Mask:
 
 def _table_rows(change: NetChanges, at: Index, end: Ticks) -> Columns:
     return {"group": change.vs[at], "time": change.hash[at].view(np.int64), "end": end[at]}
-
-
-def _identities(rows: Columns) -> Hashes:
-    return identity(rows["time"].view(np.uint64), rows["group"], rows["end"])
-
-
-def _sort_rows(columns: Columns) -> Columns:
-    order = np.lexsort((columns["time"], columns["group"]))
-    return {name: column[order] for name, column in columns.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -159,13 +140,13 @@ class Front:
         out = start + np.flatnonzero(self.end[start : self.at] > BEGINNING)
         return self.end[out], self.row[out]
 
-    def change(self, change: NetChanges) -> bool:
-        """Move ends; False, and nothing has changed, where that is not enough.
+    def change(self, change: NetChanges) -> Index | None:
+        """Move ends; gives the rows of events that go. None, and nothing has changed, if that is not enough.
 
         It is enough for events whose payload no other here has: their place does not depend on their end.
         """
         if not len(change):
-            return True
+            return change.row[:0]
         if self._by_hash is None:
             order = np.argsort(self.hash)
             self._by_hash = self.hash[order], order
@@ -174,11 +155,18 @@ class Front:
         is_alone = np.searchsorted(hashes, change.hash, "right") - found == 1
         place = order[found]
         if not bool((is_alone & (place >= self.at) & (self.end[place] == change.old)).all()):
-            return False
-        self.end[place] = np.where(change.new > change.vs, change.new, np.int64(BEGINNING))
-        return True
+            return None
+        stays = change.new > change.vs
+        self.end[place] = np.where(stays, change.new, np.int64(BEGINNING))
+        return self.row[place[~stays]]
 
-    def rows(self) -> dict[str, Ticks]:
+    @staticmethod
+    def restore(rows: pa.Table) -> Front:
+        """The front whose rows these are."""
+        end, row, payload_hash = (rows[name].to_numpy().copy() for name in ("end", "row", "time"))
+        return Front(rows["group"][0].as_py(), end, row, payload_hash.view(np.uint64))
+
+    def rows(self) -> Columns:
         """What is not out, as rows of a table of events by start."""
         at = self.at + np.flatnonzero(self.end[self.at :] > BEGINNING)
         start = np.full(len(at), self.start)

@@ -43,7 +43,7 @@ _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
 _FIRST_LOOK: Final = 4
-_SLACK: Final = 1024
+_NO_ROW: Final = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +80,8 @@ class IntervalIndex:
         self._expired_until = BEGINNING
         self._serial = self._numbered = 0
         self._log: IntervalLog | None = None
+        # The log while changes are taken over, which are stored.
+        self._paused_log: IntervalLog | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -171,11 +173,16 @@ class IntervalIndex:
         last = np.searchsorted(run.tags, wanted, "right")
         return run.by_tag[expand(first, last)[1]] + run.start
 
-    def remove(self, at: Index) -> None:
-        """Take away the intervals at these positions; other positions stay good."""
+    def remove(self, at: Index, *, rows_stay: bool = False) -> None:
+        """Take away the intervals at these positions; other positions stay good.
+
+        With ``rows_stay`` they come back, with other ends.
+        """
         if self._log is not None:
             self._log.remove({name: self.column(name, at) for name in ("row", "tag", "ve")})
         self._arena["ve"][at] = BEGINNING
+        if rows_stay:
+            self._arena["row"][at] = _NO_ROW
 
     def add(self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, **extras: Index) -> None:
         """Add intervals, none of them empty; unless their rows are given, they get the next numbers."""
@@ -200,13 +207,25 @@ class IntervalIndex:
         """One run from ``fresh`` and all runs but the first ``keep``."""
         start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
         if start < len(self._arena):
-            live = np.flatnonzero(self._arena["ve"][start:] > self._expired_until) + start
+            live = self._part_live(start)
             fresh = {name: np.concatenate([self._arena[name].take(live), fresh[name]]) for name in fresh}
         order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
         self._arena.truncate(start)
         self._arena.append(fresh, order)
         del self._runs[keep:]
         self._runs.append(self._run(start, len(self._arena)))
+
+    def _part_live(self, start: int) -> Index:
+        """Which intervals from a position on are to stay when they are written anew."""
+        is_live = self._arena["ve"][start:] > self._expired_until
+        rows = self._arena["row"][start:][~is_live]
+        self._let_go(rows[rows != _NO_ROW])
+        return np.flatnonzero(is_live) + start
+
+    def _let_go(self, rows: Index) -> None:
+        """These rows are in no answer any more, nor ever will be."""
+        if (log := self._log or self._paused_log) is not None:
+            log.let_go(rows)
 
     def _run(self, start: int, stop: int) -> _ArenaRun:
         """Sorted rows of the arena as a run."""
@@ -219,7 +238,7 @@ class IntervalIndex:
 
     def _rebuild(self, fresh: Columns | None = None) -> None:
         """One run from everything that is alive, and ``fresh``."""
-        live = np.flatnonzero(self._arena["ve"] > self._expired_until)
+        live = self._part_live(0)
         columns = {name: self._arena[name].take(live) for name in self._columns()}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
@@ -245,13 +264,6 @@ class IntervalIndex:
             self._credit = 0
             if 2 * self.count_live() <= len(self._arena):
                 self._rebuild()
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Number the rows anew when most numbers belong to none."""
-        if self._numbered > 2 * len(self) + _SLACK:
-            self._arena["row"][:] = np.arange(len(self))
-            self._numbered, self._log = len(self), None
 
     def parts(self, name: str) -> dict[str, Any]:
         """The state under names that begin with ``name``."""
@@ -296,12 +308,14 @@ class IntervalIndex:
         assert self._log is not None
         assert change.versions is not None
         self._numbered = max(self._numbered, change.memo["numbered"])
-        self._log.load(change.rows["row"].to_numpy(), change.versions, self._numbered)
+        is_open = change.rows["ve"].to_numpy() > self._expired_until
+        self._log.load(change.rows["row"].to_numpy()[is_open], change.versions[is_open], self._numbered)
 
     def _apply(self, change: Change) -> None:
         """Take away what is gone or has another end, and add what came."""
-        log, self._log = self._log, None
+        log = self._paused_log = self._log
         assert log is not None
+        self._log = None
         fresh = self._read_open(change.rows)
         is_known = log.holds(fresh["row"])
         tags, numbers = (
@@ -309,9 +323,12 @@ class IntervalIndex:
         )
         if len(numbers):
             at = self._find_all(np.unique(tags))
-            self.remove(at[np.isin(self._arena["row"][at], numbers)])
+            at = at[np.isin(self._arena["row"][at], numbers)]
+            is_back = np.isin(self._arena["row"][at], fresh["row"])
+            self.remove(at[~is_back])
+            self.remove(at[is_back], rows_stay=True)
         self.add(**fresh)
-        self._log = log
+        self._log, self._paused_log = log, None
         log.forget(change)
         self._note_stored(change)
 

@@ -1,11 +1,12 @@
-"""Group keys and their numbers: every distinct key row gets the next whole number.
+"""Group keys and their numbers: every distinct key row gets the next whole number, or one that is to spare.
 
-Numbers only grow, so a table sorted by number stays sorted; `retire` forgets groups that hold nothing and
-renumbers the rest in the same order.
+A number that is to spare keeps its key until another key gets it. So a key that comes back may have its old
+number again, and no number is ever without a key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from recension.core.netting import first_of_equal
 from recension.core.rowhash import Hashes, row_hash, rows_equal
 from recension.core.sorted_runs import SortedRuns
 from recension.operators.state.arena import Arena
-from recension.operators.state.row_store import RowStore
+from recension.operators.state.row_store import RowStore, one_batch
 
 _PROBES: Final = (0, 20, 40)
 _STEP: Final = 1 << 14
@@ -36,6 +37,7 @@ class _Slots:
         # 0 is a free slot: zeros take no memory until they are written to.
         self._slots = zeros(1 << max(4, (2 * _ROOM * keys).bit_length()), np.int32)
         self._rest = SortedRuns({"hash": np.uint64, "number": np.int64})
+        # Keys taken in, also those whose number went to another: they keep their slots.
         self.keys = 0
 
     def is_full(self) -> bool:
@@ -46,10 +48,10 @@ class _Slots:
         """Memory taken by keys."""
         return self._slots.itemsize * _ROOM * self.keys + self._rest.nbytes()
 
-    def add(self, hashes: Hashes, first: int) -> None:
-        """Take in keys that are not there; their numbers begin with ``first``."""
+    def add(self, hashes: Hashes, numbers: Index) -> None:
+        """Take in keys that are not there."""
         self.keys += len(hashes)
-        codes = np.arange(first + 1, first + 1 + len(hashes), dtype=np.int32)
+        codes = (numbers + 1).astype(np.int32)
         for probe in _PROBES:
             at = self._places(hashes, probe)
             is_free = self._slots[at] == 0
@@ -57,6 +59,10 @@ class _Slots:
             lost = self._slots[at] != codes
             hashes, codes = hashes[lost], codes[lost]
         self._rest.push(hashes, codes.astype(np.int64) - 1)
+
+    def forget(self, hashes: Hashes) -> None:
+        """The numbers of these keys go to others, which are known by them from now on."""
+        self._rest.remove(hashes)
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
         """The number of each key, -1 if it has none; ``known`` are the hashes of all keys by number."""
@@ -82,6 +88,8 @@ class _Slots:
         numbers = np.full(len(hashes), -1, np.int64)
         for run in self._rest:
             at, is_found = run.find(hashes)
+            if run.gone is not None:
+                is_found &= ~run.gone[at]
             numbers = np.where(is_found, run.columns["number"][at], numbers)
         return numbers
 
@@ -99,9 +107,13 @@ class KeyIndex:
     def clear(self) -> None:
         """Forget all keys."""
         self._rows = RowStore(self._schema)
-        self._hashes = Arena({"hash": np.uint64})
+        self._hashes = Arena({"hash": np.uint64, "row": np.int64})
         self._slots = _Slots(0)
+        # The table that will take its place, and how many of the numbers it has.
         self._larger: _Slots | None = None
+        self._moved = 0
+        # Numbers that got their keys since the last checkpoint; None: all may have.
+        self._changed: list[Index] | None = None
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -110,8 +122,11 @@ class KeyIndex:
         """Memory taken by the keys."""
         return self._slots.nbytes() + self._rows.nbytes()
 
-    def number(self, keys: pa.RecordBatch) -> Index:
-        """The number of each key row; rows not seen before get new numbers."""
+    def number(self, keys: pa.RecordBatch, spare: Callable[[int, Index], Index] | None = None) -> Index:
+        """The number of each key row; those not seen before get new ones.
+
+        ``spare`` gives up to so many numbers that are in use neither elsewhere nor among those it is told.
+        """
         if not keys.num_columns:
             raise RecensionError("a group key needs at least one column")
         hashes = row_hash(keys)
@@ -121,65 +136,87 @@ class KeyIndex:
             first = first_of_equal(hashes[unknown])
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
             is_first = first == np.arange(len(first))
-            numbers[unknown] = (np.cumsum(is_first) + (len(self) - 1))[first]
             fresh = unknown[is_first]
-            self._add(hashes[fresh], take_rows(keys, fresh))
+            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), numbers[numbers >= 0])
+            given = np.append(given, np.arange(len(self), len(self) + len(fresh) - len(given)))
+            numbers[unknown] = given[(np.cumsum(is_first) - 1)[first]]
+            self._add(hashes[fresh], take_rows(keys, fresh), given)
         if not self._is_exact and not bool(rows_equal(keys, self.rows(numbers), len(numbers)).all()):
             raise RecensionError("two different group keys share a 64-bit hash")
         return numbers
 
     def rows(self, numbers: Index) -> pa.RecordBatch:
         """The key rows of the given numbers."""
-        return self._rows.take(numbers)
+        return self._rows.take(self._hashes["row"][numbers])
 
     def hashes(self, numbers: Index) -> Hashes:
         """The key hashes of the given numbers; unlike the numbers, they never change."""
         found: Hashes = self._hashes["hash"][numbers]
         return found
 
-    def _add(self, hashes: Hashes, rows: pa.RecordBatch) -> None:
-        """New keys, in order of their numbers."""
-        known = len(self)
-        self._hashes.append({"hash": hashes})
-        self._rows.append(rows, len(hashes))
+    def _add(self, hashes: Hashes, rows: pa.RecordBatch, numbers: Index) -> None:
+        """Give keys that are not here these numbers: some that others had, then the next ones in order."""
+        known, places = len(self), self._rows.append(rows, len(hashes))
+        again = int(np.count_nonzero(numbers < known))
+        if again:
+            self._take_away(numbers[:again])
+            self._hashes["hash"][numbers[:again]] = hashes[:again]
+            self._hashes["row"][numbers[:again]] = places[:again]
+        self._hashes.append({"hash": hashes[again:], "row": places[again:]})
+        if self._changed is not None:
+            self._changed.append(numbers)
         if len(hashes) > known:  # so many pay for a new table
             self._slots, self._larger = _Slots(len(self)), None
-            self._slots.add(self._hashes["hash"], 0)
+            self._slots.add(self._hashes["hash"], np.arange(len(self)))
             return
-        self._slots.add(hashes, known)
+        self._slots.add(hashes, numbers)
         if self._slots.is_full() and self._larger is None:
-            self._larger = _Slots(len(self))
+            self._larger, self._moved = _Slots(len(self)), 0
         if self._larger is not None:
+            is_moved = numbers < self._moved
+            self._larger.add(hashes[is_moved], numbers[is_moved])
             self._move_on(self._larger, max(_STEP, 4 * len(hashes)))
+
+    def _take_away(self, numbers: Index) -> None:
+        """These numbers go to other keys."""
+        old = self._hashes["hash"][numbers]
+        self._rows.drop(self._hashes["row"][numbers])
+        self._slots.forget(old)
+        if self._larger is not None:
+            self._larger.forget(old)
 
     def _move_on(self, larger: _Slots, keys: int) -> None:
         """Put some more keys into the larger table; it is used once it has all of them."""
-        done = larger.keys
-        larger.add(self._hashes["hash"][done : done + keys], done)
-        if larger.keys == len(self):
+        numbers = np.arange(self._moved, min(self._moved + keys, len(self)))
+        larger.add(self._hashes["hash"][numbers], numbers)
+        self._moved += len(numbers)
+        if self._moved == len(self):
             self._slots, self._larger = larger, None
 
-    def retire(self, in_use: Mask) -> Index:
-        """Forget the groups not in use; the new number of each old one, -1 for those forgotten."""
-        new_numbers = np.where(in_use, np.cumsum(in_use) - 1, -1)
+    def retire(self, in_use: Mask) -> None:
+        """Forget the groups not in use; the others are numbered anew, in the same order."""
         kept = self.rows(np.flatnonzero(in_use))
         self.clear()
-        self._add_rows(kept)
-        return new_numbers
+        self._set(np.arange(kept.num_rows), kept)
 
-    def _add_rows(self, rows: pa.RecordBatch) -> None:
-        """Give these distinct rows, which are not here, the next numbers."""
-        if rows.num_rows:
-            self._add(row_hash(rows), rows)
+    def _set(self, numbers: Index, rows: pa.RecordBatch) -> None:
+        """Give these rows their numbers, whatever had them."""
+        hashes = row_hash(rows)
+        is_other = np.ones(len(numbers), np.bool_)
+        had = int(np.searchsorted(numbers, len(self)))
+        is_other[:had] = self._hashes["hash"][numbers[:had]] != hashes[:had]
+        at = np.flatnonzero(is_other)
+        if len(at):
+            self._add(hashes[at], take_rows(rows, at), numbers[at])
 
     def restore(self, table: pa.Table | Change) -> None:
         """Become the index that `snapshot` gave, or take over changes."""
         is_change = isinstance(table, Change)
         if not is_change or table.is_whole:
             self.clear()
-        self._add_rows(self._rows.read_new(table.rows if is_change else table)[0])
-        if is_change:
-            self._rows.mark_stored(table)
+        rows: pa.Table = table.rows if isinstance(table, Change) else table
+        self._set(rows[0].to_numpy(), one_batch(rows.drop_columns(self.key[0])))
+        self._changed = [] if is_change else None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -188,12 +225,26 @@ class KeyIndex:
 
     def snapshot(self) -> pa.Table:
         """All key rows in order of their numbers."""
-        return self._rows.snapshot()
+        return self._rows_of(np.arange(len(self)))
+
+    def _rows_of(self, numbers: Index) -> pa.Table:
+        names = [*self.key, *self._schema.names]
+        return pa.table([pa.array(numbers), *self.rows(numbers).columns], names=names)
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
-        return self._rows.take_changes(version)
+        changed, self._changed = self._changed, []
+        none = np.zeros(0, np.int64)
+        numbers = np.arange(len(self)) if changed is None else np.unique(np.concatenate([none, *changed]))
+        rows = self._rows_of(numbers)
+        return Change(rows, rows.select([0]).slice(0, 0), changed is None)
 
     def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
         """See `Logged.find_current`."""
-        return self._rows.find_current(change, version)
+        numbers, hashes = (
+            change.rows[0].to_numpy(),
+            row_hash(one_batch(change.rows.drop_columns(self.key[0]))),
+        )
+        is_same = numbers < len(self)
+        is_same[is_same] = self._hashes["hash"][numbers[is_same]] == hashes[is_same]
+        return is_same, np.zeros(0, np.bool_)

@@ -49,7 +49,7 @@ class LeafLog:
         self._free: list[int] = []
         self._tail = -1
         self._leaves = Arena({"address": np.int64, "rows": np.int64})
-        self.rows = self.leaves = 0
+        self.rows = 0
 
     def number_up_to(self, groups: int) -> None:
         """Make room in the directory."""
@@ -136,9 +136,7 @@ class LeafLog:
         self._clean(2 * len(columns["time"]))
 
     def _replace(self, groups: Index, sizes: Index, rows_between: Callable[[int, int], Index]) -> None:
-        before = self.sizes(groups)
-        self._release(groups, before)
-        self.leaves += int(np.count_nonzero(sizes)) - int(np.count_nonzero(before))
+        self._release(groups, self.sizes(groups))
         self._leaves["address"][groups] = self._append(sizes, rows_between)
         self._leaves["rows"][groups] = sizes
 
@@ -147,9 +145,7 @@ class LeafLog:
         if not len(groups):
             return
         self._release(groups, sizes)
-        left = self.sizes(groups) - sizes
-        self.leaves -= int(np.count_nonzero(left == 0))
-        self._leaves["rows"][groups] = left
+        self._leaves["rows"][groups] -= sizes
         self._leaves["address"][groups] += sizes
         self._clean(2 * int(sizes.sum()))
 

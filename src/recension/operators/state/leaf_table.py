@@ -87,6 +87,8 @@ class LeafTable:
             columns = self._log.read(leaves, names)
             return LeafExtract(_NONE, columns, np.zeros(len(columns["time"]), np.bool_), leaves)
         leaves, long = unique_numbers(group[~is_long]), read_long(is_long)
+        if not len(leaves):
+            return LeafExtract(long.blocks, long.columns, long.follower, leaves)
         columns = self._log.read(leaves)
         follower = np.append(np.zeros(len(columns["time"]), np.bool_), long.follower)
         columns, order = _join_tables(columns, long.columns)
@@ -107,6 +109,9 @@ class LeafTable:
             is_long = self._is_long["long"][columns["group"]]
             rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
             self._replace_long(extract, rest)
+            self._shorten_if_short(unique_numbers(rest["group"]))
+            if not len(extract.leaves):
+                return
         first = np.searchsorted(columns["group"], extract.leaves)
         sizes = np.diff(np.append(first, len(columns["group"])))
         if bool((sizes > _LONG).any()):
@@ -153,9 +158,7 @@ class LeafTable:
         rows = self._is_long["rows"]
         np.subtract.at(rows, before, 1)
         np.add.at(rows, columns["group"], 1)
-        touched = unique_numbers(before)
-        if len(short := touched[rows[touched] < _SHORT]):
-            self._shorten(short)
+        self._is_long["long"][before[rows[before] == 0]] = False
 
     def _lengthen(self, groups: Index, columns: Columns) -> None:
         """Leaves that have grown too long go to the block table."""
@@ -166,8 +169,14 @@ class LeafTable:
             extract.blocks, _join_tables(take_columns(extract.columns, ~extract.follower), columns)[0]
         )
 
-    def _shorten(self, groups: Index) -> None:
-        """Long groups of which little is left become leaves."""
+    def _shorten_if_short(self, groups: Index) -> None:
+        """Long groups of which little is left become leaves.
+
+        Only when they are written to: what a CTI makes short, the next batch often makes long again.
+        """
+        groups = groups[self._is_long["rows"][groups] < _SHORT]
+        if not len(groups):
+            return
         extract = self._long.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), FOREVER))
         own = take_columns(extract.columns, ~extract.follower)
         self._is_long["long"][groups] = False
@@ -200,6 +209,8 @@ class LeafTable:
 
     def _restore_all(self, table: pa.Table) -> None:
         self.clear()
+        if not len(table):
+            return
         columns = {n: table[n].to_numpy().astype(k, copy=False) for n, k in self._types.items()}
         groups = unique_numbers(columns["group"])
         self._number_up_to(int(groups.max(initial=-1)) + 1)
@@ -209,7 +220,7 @@ class LeafTable:
         fresh = {name: change.rows[name].to_numpy() for name in self._types}
         gone = (change.gone[name].to_numpy() for name in self.key)
         group, time = (np.append(fresh[name], own) for name, own in zip(self.key, gone, strict=True))
-        order = np.lexsort((time, group))
+        order = np.argsort(sort_keys([group], [time])[0], kind="stable")  # two sorted runs
         extract = self.extract(group[order], time[order], time[order])
         own = take_columns(extract.columns, ~extract.follower)
         here, named = sort_keys([own["group"], group], [own["time"], time])
@@ -221,13 +232,10 @@ class LeafTable:
         self.replace(extract, take_columns(columns, order))
         self._changed = []
 
-    def count_groups(self) -> int:
-        """How many groups have rows."""
-        return self._log.leaves + (int(np.count_nonzero(self._is_long["rows"])) if len(self._long) else 0)
-
-    def groups(self) -> Index:
-        """The groups that have rows."""
-        return np.flatnonzero(self._log.sizes() + self._is_long["rows"])
+    def count_rows(self, groups: Index) -> Index:
+        """How many rows each group has."""
+        self._number_up_to(int(groups.max(initial=-1)) + 1)
+        return self._log.sizes(groups) + self._is_long["rows"][groups]
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
@@ -260,11 +268,6 @@ class LeafTable:
         keys, wanted = sort_keys([rows["group"], group], [rows["time"], time])
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         return rows, np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(group), -1)
-
-    def renumber(self, numbers: Index) -> None:
-        """Give groups new numbers, which keep their order."""
-        rows = self.snapshot()
-        self.restore(rows.set_column(0, "group", pa.array(numbers[rows["group"].to_numpy()])))
 
 
 def unique_numbers(numbers: Index) -> Index:

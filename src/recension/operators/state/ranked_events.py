@@ -32,6 +32,7 @@ from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.event_store import EventStore
+from recension.operators.state.leaf_table import unique_numbers
 
 _BITS: Final = 4
 _WIDTH: Final = 1 << _BITS
@@ -79,10 +80,10 @@ class Ranking:
 
     def remove(self, at: Index) -> None:
         """These rows are gone."""
-        places = self._place[at - self._start]
+        places = self._place[at - self._start].astype(np.int64)
         self._ends[0].reshape(-1)[places] = BEGINNING
         for below, level in zip(self._ends, self._ends[1:], strict=False):
-            places = np.unique(places >> _BITS)
+            places = unique_numbers(places >> _BITS)
             level.reshape(-1)[places] = below[places].max(axis=1)
 
     def find_deciding(self, group: Hashes, low: Ticks, high: Ticks, count: int) -> tuple[Index, Index]:
@@ -167,7 +168,7 @@ class RankedEvents(EventStore):
                 ranking = self._rankings.get((run.serial, pick.order)) or self._rank(run.serial, pick.order)
                 question, at = ranking.find_deciding(group, low, high, pick.count)
                 codes.append(question * len(self) + at)
-        return np.divmod(np.unique(np.concatenate(codes)), max(1, len(self)))
+        return np.divmod(unique_numbers(np.concatenate(codes)), max(1, len(self)))
 
     def _rank(self, serial: int, order: Order) -> Ranking:
         run = next(run for run in self._runs if run.serial == serial)
@@ -185,8 +186,8 @@ class RankedEvents(EventStore):
         serials = {run.serial for run in self._runs}
         self._rankings = {key: ranking for key, ranking in self._rankings.items() if key[0] in serials}
 
-    def remove(self, at: Index) -> None:
-        super().remove(at)
+    def remove(self, at: Index, *, rows_stay: bool = False) -> None:
+        super().remove(at, rows_stay=rows_stay)
         for run in self._runs:
             inside = at[(at >= run.start) & (at < run.stop)]
             for (serial, _), ranking in self._rankings.items():

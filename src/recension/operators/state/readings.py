@@ -73,9 +73,10 @@ class Readings(PointsWithPayloads, KeptMoments):
         self.replace(
             extract, columns, (axis.group[born], axis.time[born]), (axis.group[gone], axis.time[gone])
         )
+        self._unnamed.append(axis.old_row[(axis.old_row >= 0) & (axis.old_row != axis.new_row)])
 
     def _forget_past(self, t: int) -> None:
-        self.forget_all_but_last(t, keep=1)
+        self._unnamed.append(self.forget_all_but_last(t, 1, ("row",))["row"])
 
 
 def find_come_and_gone(batch: EventBatch) -> tuple[Index, Index]:

@@ -113,9 +113,6 @@ class RetractionChains:
             return
         waiting = [broken for _, broken in self._waiting.values()]
         self._payloads.retain(_numbers(waiting))
-        number = count()
-        for broken in waiting:
-            broken.elements = tuple(e._replace(payload=next(number)) for e in broken.elements)
 
     def retract(
         self, key: int, ends: dict[int, int], vs: int, element: WaitingRetraction

@@ -1,6 +1,16 @@
-"""Payload rows known by number: appended in blocks, taken in any order, renumbered when most are dead."""
+"""Payload rows known by number: appended in blocks, taken in any order, dropped a few at a time.
+
+    numbers     0 1 2 3 | 4 5 6 7 8 9 | 10 11      given in order of arrival, and never again
+    blocks      . . x . | x . x x . . |  .  .      x: dropped; where most are, a block is written anew
+
+Numbers only grow, so that no row has to be numbered anew, and a block stands for a range of numbers. No call
+copies more than a few times `_LONGEST` rows, or rows in proportion to those it is given.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,17 +21,57 @@ from recension.core.memory import keep_batch, longest_copy
 from recension.operators.state.block_table import BlockTable
 from recension.operators.state.leaf_table import LeafTable
 
-_RATIO = 4
-_SMALL = 1024
-_MANY = 32
+_RATIO: Final = 4
+_LONGEST: Final = 1 << 17
+_SMALL: Final = 1024
+_MANY: Final = 32
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """Rows in order of their numbers, which are consecutive unless given; ``left`` of them are there."""
+
+    rows: pa.RecordBatch
+    first: int
+    size: int
+    numbers: Index | None = None
+    gone: Mask | None = None
+    left: int = 0
+
+    def all_numbers(self) -> Index:
+        """The numbers of all rows."""
+        return np.arange(self.first, self.first + self.size) if self.numbers is None else self.numbers
+
+    def find(self, numbers: Index) -> tuple[Index, Mask]:
+        """The place of each number in this block's range, and whether its row is there."""
+        if self.numbers is None:
+            at, is_there = numbers - self.first, numbers < self.first + self.size
+        else:
+            at = np.minimum(np.searchsorted(self.numbers, numbers), self.size - 1)
+            is_there = self.numbers[at] == numbers
+        if self.gone is not None:
+            is_there = is_there & ~self.gone[np.minimum(at, self.size - 1)]
+        return at, is_there
+
+    def drop(self, numbers: Index) -> None:
+        """Let go of rows that are there."""
+        if self.gone is None:
+            self.gone = np.zeros(self.size, np.bool_)
+        self.gone[self.find(numbers)[0]] = True
+        self.left -= len(numbers)
+
+    def live_part(self, first: int = 0) -> tuple[Index, pa.RecordBatch]:
+        """The numbers from ``first`` on and the rows that are there."""
+        numbers = self.all_numbers()
+        start = int(np.searchsorted(numbers, first))
+        if self.gone is None or not bool(self.gone[start:].any()):
+            return numbers[start:], self.rows.slice(start) if self.rows.num_columns else self.rows
+        at = np.flatnonzero(~self.gone[start:]) + start
+        return numbers[at], take_rows(self.rows, at)
 
 
 class RowStore:
-    """Rows of one schema, numbered from 0 in order of arrival.
-
-    Blocks are united so that each is several times as long as the next, or all when most rows are taken; but
-    no more at once than `longest_copy` allows.
-    """
+    """Rows of one schema. Blocks are united so that each is several times as long as the next."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -33,81 +83,125 @@ class RowStore:
 
     def clear(self) -> None:
         """Forget all rows; numbers start from 0 again."""
-        self._blocks: list[pa.RecordBatch] = []
-        self._sizes: list[int] = []
-        # How many rows were stored by the last checkpoint (-1: none), and which one stored row 0.
-        self._stored, self._base = -1, 0
+        self._blocks: list[_Block] = []
+        self._firsts = np.zeros(0, np.int64)
+        self._size = self._next = 0
+        # The first number that no checkpoint has stored (-1: all), and stored rows that have gone since.
+        self._stored = -1
+        self._dropped: list[Index] = []
+        # The checkpoint that stored all rows, after they had been numbered from 0 again.
+        self._base = 0
 
     def __len__(self) -> int:
-        return sum(self._sizes)
+        return self._size
 
     def nbytes(self) -> int:
         """Memory taken by the rows."""
-        return sum(int(block.nbytes) for block in self._blocks)
+        return sum(int(block.rows.nbytes) for block in self._blocks)
 
     def append(self, rows: pa.RecordBatch, size: int) -> Index:
         """The numbers of the added rows; ``size`` is how many, for a schema without columns."""
-        start, keep = len(self), self._count_kept(size)
-        self._push(keep_batch(rows), size)
-        self._unite(keep)
-        return np.arange(start, start + size)
+        numbers = np.arange(self._next, self._next + size)
+        if size:
+            self._append(numbers, rows)
+        return numbers
+
+    def _append(self, numbers: Index, rows: pa.RecordBatch) -> None:
+        keep, end = self._count_kept(len(numbers)), len(self._blocks)
+        starts = range(0, len(numbers), _LONGEST)
+        parts = [(numbers[at : at + _LONGEST], rows.slice(at, _LONGEST)) for at in starts]
+        self._put(end, end, [_make_block(*part) for part in parts])
+        self._size += len(numbers)
+        self._next = int(numbers[-1]) + 1
+        self._unite(keep, len(self._blocks))
+
+    def _put(self, start: int, stop: int, blocks: list[_Block]) -> None:
+        """Other blocks in place of some."""
+        self._blocks[start:stop] = blocks
+        firsts = [block.first for block in blocks]
+        self._firsts = np.concatenate([self._firsts[:start], firsts, self._firsts[stop:]]).astype(np.int64)
 
     def _count_kept(self, size: int) -> int:
         """How many blocks stay as they are when so many rows come; the others become one with them."""
-        keep, total = len(self._sizes), size
-        while keep and self._sizes[keep - 1] <= _RATIO * total:
+        keep, total = len(self._blocks), size
+        while keep and self._blocks[keep - 1].left <= _RATIO * total:
             keep -= 1
-            total += self._sizes[keep]
+            total += self._blocks[keep].left
         return keep
 
-    def _push(self, rows: pa.RecordBatch, size: int) -> None:
-        self._blocks.append(rows)
-        self._sizes.append(size)
-
-    def _unite(self, keep: int) -> None:
-        """One block from all but the first ``keep``, or from as many of the last ones as may be copied."""
-        if keep < len(self._blocks) - 1:
-            bytes_from = np.cumsum([block.nbytes for block in self._blocks[keep:]][::-1])[::-1]
-            keep += int(np.count_nonzero(bytes_from > longest_copy()))
-        if keep < len(self._blocks) - 1:
-            rows, size = pa.concat_batches(self._blocks[keep:]), sum(self._sizes[keep:])
-            del self._blocks[keep:], self._sizes[keep:]
-            self._push(keep_batch(rows), size)
+    def _unite(self, start: int, stop: int) -> None:
+        """One block from neighbours, or from as many of the last ones as may be copied at once."""
+        size, copied = 0, 0
+        for place in reversed(range(start, stop)):
+            size, copied = size + self._blocks[place].left, copied + self._blocks[place].rows.nbytes
+            if size > _LONGEST or copied > longest_copy():
+                start = place + 1
+                break
+        if start < stop - 1:
+            parts = [block.live_part() for block in self._blocks[start:stop]]
+            numbers = np.concatenate([numbers for numbers, _ in parts])
+            self._put(start, stop, [_make_block(numbers, pa.concat_batches([rows for _, rows in parts]))])
 
     def take(self, numbers: Index) -> pa.RecordBatch:
         """The rows with these numbers, in this order."""
         if not len(numbers) or not self.schema.names:
             return null_payload(0, self.schema)
         self._before_taking(len(numbers))
-        return take_rows(self._blocks[0], numbers) if len(self._blocks) == 1 else self._gather(numbers)
-
-    def _before_taking(self, rows: int) -> None:
-        if _RATIO * rows >= len(self):
-            self._unite(0)
-
-    def _gather(self, numbers: Index) -> pa.RecordBatch:
-        """Block by block, then back into the order asked for (Arrow would copy all blocks into one)."""
-        ends = np.cumsum(self._sizes)
-        block = np.searchsorted(ends, numbers, "right")
-        inside: Index = numbers - (ends - np.array(self._sizes))[block]
-        if bool((block == block[0]).all()):
-            return take_rows(self._blocks[int(block[0])], inside)
-        order = np.argsort(block, kind="stable")
-        used, first = np.unique(block[order], return_index=True)
-        places = np.split(order, first[1:])
-        parts = [take_rows(self._blocks[i], inside[at]) for i, at in zip(used.tolist(), places, strict=True)]
+        places, order = self._split(numbers)
+        parts = [take_rows(block.rows, block.find(own)[0]) for block, own in places]
+        if len(parts) == 1:
+            return parts[0]
         gathered = pa.concat_batches(parts)
         in_order = bool((order[1:] > order[:-1]).all())
         return gathered if in_order else take_rows(gathered, np.argsort(order))
 
+    def _before_taking(self, rows: int) -> None:
+        if len(self._blocks) > 1 and _RATIO * rows >= self._size:
+            self._unite(0, len(self._blocks))
+
+    def _split(self, numbers: Index) -> tuple[list[tuple[_Block, Index]], Index]:
+        """The numbers block by block (Arrow would copy all blocks into one), and the order that makes."""
+        block = np.searchsorted(self._firsts, numbers, "right") - 1
+        if bool((block == block[0]).all()):
+            return [(self._blocks[int(block[0])], numbers)], np.arange(len(numbers))
+        order = np.argsort(block, kind="stable")
+        used, first = np.unique(block[order], return_index=True)
+        parts = np.split(numbers[order], first[1:])
+        return [(self._blocks[i], own) for i, own in zip(used.tolist(), parts, strict=True)], order
+
+    def drop(self, numbers: Index) -> None:
+        """Let go of rows that are there, each named once; their numbers are not given again."""
+        if not len(numbers):
+            return
+        touched = self._split(numbers)[0]
+        for block, own in touched:
+            block.drop(own)
+        self._size -= len(numbers)
+        if self._stored >= 0:
+            self._dropped.append(numbers[numbers < self._stored])
+        budget = max(_LONGEST, _RATIO * len(numbers))
+        for block, _ in touched:
+            if not block.left or (2 * block.left < block.size and budget > 0):
+                budget -= block.left
+                self._write_anew(block)
+
+    def _write_anew(self, block: _Block) -> None:
+        """Without what is gone; together with neighbours that are no longer than what is left."""
+        place = int(np.searchsorted(self._firsts, block.first, "right")) - 1
+        if place < 0 or self._blocks[place] is not block:  # united with a neighbour just before
+            return
+        if not block.left:
+            self._put(place, place + 1, [])
+            return
+        self._put(place, place + 1, [_make_block(*block.live_part())])
+        near = [p for p in (place - 1, place + 1) if 0 <= p < len(self._blocks)]
+        near = [p for p in near if self._blocks[p].left <= min(block.left, _LONGEST // _RATIO)]
+        self._unite(min([place, *near]), max([place, *near]) + 1)
+
     def retain(self, numbers: Index) -> None:
-        """Keep only these rows; they are numbered anew, from 0, in this order."""
-        most = max(1, len(self) * longest_copy() // max(self.nbytes(), 1))
-        parts = [numbers[start : start + most] for start in range(0, len(numbers), most)]
-        kept = [keep_batch(self.take(part)) for part in parts]
-        self.clear()
-        for rows, part in zip(kept, parts, strict=True):
-            self._push(rows, len(part))
+        """Let go of all rows but these; looks at all rows."""
+        own = self._rows_from(0)[0].to_numpy()
+        self.drop(own[~np.isin(own, numbers)])
 
     def snapshot(self) -> pa.Table:
         """All rows, after their numbers."""
@@ -115,76 +209,84 @@ class RowStore:
 
     def _rows_from(self, first: int) -> pa.Table:
         """The rows from a number on."""
-        before, batches = 0, []
-        for block, size in zip(self._blocks, self._sizes, strict=True):
-            if before + size > first and self.schema.names:
-                batches.append(block.slice(max(first - before, 0)))
-            before += size
+        start = max(int(np.searchsorted(self._firsts, first, "right")) - 1, 0)
+        parts = [block.live_part(first) for block in self._blocks[start:]]
+        numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in parts)])
+        batches = [rows for _, rows in parts if self.schema.names]
         rows = pa.Table.from_batches(batches, self.schema)
-        numbers = pa.array(np.arange(first, before))
-        return pa.table([numbers, *rows.columns], names=[self.key[0], *self.schema.names])
+        return pa.table([pa.array(numbers), *rows.columns], names=[self.key[0], *self.schema.names])
 
     def restore(self, table: pa.Table | Change) -> None:
         """Become the store that `snapshot` gave, or take over changes."""
-        is_change = isinstance(table, Change)
-        rows = table.rows if is_change else table
-        if not is_change or table.is_whole:
+        rows: pa.Table = table.rows if isinstance(table, Change) else table
+        if isinstance(table, Change) and not table.is_whole:
+            self.drop(self.find_there(table.gone[0].to_numpy()))
+        else:
             self.clear()
-        fresh, size = self.read_new(rows)
-        if size:
-            self.append(fresh, size)
-        if is_change:
-            self.mark_stored(table)
+        fresh = rows.slice(int(np.searchsorted(rows[0].to_numpy(), self._next)))
+        if len(fresh):
+            self._append(fresh[0].to_numpy(), one_batch(fresh.drop_columns(self.key[0])))
+        if isinstance(table, Change):
+            self._next, self._base = (int(table.memo[name]) for name in ("next", "base"))
+            self._stored, self._dropped = self._next, []
 
-    def mark_stored(self, change: Change) -> None:
-        """All that is here is stored."""
-        self._stored, self._base = len(self), int(change.memo["base"])
-
-    def read_new(self, rows: pa.Table) -> tuple[pa.RecordBatch, int]:
-        """Those rows of a snapshot or change that are not here yet, and how many they are."""
-        numbers = rows[0].to_numpy()
-        fresh = int(np.searchsorted(numbers, len(self)))
-        assert bool((numbers[fresh:] == np.arange(len(self), len(self) + len(numbers) - fresh)).all())
-        batches = rows.slice(fresh).drop_columns(self.key[0]).combine_chunks().to_batches()
-        return batches[0] if batches else null_payload(0, self.schema), len(numbers) - fresh
+    def find_there(self, numbers: Index) -> Index:
+        """Those of the numbers whose rows are there."""
+        if self._blocks:
+            numbers = numbers[numbers >= self._blocks[0].first]
+        if not len(numbers) or not self._blocks:
+            return numbers[:0]
+        return np.concatenate([own[block.find(own)[1]] for block, own in self._split(numbers)[0]])
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
-        first, self._stored = self._stored, len(self)
+        first, self._stored, dropped = self._stored, self._next, self._dropped
+        rows, self._dropped = self._rows_from(max(first, 0)), []
         if first < 0:
             self._base = version
-        rows = self._rows_from(max(first, 0))
-        return Change(rows, rows.select([0]).slice(0, 0), first < 0, {"base": self._base})
+        gone = np.sort(np.concatenate([np.zeros(0, np.int64), *dropped]))
+        memo = {"next": self._next, "base": self._base}
+        return Change(rows, pa.table({self.key[0]: gone}), first < 0, memo)
 
     def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
         """See `Logged.find_current`."""
-        return np.full(len(change.rows), version >= self._base), np.zeros(0, np.bool_)
+        numbers, is_valid = change.rows[0].to_numpy(), version >= self._base
+        is_there = np.isin(numbers, self.find_there(numbers)) & is_valid
+        return is_there, np.full(len(change.gone), is_valid)
+
+
+def _make_block(numbers: Index, rows: pa.RecordBatch) -> _Block:
+    first, size = int(numbers[0]), len(numbers)
+    is_dense = int(numbers[-1]) - first + 1 == size
+    return _Block(keep_batch(rows), first, size, None if is_dense else numbers, left=size)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table together."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else null_payload(0, table.schema)
 
 
 def drop_unused_rows(store: RowStore, table: BlockTable | LeafTable, *columns: str) -> int:
-    """Keep the rows that columns of a table name, and number them anew there; how many there are."""
+    """Keep the rows that columns of a table name; how many there are. Looks at all of them."""
     rows = table.snapshot()
-    named = [rows[column].to_numpy() for column in columns]
-    used, numbers = np.unique(np.concatenate(named), return_inverse=True)
+    used = np.unique(np.concatenate([rows[column].to_numpy() for column in columns]))
     store.retain(used)
-    for column, new in zip(columns, np.split(numbers, len(columns)), strict=True):
-        rows = rows.set_column(rows.schema.get_field_index(column), column, pa.array(new))
-    table.restore(rows)
     return len(used)
 
 
 class PayloadStore(RowStore):
     """A store for big payloads, on which a merge spends its memory: each row is copied once.
 
-    Long blocks are never united, only dropped when the rows still needed are gathered into a new one. Short
-    blocks are united, or there would be too many.
+    Long blocks are never united, only written anew when most of their rows are gone. Short blocks are united,
+    or there would be too many.
     """
 
     def _count_kept(self, size: int) -> int:
-        blocks, total = len(self._sizes), len(self) + size
+        blocks, total = len(self._blocks), len(self) + size
         if blocks >= _MANY and total < _MANY * _SMALL:
             return 0
-        return blocks - bool(blocks and self._sizes[-1] + size <= _SMALL)
+        return blocks - bool(blocks and self._blocks[-1].size + size <= _SMALL)
 
     def _before_taking(self, rows: int) -> None:
         """Unites nothing."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
-from recension.core.sorted_runs import Column, Columns, SortedRuns
+from recension.core.sorted_runs import Column, Columns, Run, SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 
@@ -85,19 +85,34 @@ class TimeQueue(SortedRuns):
         out = self.pop(t)
         return out["time"], out["group"]
 
+    def pop_some(self, t: int, most: int) -> Index:
+        """Take out the groups of so many pairs with a time before ``t``, the earliest first, or of all.
+
+        Of pairs with one time some may be taken out; they may come again.
+        """
+        fronts = [run.key[: min(int(run.key.searchsorted(t)), most + 1)] for run in self]
+        times = np.concatenate([np.zeros(0, np.int64), *fronts])
+        if len(times) <= most:
+            return self.pop_before(t)[1]
+        bound = int(np.partition(times, most)[most])
+        taken = [self.pop_before(bound)[1]]
+        left = most - len(taken[0])
+
+        def cut(run: Run) -> Run:
+            nonlocal left
+            size = min(left, int(run.key.searchsorted(bound, "right")))
+            left -= size
+            taken.append(run.part(0, size)["group"])
+            return run.cut(size)
+
+        # Where runs are being merged it is not known which rows those will be: they come again.
+        self._change(cut, later=lambda run: run)
+        return np.concatenate(taken)
+
     def pop_until(self, t: int) -> tuple[Ticks, Index]:
         """Take out every pair with a time at or before ``t``."""
         out = self.pop(t, "right")
         return out["time"], out["group"]
-
-    def renumber(self, new_groups: Index) -> None:
-        """Groups got new numbers; -1 means the group is gone."""
-
-        def renumber_rows(rows: Columns) -> Columns:
-            groups = new_groups[rows["group"]]
-            return {"time": rows["time"][groups >= 0], "group": groups[groups >= 0]}
-
-        self.rewrite(renumber_rows)
 
 
 def _is_taken(rows: pa.Table, versions: Index, taken: list[tuple[int, int]]) -> Mask:

@@ -23,10 +23,16 @@ from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.ranked_events import Pick
 from recension.operators.windowed.accumulators import Accumulator, name_overflows
-from recension.operators.windowed.events import CoveringEvents, EventsOfGroups, order_of_events
+from recension.operators.windowed.events import (
+    Argument,
+    CoveringEvents,
+    Deciding,
+    EventsOfGroups,
+    order_of_events,
+)
 from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
-from recension.operators.windowed.selections import FunctionError, Selection, TopK
+from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import NOTHING, Contributions
 from recension.operators.windowed.working_set import Sums
 
@@ -35,7 +41,7 @@ from recension.operators.windowed.working_set import Sums
 class Aggregation:
     """One aggregate: its values per event (None: the event itself counts) and how they count."""
 
-    argument: Callable[[pa.RecordBatch], pa.Array] | None
+    argument: Argument | None
     measure: Accumulator | Selection | TopK
 
 
@@ -68,14 +74,16 @@ class AggregateSpec:
         return IndexSpec(keys, view, "seen" if self.breaks_ties else "unseen", *self.count_columns())
 
 
-def picks_of(aggregations: Sequence[Aggregation]) -> Sequence[Pick]:
-    """The events that decide all the selections; none if some selection needs every event."""
+def deciding(aggregations: Sequence[Aggregation]) -> Deciding:
+    """What decides all the selections; nothing is known if some selection needs every event."""
     chosen = [(a.measure, a.argument) for a in aggregations if not isinstance(a.measure, Accumulator)]
     picks = [_pick(measure, argument) for measure, argument in chosen if measure.picks and argument]
-    return picks if len(picks) == len(chosen) else ()
+    counted = [argument for measure, argument in chosen if argument and isinstance(measure, RankedValues)]
+    is_known = len(picks) + len(counted) == len(chosen)
+    return Deciding(picks, list(dict.fromkeys(counted))) if is_known else Deciding()
 
 
-def _pick(measure: Selection | TopK, argument: Callable[[pa.RecordBatch], pa.Array]) -> Pick:
+def _pick(measure: Selection | TopK, argument: Argument) -> Pick:
     def order(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> Index:
         return measure.order(argument(payload), cache(lambda: order_of_events(vs, ve, payload)))
 
@@ -104,7 +112,8 @@ class Aggregates(Measure):
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         # The events of a count window do not live through it.
-        self._picks = picks_of(spec.aggregations) if index.is_fixed or index.place is None else ()
+        is_lived_through = index.is_fixed or index.place is None
+        self._deciding = deciding(spec.aggregations) if is_lived_through else Deciding()
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
@@ -137,7 +146,7 @@ class Aggregates(Measure):
         events, group = None, stretches.group
         if self._events is not None:
             events = self._events.find_within(
-                self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._picks
+                self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._deciding
             )
         try:
             return self._rows(group, stretches.sums, events)
@@ -159,7 +168,10 @@ class Aggregates(Measure):
                     columns.append(measure.result(own.n, own.ints, own.pairs))
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
-                columns.append(measure.result(events, aggregation.argument(events.payload)))
+                answers = measure.result(events, aggregation.argument(events.payload))
+                if isinstance(measure, RankedValues) and events.deep is not None:
+                    answers = measure.fill_deep(answers, events.is_deep, events.deep(aggregation.argument))
+                columns.append(answers)
         return StretchResults(group, pa.RecordBatch.from_arrays(columns, schema=self._own_schema))
 
     def _top_k_rows(

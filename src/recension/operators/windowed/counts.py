@@ -122,7 +122,7 @@ class CountIndex(WindowIndex):
         closed = min(t, earliest) if self.by_start else t
         gone = self._kept.forget_all_but_last(closed, self._n - 1)
         first_open = min(closed, self._kept.earliest_held())
-        return Closing(first_open, first_open, closed, first_open, gone)
+        return Closing(first_open, first_open, closed, first_open, (gone["group"], gone["time"]))
 
 
 def _change(

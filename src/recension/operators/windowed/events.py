@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeAlias
+from functools import cached_property, partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,15 @@ from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.rowhash import Hashes
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
-from recension.operators.changes import identity, net_changes, plain_inserts
+from recension.operators.changes import NetChanges, identity, net_changes, plain_inserts
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.ranked_events import Pick, RankedEvents
 from recension.operators.state.tied_starts import TiedStarts
+from recension.operators.state.value_counts import ValueCounts, ValuesAt
 from recension.operators.value_order import payload_order
 
+Argument: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
+"""A value for each payload."""
 Placement: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
 """Puts lifetimes on another axis than that of time."""
 
@@ -31,6 +34,11 @@ Placement: TypeAlias = Callable[[Ticks, Ticks], tuple[Index, Index]]
 # least so many events, or a look at all of them costs less than the search.
 _DEEP = 8
 _LEAST_DEEP = 8192
+# Where values are found by counting: so many events to a snapshot, and pairs of the two in all.
+_MANY = 128
+_LEAST_PAIRS = 1 << 16
+# Counts are given up when so many more changes have come since the last question than there are values.
+_UNASKED = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,10 @@ class CoveringEvents:
     vs: Ticks
     ve: Ticks
     payload: pa.RecordBatch
+    is_deep: Mask
+    """Of which snapshots only events are here that can be picked."""
+    deep: Callable[[Argument], ValuesAt] | None = None
+    """The values of all events of the deep ones, if some were asked to be counted."""
 
     @cached_property
     def order(self) -> Index:
@@ -83,6 +95,17 @@ def order_of_events(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> Index:
     return order
 
 
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What decides answers: the first events in some orders, and values by their ranks among all."""
+
+    picks: Sequence[Pick] = ()
+    counted: Sequence[Argument] = ()
+
+
+NOTHING_KNOWN: Final = Deciding()
+
+
 class EventsOfGroups:
     """The live events behind the snapshots.
 
@@ -96,7 +119,9 @@ class EventsOfGroups:
         self._changes = plain_inserts if insert_only else net_changes
         self._own = ("vs", "ve") if place is None else ("start", "end")
         self._live = RankedEvents(schema, () if place is None else self._own, self._own)
-        self._ties: TiedStarts | None = None  # followed from the first time they are asked for
+        # Both are followed from the first time they are asked for.
+        self._ties: TiedStarts | None = None
+        self._counts: dict[Argument, ValueCounts] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -106,6 +131,7 @@ class EventsOfGroups:
         change = self._changes(batch)
         if self._ties is not None:
             self._ties.change(group[change.row], change.vs, change.old, change.new)
+        self._count(change, group, batch.payload)
         if self._place is None:
             self._live.apply(change, group[change.row], batch.payload)
             return
@@ -125,6 +151,17 @@ class EventsOfGroups:
         own = group if is_all else group[change.row]
         self._live.insert(own, vs, ve, tag, rows, start=start, end=end)
 
+    def _count(self, change: NetChanges, group: Hashes, payload: pa.RecordBatch) -> None:
+        if not self._counts:
+            return
+        old, new = change.old, change.new
+        if self._place is not None:
+            old, new = (self._place(change.vs, end)[1] for end in (old, new))
+        for argument, counts in list(self._counts.items()):
+            counts.change(group[change.row], argument(payload).take(pa.array(change.row)), old, new)
+            if counts.count_fresh() > len(counts) + _UNASKED:
+                del self._counts[argument]
+
     def find_within(
         self,
         group_hash: Callable[[Index], Hashes],
@@ -132,22 +169,20 @@ class EventsOfGroups:
         start: Ticks,
         end: Ticks,
         alive: Index | None = None,
-        picks: Sequence[Pick] = (),
+        deciding: Deciding = NOTHING_KNOWN,
     ) -> CoveringEvents:
         """The events alive in some intervals, which are sorted by group, then by start and also by end.
 
-        Given ``picks``, those suffice that can be picked in some interval; ``alive`` is how many each holds.
+        Those suffice that are ``deciding``, if that is known; ``alive`` is how many each interval holds.
         """
         is_first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > end[:-1]))[: len(group)]
         first = np.flatnonzero(is_first)
         last = np.append(first[1:], len(group))[: len(first)] - 1
         low, high, hashes = start[first], end[last], group_hash(group[first])
         is_deep = np.zeros(len(first), np.bool_)
-        if picks and alive is not None and len(first):
-            most = np.maximum.reduceat(alive, first)
-            is_deep = most > _DEEP * (last - first + sum(pick.count for pick in picks))
-            is_deep &= int(most[is_deep].sum()) > _LEAST_DEEP
-        run, at = self._find(hashes, low, high, is_deep, picks)
+        if alive is not None and len(first):
+            is_deep = _find_deep(deciding, alive, first, last)
+        run, at = self._find(hashes, low, high, is_deep, deciding.picks)
         vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         own = np.cumsum(is_first) - 1
         starts, ends, begin, stop = sort_keys(
@@ -156,7 +191,26 @@ class EventsOfGroups:
         # Those intervals that end after the event begins and begin before it ends.
         begins, stops = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, stop)
         vs, ve = (self._live.column(name, at) for name in self._own)
-        return CoveringEvents(len(group), begins, stops, vs, ve, self._live.payload(at))
+        rows = is_deep[own]
+        deep = (
+            partial(self._look_at, hashes[own[rows]], start[rows])
+            if deciding.counted and rows.any()
+            else None
+        )
+        return CoveringEvents(len(group), begins, stops, vs, ve, self._live.payload(at), rows, deep)
+
+    def _look_at(self, group: Hashes, time: Ticks, argument: Argument) -> ValuesAt:
+        """The values of all events of groups at some times."""
+        counts = self._counts.get(argument)
+        if counts is None:
+            at = self._live.positions()
+            values = argument(self._live.payload(at))
+            counts = self._counts[argument] = ValueCounts(values.type)
+            counts.expire(self._live.expired_until)
+            counts.change(
+                *(self._live.column("group", at), values), *(self._live.column(n, at) for n in ("vs", "ve"))
+            )
+        return counts.look_at(group, time)
 
     def _find(
         self, group: Hashes, low: Ticks, high: Ticks, is_deep: Mask, picks: Sequence[Pick]
@@ -205,10 +259,12 @@ class EventsOfGroups:
     def expire(self, t: int) -> None:
         """Forget the events that end, on their axis, at ``t`` or before."""
         self._live.expire(t)
+        for counts in self._counts.values():
+            counts.expire(t)
 
     def nbytes(self) -> int:
         """Memory taken by the events."""
-        return self._live.nbytes()
+        return self._live.nbytes() + sum(counts.nbytes() for counts in self._counts.values())
 
     def snapshot(self) -> Chunks:
         """The events as named Arrow tables."""
@@ -217,7 +273,17 @@ class EventsOfGroups:
     def restore(self, chunks: Chunks) -> None:
         """Become what `snapshot` gave."""
         self._live.restore("events", chunks)
-        self._ties = None
+        self._ties, self._counts = None, {}
+
+
+def _find_deep(deciding: Deciding, alive: Index, first: Index, last: Index) -> Mask:
+    """Which stretches ``[first, last]`` of intervals are better not looked at event by event."""
+    most = np.maximum.reduceat(alive, first)
+    if deciding.counted:
+        is_deep = most > _MANY
+        return is_deep & (int(np.add.reduceat(alive, first)[is_deep].sum()) > _LEAST_PAIRS)
+    is_deep = most > _DEEP * (last - first + sum(pick.count for pick in deciding.picks))
+    return is_deep & bool(deciding.picks) & (int(most[is_deep].sum()) > _LEAST_DEEP)
 
 
 _NONE = np.iinfo(np.int64).max

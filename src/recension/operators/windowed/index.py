@@ -200,9 +200,9 @@ class WindowIndex(ABC):
         return self._points.group_hash(group)
 
     def retire(self) -> None:
-        """Free the numbers of groups that have no end points left."""
-        if (numbers := self._points.retire()) is not None:
-            self._upcoming.renumber(numbers)
+        """Forget all groups if none has end points left."""
+        if self._points.retire():
+            self._upcoming = TimeQueue()
 
     def clear(self) -> None:
         """Forget everything but how far time has come."""

@@ -193,7 +193,7 @@ class NumberedIndex(WindowIndex):
             first = np.array([earliest])
             closed = min(closed, int(self._numbering.place(first, first)[0][0]))
         self._closed = max(self._closed, closed)
-        self._points.forget_before(closed)
+        self._points.forget_some_before(closed)
         first_open = self._numbering.open_start(closed, t)
         return Closing(first_open, first_open, closed, closed)
 

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.errors import ModuleError, describe_error
 from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import NotDeterministicError, module_error
 from recension.modules.members import Window
+from recension.operators.state.value_counts import ValuesAt
 from recension.operators.value_order import sort_key, value_ranks
+from recension.operators.windowed.double_double import Floats
 from recension.operators.windowed.events import CoveringEvents, least_of_ranges
 
 # One of the rounds that choose an event for every snapshot costs as much as so many pairs for each event.
@@ -94,8 +96,40 @@ class SortedValues(Selection):
         # A kernel may rely on at least one value: that is what reduceat needs.
         if not is_filled.any():
             return pa.nulls(events.snapshots, self._type)
-        answers = self._kernel(values.take(pa.array(event)), count[is_filled])
-        return answers.take(pa.array(np.cumsum(is_filled) - 1, mask=~is_filled))
+        return _spread(self._kernel(values.take(pa.array(event)), count[is_filled]), is_filled)
+
+
+class RankedValues(Selection):
+    """Numbers of some ranks among those of each snapshot; nulls do not count, and of none the answer is null.
+
+    ``choose`` gives the answers of snapshots with so many numbers, at least one each. It gets a function that
+    finds the numbers of rows of ranks, from 0, as floats.
+    """
+
+    def __init__(self, choose: Callable[[Index, Callable[[Index], Floats]], pa.Array]) -> None:
+        self._choose = choose
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        order, is_deep = _order_by_value(values), np.append(events.is_deep, False)
+        snapshot, event = events.incidence_in(order[~is_deep[events.first[order]]])
+        numbers = values.take(pa.array(event)).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        count = np.bincount(snapshot, minlength=events.snapshots)
+        return self._answer(count, np.cumsum(count) - count, lambda first, rank: numbers[first + rank])
+
+    def fill_deep(self, answers: pa.Array, is_deep: Mask, values: ValuesAt) -> pa.Array:
+        """The answers with those of deep snapshots put in."""
+        found = self._answer(values.count(), np.arange(np.count_nonzero(is_deep)), values.find)
+        return pc.replace_with_mask(answers, pa.array(is_deep), found)
+
+    def _answer(self, count: Index, rows: Index, find: Callable[[Index, Index], Floats]) -> pa.Array:
+        is_filled = count > 0
+        rows = rows[is_filled]
+        return _spread(self._choose(count[is_filled], lambda rank: find(rows, rank)), is_filled)
+
+
+def _spread(answers: pa.Array, is_filled: Mask) -> pa.Array:
+    """The answers, one for each row that is filled; the others are null."""
+    return answers.take(pa.array(np.cumsum(is_filled) - 1, mask=~is_filled))
 
 
 def _order_by_value(values: pa.Array) -> Index:

@@ -30,8 +30,8 @@ class Process:
 class Program:
     """A module of the tests, run as a program whose words go to a file."""
 
-    def __init__(self, module: str, *arguments: str, log: Path) -> None:
-        self._log = log
+    def __init__(self, module: str, *arguments: str, log: Path, patience: float = _PATIENCE) -> None:
+        self._log, self._patience = log, patience
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
         with log.open("ab") as words:
             self._process = subprocess.Popen(
@@ -51,12 +51,12 @@ class Program:
 
     def finish(self) -> None:
         """Wait for its end, which must be a good one."""
-        code = self._process.wait(_PATIENCE)
+        code = self._process.wait(self._patience)
         assert code == 0, self.said()[-4000:]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Until it has come so far."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._patience
         while not condition():
             assert self.is_running(), f"it ended too early: {self.said()[-4000:]}"
             assert time.monotonic() < deadline, f"it did not get so far: {self.said()[-4000:]}"
@@ -82,7 +82,7 @@ class Program:
 
         False if the program came to its end before one was caught.
         """
-        before, deadline = self.said().count(CRASHED), time.monotonic() + _PATIENCE
+        before, deadline = self.said().count(CRASHED), time.monotonic() + self._patience
         while self.is_running():
             if self._has_killed_one() and self._lost_one(before):
                 return True

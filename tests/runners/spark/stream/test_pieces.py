@@ -6,17 +6,21 @@ An engine that was never stored says what must come out. The log is cleaned all 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
 from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.step import StepKind
 from tests.properties.test_random_plans import KNOWN, Turns, interleavings
 from tests.runners.spark.stream.rehearsal import Memory
 
 import recension as rc
-from recension.operators.state import leaf_table
+from recension.operators.extents import extent
+from recension.operators.lmerge import key_table
+from recension.operators.state import block_table, leaf_table
 from recension.plan.properties import Properties
 from recension.runners.local import Session
 from recension.runners.spark.stream import pieces
@@ -24,6 +28,25 @@ from recension.runners.spark.stream.chunks import Head, load, load_since, read_h
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
+
+
+def _merges(**how: Any) -> StepKind:
+    """Of a stream and of what it becomes when it waits; a case below R4 needs keys, or falls back."""
+
+    def build(s: Any, t: Any) -> Any:
+        s = s if how["case"] == "R4" or "on_mismatch" in how else s.distinct()
+        return rc.merge(s, s.align(2), s.align(1), **how)
+
+    return StepKind(f"merge {' '.join(map(str, how.values()))}", build, lambda s, t: s, is_immediate=False)
+
+
+MERGES = [
+    *(_merges(case="R3", policy=policy) for policy in ("first", "eager", "hf", "ff", "lead", "quorum")),
+    _merges(case="R3", lag=2),
+    _merges(case="R3-"),
+    _merges(case="R4"),
+    *(_merges(case=case, on_mismatch="fallback") for case in ("R0", "R2", "R3")),
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,6 +58,10 @@ def cleaned_all_the_time() -> Iterator[None]:
         patch.setattr(pieces, "LINEAGE", 3)
         patch.setattr(leaf_table, "_LONG", 3)
         patch.setattr(leaf_table, "_SHORT", 2)
+        patch.setattr(block_table, "_BLOCK", 2)
+        patch.setattr(extent, "_SLACK", 0)
+        patch.setattr(key_table, "_LEAST", 2)
+        patch.setattr(key_table, "_STEP", 1)
         yield
 
 
@@ -98,7 +125,7 @@ def _check(plan: Plan, known: Properties, turns: Turns, data: st.DataObject) -> 
     assert sum(m.state_rows for m in session.metrics()) == 0
 
 
-@pytest.mark.parametrize("step", STEPS, ids=repr)
+@pytest.mark.parametrize("step", [*STEPS, *MERGES], ids=repr)
 @given(st.data())
 @settings(max_examples=examples(2), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:

@@ -32,13 +32,18 @@ def test_a_merge_of_streams_that_come_and_go(kind: str, data: st.DataObject) -> 
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     staged = Staged(0, kind, data.draw(scripts(KINDS[kind][0])), sizes)
     rehearsal = Rehearsal([staged.query], data.draw(st.sampled_from([1, 3])), {staged.source: Staged.inlet})
+    workers: list[dict[processor.EngineKey, processor.ParkedEngine]] = [{}, {}]
     packets = []
     for number, arriving in enumerate(staged.turns()):
+        # Another worker, which is behind, or a new one.
+        worker = workers[data.draw(st.integers(0, 1))]
+        processor._parked.clear()
+        processor._parked.update(worker if data.draw(st.booleans()) else {})
         if data.draw(st.booleans()):
             rehearsal.turn({staged.source: arriving}, fails=True)
-        if data.draw(st.booleans()):
-            processor._parked.clear()
         packets = rehearsal.turn({staged.source: arriving})
+        worker.clear()
+        worker.update(processor._parked)
         staged.judge(number, rehearsal.output(packets))
     staged.check()
     assert rehearsal.state_rows(packets) == 0

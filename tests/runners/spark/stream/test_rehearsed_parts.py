@@ -42,7 +42,7 @@ SUMS = {
 }
 EXTREMES = {"n": SUMS["n"], "least": (rc.min("f"), denote.min("f")), "most": (rc.max("i"), denote.max("i"))}
 UNTIL = 30
-WINDOWS: dict[str, tuple[Callable[..., rc.Stream], Callable[[History, denote.Rows], History]]] = {
+WINDOWS: dict[str, tuple[Callable[..., rc.Stream], Callable[[History, denote.RowFunction], History]]] = {
     "snapshots": (lambda of, **how: of.agg(**how), denote.snapshot),
     "tumbling": (
         lambda of, **how: of.tumbling(3, until=UNTIL).agg(**how),

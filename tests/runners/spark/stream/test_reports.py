@@ -14,14 +14,14 @@ from recension.runners import metrics
 from recension.runners.engine import Engine
 from recension.runners.local import Session
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.metrics import Report, pipeline_metrics
+from recension.runners.spark.stream.metrics import STAGES, Report, pipeline_metrics
 from recension.runners.spark.stream.packets import METRICS
 
 
 def turn(session: Session, report: Report, since: int) -> dict[str, Any]:
     """The progress report of a micro-batch of 60 rows."""
     session.push("s", [rc.Insert({"x": x}, x, x + 5) for x in range(since, since + 60)])
-    stages = {"load_seconds": 0, "kernel_seconds": 0, "save_seconds": 0, "bytes_written": 0}
+    stages = dict.fromkeys(STAGES, 0)
     told = {**json.loads(json.dumps(report.take())), **stages, "level": 0, "shard": 0, "was_live": True}
     return {"observedMetrics": {"recension 0": {"reports": [json.dumps(told)]}}}
 
@@ -45,7 +45,7 @@ def test_the_share_of_the_largest_shard_is_told() -> None:
         processor._parked.clear()
         rehearsal = Rehearsal([query], shards=4, skew=skew)
         packets = rehearsal.turn({"s": [from_elements(rows, source.schema)]})
-        stages = dict.fromkeys(("load_seconds", "kernel_seconds", "save_seconds", "bytes_written"), 0)
+        stages = dict.fromkeys(STAGES, 0)
         reports = [
             json.dumps(json.loads(packet.info) | stages | {"was_live": True})
             for packet in packets

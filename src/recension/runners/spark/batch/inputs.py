@@ -50,7 +50,7 @@ _WIDENING = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
-class Table:
+class NamedFrame:
     """A DataFrame under a name for messages."""
 
     given: DataFrame
@@ -59,13 +59,13 @@ class Table:
     end: str | None = None
 
     @staticmethod
-    def of(given: Any, name: str, start: str | None = None, end: str | None = None) -> Table:
+    def of(given: Any, name: str, start: str | None = None, end: str | None = None) -> NamedFrame:
         """What was given, if it is a DataFrame that a batch job can read."""
         if not isinstance(given, DataFrame):
             raise RecensionError(f"{name}: a batch run reads Spark DataFrames, not a {type(given).__name__}")
         if given.isStreaming:
             raise RecensionError(f"{name}: a streaming DataFrame; run it with rc.spark.stream")
-        return Table(given, name, start, end)
+        return NamedFrame(given, name, start, end)
 
     @cached_property
     def layout(self) -> Layout:
@@ -143,7 +143,7 @@ def _fits(found: spark.DataType, wanted: spark.DataType) -> bool:
     return small == "void" or (small, large) == ("float", "double")
 
 
-def source_frame(source: Source, table: Table) -> Frame:
+def source_frame(source: Source, table: NamedFrame) -> Frame:
     """The history that a source's DataFrame holds."""
     payload = table.payload(source.columns)
     if not table.layout.is_table:
@@ -168,7 +168,7 @@ def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType)
     return rows.where(raise_if(~is_alive, f.concat(begin, describe_lifetime(time_type))))
 
 
-def reconstitute(table: Table, payload: dict[str, Column]) -> DataFrame:
+def reconstitute(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     """The history: `_vs`, `_ve` in ticks, payload columns `c0`, `c1`, ..."""
     names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
@@ -183,7 +183,7 @@ def reconstitute(table: Table, payload: dict[str, Column]) -> DataFrame:
     return repeat_rows(kept, "n").select(VS, VE, *names)
 
 
-def _elements(table: Table, payload: dict[str, Column]) -> DataFrame:
+def _elements(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     """The rows as elements; those that can be none are refused with their reason."""
     names = [f"c{i}" for i in range(len(payload))]
     forever = tick(FOREVER)

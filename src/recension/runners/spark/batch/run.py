@@ -19,7 +19,7 @@ from recension.plan.node import Node
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
-from recension.runners.spark.batch.inputs import Table, reconstitute, source_frame
+from recension.runners.spark.batch.inputs import NamedFrame, reconstitute, source_frame
 from recension.runners.spark.batch.lower import lower
 from recension.runners.spark.batch.times import tick, to_times, type_of_kind
 from recension.runners.spark.failures import reason_of
@@ -32,7 +32,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
     sources = sources_of(query)
     require_inputs(inputs, sources)
     tables = {
-        name: Table.of(inputs[name], name, source.start, source.end) for name, source in sources.items()
+        name: NamedFrame.of(inputs[name], name, source.start, source.end) for name, source in sources.items()
     }
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     with times_in_messages(kind):
@@ -42,7 +42,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
 
 def history(given: DataFrame) -> DataFrame:
     """The history of a physical stream: what is left when every retraction is applied."""
-    table = Table.of(given, "history")
+    table = NamedFrame.of(given, "history")
     schema = table.layout.payload
     if table.layout.is_table:
         return table.given

@@ -72,6 +72,10 @@ class Head:
         """The pieces."""
         return PieceLog([Piece(*piece) for piece in self.pieces], self.cleaned, self.round, self.memos)
 
+    def rows_written(self) -> int:
+        """How many rows and marks this version wrote, those of pieces that it wrote anew included."""
+        return sum(rows + gone for name, _, rows, gone in self.pieces if name.startswith(self.token))
+
     def version_of(self, token: str) -> int | None:
         """Which version was stored with this token, if it led to this one and that is not long ago."""
         return self.version - self.lineage.index(token) if token in self.lineage else None
@@ -98,8 +102,9 @@ def save(
     chunks, named, rows = _cut_tables(tables, before)
     small, schemas = next(reversed(chunks)), pack_piece(log.nothing)
     chunks[_digest(schemas)] = schemas
+    lineage = [] if log.is_new else before.lineage[: pieces.LINEAGE - 1]
     head = Head(
-        owner, batch, token, version, [token, *before.lineage[: pieces.LINEAGE - 1]],
+        owner, batch, token, version, [token, *lineage],
         [list(piece) for piece in log.pieces], log.cleaned, log.round,
         {name: list(part.key) for name, part in logged.items()}, log.memos,
         _digest(schemas), named, small, rows,

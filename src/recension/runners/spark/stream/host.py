@@ -253,23 +253,26 @@ class Host:
         return packets
 
     def parts(self) -> dict[str, Any]:
-        """The state as named tables and logged stores; of engines that streams may join, as tables only.
-
-        A stream that joins moves the parts of an engine to other names, and a log goes by names.
-        """
-        self._memory.membership = {name: asdict(root.membership) for name, root in self._roots.items()}
+        """The state as named tables and logged stores."""
+        self._note_membership()
         memory = pa.table({"memory": [json.dumps(asdict(self._memory))]})
         parts = {
             f"{number}/{name}": part
             for number, session in enumerate(self._sessions)
             for name, part in session.parts().items()
         }
-        return {"memory": memory, **(tables_of(parts) if self._roots else parts)}
+        return {"memory": memory, **parts}
 
-    @property
-    def may_catch_up(self) -> bool:
-        """Can it take over changes? Not if streams may have joined or left: its engines differ then."""
-        return not self._roots
+    def _note_membership(self) -> None:
+        """A stream that joins moves the parts of an engine to other names, and a log goes by names.
+
+        Engines that become what they are, from tables, forget what they have stored: the log begins anew.
+        """
+        membership = {name: asdict(root.membership) for name, root in self._roots.items()}
+        if membership != self._memory.membership:
+            self._memory.membership = membership
+            for session in self._sessions:
+                session.restore_state(tables_of(session.parts()))
 
     def restore(self, tables: Mapping[str, Any]) -> None:
         """Become the host with these parts, or take over changes."""
@@ -277,6 +280,7 @@ class Host:
         self._memory = _Memory(**json.loads(tables["memory"]["memory"][0].as_py()))
         for name, membership in self._memory.membership.items():
             self._roots[name].restore(Membership(**membership))
+            self._memory.membership[name] = asdict(self._roots[name].membership)
         for number, session in enumerate(self._sessions):
             prefix = f"{number}/"
             own = {n.removeprefix(prefix): t for n, t in tables.items() if n.startswith(prefix)}

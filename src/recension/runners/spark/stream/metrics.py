@@ -19,7 +19,7 @@ _NAME: Final = "recension "
 _pipelines: Final = count()
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
-_STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written")
+STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
 _SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
 # Which pipeline of the query, a level, and the number of an operator there.
 OperatorKey: TypeAlias = tuple[int, int, int]
@@ -108,7 +108,7 @@ class PipelineMetrics:
 
     operators: list[Metrics] = field(default_factory=list)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
+    stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     turns: int = 0
     live_turns: int = 0
     """Micro-batches of a shard that found their engine in the worker."""
@@ -170,7 +170,7 @@ def _add_report(total: PipelineMetrics, report: Mapping[str, Any]) -> None:
     total.turns += 1
     total.live_turns += bool(report["was_live"])
     total.inputs |= report["inputs"]
-    for stage in _STAGES:
+    for stage in STAGES:
         total.stages[stage] += report[stage]
     for name in _MEMORY:
         setattr(total, name, getattr(total, name) + report.get(name, 0))

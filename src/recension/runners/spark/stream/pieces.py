@@ -72,18 +72,28 @@ class PieceLog:
     memos: dict[str, Any] = field(default_factory=dict)
     nothing: Contents = field(default_factory=dict)
     """A change of each store that says nothing: what its tables look like."""
+    is_new: bool = False
+    """Has it begun anew? Then what engines that are behind hold is of no use."""
 
     def extend(self, store: Store, logged: Mapping[str, Logged], version: int, token: str) -> int:
         """Store what has changed; gives the number of bytes."""
         names = (f"{token}.{number}" for number in itertools.count())
         writer = _Writer(store, names)
         fresh = {name: part.take_changes(version) for name, part in logged.items()}
+        if fresh and all(change.is_whole for change in fresh.values()):
+            self._begin_anew(store)
         self.memos = {name: change.memo for name, change in fresh.items()}
         self.nothing = {name: _empty(change) for name, change in fresh.items()}
         added = writer.write({name: change for name, change in fresh.items() if _tells(change)}, version)
         self._clean(_Cleaner(store, logged, writer, version), sum(piece.rows for piece in added))
         self.pieces += added
         return writer.written
+
+    def _begin_anew(self, store: Store) -> None:
+        """All stores are whole: they may be others under the same names."""
+        for piece in self.pieces:
+            store.remove(piece.name)
+        self.pieces, self.is_new = [], True
 
     def _clean(self, cleaner: _Cleaner, written: int) -> None:
         """Write some pieces anew, where that is due."""
@@ -114,9 +124,12 @@ class PieceLog:
         return place % max(1, len(names))
 
     def load(self, store: Store, keys: Mapping[str, Sequence[str]]) -> dict[str, Change]:
-        """All that was stored, the last of each key."""
+        """All that was stored, the last of each key; nothing is gone that was not there.
+
+        Marks may be older than the numbers that rows have now.
+        """
         loaded = self.load_since(store, keys, -1)
-        return {name: replace(change, is_whole=True) for name, change in loaded.items()}
+        return {n: replace(c, gone=c.gone.slice(0, 0), is_whole=True) for n, c in loaded.items()}
 
     def load_since(self, store: Store, keys: Mapping[str, Sequence[str]], since: int) -> dict[str, Change]:
         """What was stored after a version, the last of each key."""

@@ -68,10 +68,10 @@ class EngineLease:
     was_live: bool
     load_seconds: float
 
-    def save(self, store: Store, batch: int) -> int:
-        """Store what changed; gives the number of bytes."""
+    def save(self, store: Store, batch: int) -> dict[str, int]:
+        """Store what changed; says how much was written."""
         self.head, written = save(store, self.host.parts(), self.head, self.topology.owner, batch)
-        return written
+        return {"bytes_written": written, "rows_written": self.head.rows_written()}
 
     def release(self) -> None:
         """Keep the host, once it is saved, for the next micro-batch."""
@@ -94,7 +94,7 @@ def lease_engine(topology: Topology, level: int, shard: int, store: Store, query
         require_same(head.owner, topology.owner)
         was_live = parked is not None and parked.token == head.token
         since = None if parked is None else head.version_of(parked.token)
-        if parked is not None and since is not None and (was_live or parked.host.may_catch_up):
+        if parked is not None and since is not None:
             host = parked.host
             if not was_live:
                 host.restore(load_since(store, head, host.parts(), since))
@@ -150,9 +150,8 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             "load_seconds": lease.load_seconds,
             "kernel_seconds": worked - began,
             "save_seconds": time.perf_counter() - worked,
-            "bytes_written": written,
             "was_live": lease.was_live,
-        }
+        } | written
         answers += [Packet(shard, METRICS, info=json.dumps(report | times)) for report in reports]
         for packet in answers:
             # Python numbers the shards; Spark sends rows by a key that falls into the shard's partition.
