@@ -89,8 +89,7 @@ def test_spare_numbers_are_the_first_of_groups_without_rows(
     for group, comes in steps:
         if group < len(model) and (comes or model[group]):
             model[group] += 1 if comes else -1
-            rows = np.array([group])
-            counts.change(rows if comes else rows[:0], rows[:0] if comes else rows)
+            counts.set(np.array([group]), np.array([model[group]]))
     assert counts.in_use == np.count_nonzero(model)
     assert counts.groups_in_use().tolist() == np.flatnonzero(model).tolist()
     idle = [group for group, rows in enumerate(model) if not rows and group != 7]

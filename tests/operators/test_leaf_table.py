@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.operators.state import leaf_table
+from recension.operators.state import leaf_log, leaf_table
 from recension.operators.state.leaf_table import LeafTable
 
 Model = dict[tuple[int, int], tuple[float, int]]
@@ -18,9 +18,10 @@ Model = dict[tuple[int, int], tuple[float, int]]
 
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"_LONG": 6, "_SHORT": 3, "_SEGMENT": 16, "_SLACK": 16, "_CHUNK": 64, "_LEAST": 16}
-    for name, value in sizes.items():
-        monkeypatch.setattr(leaf_table, name, value)
+    monkeypatch.setattr(leaf_table, "_LONG", 6)
+    monkeypatch.setattr(leaf_table, "_SHORT", 3)
+    for name, value in {"_BITS": 4, "_SEGMENT": 16, "_SLACK": 16, "_CHUNK": 64, "_LEAST": 16}.items():
+        monkeypatch.setattr(leaf_log, name, value)
 
 
 def table_of(model: Model) -> pa.Table:
@@ -57,6 +58,8 @@ def test_rows_are_those_of_a_dictionary(changes: list[Step], restores: bool) -> 
             forget(table, model, np.array(sorted(change)), number)
         assert table.snapshot().equals(table_of(model))
         assert len(table) == len(model)
+        rows = table.count_rows(np.arange(13))
+        assert rows.tolist() == [sum(group == one for group, _ in model) for one in range(13)]
         if restores and number % 3 == 2:
             stored, table = table.snapshot(), LeafTable({"x": np.float64, "n": np.int64})
             table.restore(stored)
@@ -98,7 +101,7 @@ def test_memory_follows_what_is_in_use() -> None:
     for number in range(300):
         groups = rng.choice(100, 10, replace=False).tolist()
         apply(table, model, {group: {int(rng.integers(4)): 1.0} for group in groups}, number)
-    assert int(table._log._rooms.sum()) < 4 * len(table) + 128
+    assert 16 * len(table._log._written) < 4 * len(table) + 128
     assert table.snapshot().equals(table_of(model))
 
 

@@ -8,11 +8,15 @@ functions on rows sorted by key that it, and others, are made of.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
+
+_MANY: Final = 2048
+_MOST_BITS: Final = 48
 
 
 def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
@@ -80,6 +84,44 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
     starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
     first = np.flatnonzero(starts)
     return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))
+
+
+def order_of(numbers: Index) -> Index:
+    """As `argsort`. Where numbers span few digits of 16 bits they are sorted by these, the last one first."""
+    if len(numbers) < _MANY:
+        return np.argsort(numbers)
+    low = int(numbers.min())
+    bits = (int(numbers.max()) - low).bit_length()
+    if bits > _MOST_BITS:
+        return np.argsort(numbers)
+    rest = numbers - low
+    order = rest.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, bits, 16):
+        order = order[(rest[order] >> shift).astype(np.uint16).argsort(kind="stable")]
+    return order
+
+
+def first_of_equal(hashes: Hashes) -> Index:
+    """For each hash the position of the first equal one."""
+    first = rest = np.arange(len(hashes))
+    bits = max(4, (2 * len(hashes)).bit_length())
+    slots = np.empty(1 << bits, np.int64)
+    for shift in range(0, 64 - bits, bits):
+        # Of those that share a slot the first is written last. It stands for all that equal it.
+        place = (hashes[rest] >> np.uint64(shift)) & np.uint64(len(slots) - 1)
+        slots[place[::-1]] = rest[::-1]
+        found = slots[place]
+        is_same = hashes[found] == hashes[rest]
+        if shift == 0:
+            first = np.where(is_same, found, first)
+        else:
+            first[rest[is_same]] = found[is_same]
+        rest = rest[~is_same]
+        if not len(rest):
+            return first
+    _, at, inverse = np.unique(hashes[rest], return_index=True, return_inverse=True)
+    first[rest] = rest[at[inverse]]
+    return first
 
 
 def expand(first: Index, last: Index) -> tuple[Index, Index]:

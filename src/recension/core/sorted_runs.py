@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.memory import empty_columns, keep_columns
-from recension.core.netting import expand
+from recension.core.netting import expand, order_of
 from recension.core.ticks import BEGINNING, FOREVER
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -275,19 +275,20 @@ class SortedRuns:
 
     def _runs_to_merge(self) -> list[Run]:
         """The last neighbours of similar length, or a run of which most is gone; not if being merged."""
-        busy = [run.serial for merge in self._merges for run in merge.sources]
-        similar: list[Run] = []
+        busy = {run.serial for merge in self._merges for run in merge.sources}
+        similar, longest = list[Run](), 0
         for older in reversed(self._runs):
             if older.serial in busy:
-                similar = []
+                similar, longest = [], 0
                 continue
             if older.is_mostly_gone(self.expired_before) and self._may_forget([older]):
                 return [older]
-            if older.size > 2 * max((run.size for run in similar), default=older.size):
+            if older.size > 2 * longest:
                 similar = []
-            similar.insert(0, older)
+            longest = max(longest, older.size) if similar else older.size
+            similar.append(older)
             if len(similar) == _FAN:
-                return similar
+                return similar[::-1]
         return []
 
     def _replace(
@@ -334,7 +335,10 @@ class SortedRuns:
         name = self._keys[0]
         if len(rows) == 1:
             return {name: np.sort(rows[name], kind=kind)}
-        rows = take_columns(rows, np.argsort(rows[name], kind=kind))
+        # A stable sort merges runs; what is new is in any order.
+        key = rows[name]
+        is_fresh = kind is None and key.dtype == np.int64
+        rows = take_columns(rows, order_of(key) if is_fresh else np.argsort(key, kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]

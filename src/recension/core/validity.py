@@ -214,7 +214,8 @@ class _InputEvents:
     late: LateElements
 
     def count(self, keys: Hashes) -> Index:
-        return self.live.count(keys) + self.late.count(keys)
+        live = self.live.count(keys)
+        return live + self.late.count(keys) if len(self.late) else live
 
 
 def _leave_out_altered(changes: BagChanges, adjusted: AdjustedBatch, before: Ticks) -> BagChanges:

@@ -115,7 +115,8 @@ def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
     is_cti = batch.kind == CTI
     if not bool(is_cti.any()):
         return batch, None
-    return batch.filter(~is_cti), int(batch.vs[is_cti].max())
+    changes = batch.slice(0, 0) if bool(is_cti.all()) else batch.filter(~is_cti)
+    return changes, int(batch.vs[is_cti].max())
 
 
 def flow_of(batch: EventBatch) -> Flow:

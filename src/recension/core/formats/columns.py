@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ NEW_VE: Final = "_new_ve"
 COUNT: Final = "_count"
 BATCH: Final = "_batch"
 SEQ: Final = "_seq"
+_SCHEMAS: Final = 256  # as many layouts are remembered: a feed sends the same columns again and again
 _DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 MOST_COLUMNS: Final = 10_000
 CONTROL: Final = (KIND, VS, VE, NEW_VE, COUNT, BATCH, SEQ)
@@ -75,6 +76,7 @@ class Layout:
         return self.is_table and self.times.start is not None and self.times.end is None
 
 
+@lru_cache(_SCHEMAS)
 def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     """The meaning of a file's columns, or an error that names the one that is wrong."""
     check_names(schema.names, file)

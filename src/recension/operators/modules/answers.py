@@ -77,7 +77,7 @@ class NamedValues(ModuleAnswers):
     ) -> ModuleRows:
         columns = []
         for name, value in zip(self.schema.names[keys.num_columns :], self._values, strict=True):
-            with name_overflows(name, keys):
+            with name_overflows(name, lambda row: keys.slice(row, 1)):
                 columns.append(compute(value))
         payload = pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=self.schema)
         windows = contents.windows

@@ -163,10 +163,10 @@ class Chains(PointsWithPayloads):
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
         self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
-        self._counts.change(group[:0], group[goes])
         gone = ~extract.follower
         gone[gone] = goes
         self._table.forget(extract, gone)
+        self._count(groups)
         self._note_unnamed(extract, extract.columns, ~gone)
 
     def _note_unnamed(self, extract: LeafExtract, now: Columns, stays: Mask) -> None:

@@ -107,14 +107,28 @@ class EndPoints:
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
-        self._counts.change(born[0], gone[0])
-        for (group, time), is_endless in ((gone, False), (born, True)):
-            endless = group[time == FOREVER]
-            self._is_endless["is"][endless] = is_endless
-            self._endless += len(endless) if is_endless else -len(endless)
-        group, time = born
-        self._born += len(group)
-        self._expiring.push(time[time < FOREVER], group[time < FOREVER])
+        groups = extract.leaves
+        if len(extract.blocks):
+            groups = unique_numbers(np.concatenate([groups, born[0], gone[0]]))
+        self._count(groups)
+        self._mark_endless(gone, False)
+        self._born += len(born[0])
+        self._expiring.push(*reversed(self._mark_endless(born, True)))
+
+    def _count(self, groups: Index) -> None:
+        """End points of these groups have come or gone."""
+        self._counts.set(groups, self._table.count_rows(groups))
+
+    def _mark_endless(self, points: Points, is_endless: bool) -> Points:
+        """End points at the end of time have come or gone; the others of these."""
+        group, time = points
+        at_end = time == FOREVER
+        if not bool(at_end.any()):
+            return points
+        endless = group[at_end]
+        self._is_endless["is"][endless] = is_endless
+        self._endless += len(endless) if is_endless else -len(endless)
+        return group[~at_end], time[~at_end]
 
     def forget_before(self, t: int) -> Index:
         """Drop the past of every group that has any; gives back those groups.
@@ -142,11 +156,10 @@ class EndPoints:
 
     def _trim_leaves(self, groups: Index, t: int) -> None:
         past, time, n = self._table.look_before(groups, t)
-        lasts = (past > 0) & (n > 0)
-        gone = past - lasts
-        self._hold(groups[past > 0], groups[lasts], time[lasts])
-        self._counts.change(groups[:0], np.repeat(groups, gone))
-        self._table.trim(groups, gone)
+        is_held = (past > 0) & (n > 0)
+        self._held.set(groups, np.where(is_held, time, FOREVER))
+        self._table.trim(groups, past - is_held)
+        self._count(groups)
 
     def _trim_long(self, groups: Index, t: int) -> None:
         extract = self._extract_past(groups, t)
@@ -154,10 +167,9 @@ class EndPoints:
         is_past = (time < t) & ~extract.follower
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
         lasts = is_past & ~next_is_past & (n > 0)
-        gone = is_past & ~lasts
         self._hold(group[is_past], group[lasts], time[lasts])
-        self._counts.change(group[:0], group[gone])
-        self._table.forget(extract, gone)
+        self._table.forget(extract, is_past & ~lasts)
+        self._count(groups)
 
     def _pop_due(self, t: int) -> Index:
         """The groups that have had end points before ``t`` since they were last asked for."""
@@ -165,8 +177,10 @@ class EndPoints:
 
     def _hold(self, groups: Index, held: Index, time: Ticks) -> None:
         """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
-        # Of equal groups the last one counts.
-        self._held.set(np.append(groups, held), np.append(np.full(len(groups), FOREVER), time))
+        groups = unique_numbers(groups)
+        times = np.full(len(groups), FOREVER)
+        times[np.searchsorted(groups, held)] = time
+        self._held.set(groups, times)
 
     def _extract_past(self, groups: Index, t: int, names: Collection[str] | None = None) -> LeafExtract:
         """All end points of groups before ``t``, and what lies next to them."""
@@ -244,10 +258,10 @@ class KeptMoments(EndPoints):
         goes, stays = from_end > keep, from_end <= keep
         first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
         self._hold(groups, group[first], time[first])
-        self._counts.change(group[:0], group[goes])
         gone = np.zeros(len(columns["time"]), np.bool_)
         gone[past[goes]] = True
         self._table.forget(extract, gone)
+        self._count(groups)
         return take_columns(columns, gone)
 
 
@@ -330,15 +344,17 @@ class GroupTimes:
             self._earliest = np.append(self._earliest, np.full(more, FOREVER))
 
     def set(self, groups: Index, times: Ticks) -> None:
-        """Set the times of some groups."""
-        every, once = self._times.reshape(-1), unique_numbers(groups)
-        before = int(np.count_nonzero(every[once] < FOREVER))
+        """Set the times of some groups, which are distinct, where they are others."""
+        every = self._times.reshape(-1)
+        before = every[groups]
+        other = np.flatnonzero(before != times)
+        groups, times, before = groups[other], times[other], before[other]
         every[groups] = times
-        self._size += int(np.count_nonzero(every[once] < FOREVER)) - before
-        rows = unique_numbers(once // _ROW)
+        self._size += int(np.count_nonzero(before == FOREVER)) - int(np.count_nonzero(times == FOREVER))
+        rows = unique_numbers(groups // _ROW)
         self._earliest[rows] = self._times[rows].min(axis=1)
         if self._changed is not None:
-            self._changed.append(once)
+            self._changed.append(groups)
 
     def earliest_time(self) -> int:
         """The earliest of all."""

@@ -37,21 +37,6 @@ class GroupCounts:
         starts = np.arange(first, last + 1) * _PAGE
         self._idle[first : last + 1] += np.minimum(starts + _PAGE, groups) - np.maximum(starts, known)
 
-    def change(self, born: Index, gone: Index) -> None:
-        """Groups have got rows and lost some, each named once a row."""
-        rows = self._rows["rows"]
-        if len(born) + len(gone) > len(rows):
-            self.set(
-                np.arange(len(rows)),
-                rows + np.bincount(born, minlength=len(rows)) - np.bincount(gone, minlength=len(rows)),
-            )
-            return
-        touched = unique_numbers(np.append(born, gone))
-        counts = rows[touched]
-        np.add.at(counts, np.searchsorted(touched, born), 1)
-        np.subtract.at(counts, np.searchsorted(touched, gone), 1)
-        self.set(touched, counts)
-
     def set(self, groups: Index, counts: Index) -> None:
         """Some groups, each named once, have so many rows now."""
         rows = self._rows["rows"]

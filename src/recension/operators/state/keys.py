@@ -16,6 +16,7 @@ from recension.core.batch import Index, Mask, take_rows
 from recension.core.change_log import Change
 from recension.core.errors import RecensionError
 from recension.core.memory import zeros
+from recension.core.netting import first_of_equal
 from recension.core.rowhash import Hashes, row_hash, rows_equal
 from recension.core.sorted_runs import SortedRuns
 from recension.operators.state.arena import Arena
@@ -132,14 +133,13 @@ class KeyIndex:
         numbers = self._slots.find(hashes, self._hashes["hash"])
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
-            _, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)
+            first = first_of_equal(hashes[unknown])
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
-            rank = np.empty(len(first), np.int64)
-            rank[np.argsort(first)] = np.arange(len(first))
-            given = np.zeros(0, np.int64) if spare is None else spare(len(first), numbers[numbers >= 0])
-            given = np.append(given, np.arange(len(self), len(self) + len(first) - len(given)))
-            numbers[unknown] = given[rank[inverse]]
-            fresh = unknown[np.sort(first)]
+            is_first = first == np.arange(len(first))
+            fresh = unknown[is_first]
+            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), numbers[numbers >= 0])
+            given = np.append(given, np.arange(len(self), len(self) + len(fresh) - len(given)))
+            numbers[unknown] = given[(np.cumsum(is_first) - 1)[first]]
             self._add(hashes[fresh], take_rows(keys, fresh), given)
         if not self._is_exact and not bool(rows_equal(keys, self.rows(numbers), len(numbers)).all()):
             raise RecensionError("two different group keys share a 64-bit hash")

@@ -1,26 +1,15 @@
 """A table of numbers sorted by (group, time), changed a few groups at a time: the store of aggregate tables.
 
-The rows of a short group are one leaf: they are read together, and written together at the tail of a log. A
-directory says where each group's leaf is. What a batch costs is what its groups hold, however many others
-there are. A group of more than `_LONG` rows is kept in a `BlockTable`, where a part of it can be rewritten.
-
-    log         |aaa bb cccc|dd aaa    |   segments of a few 10,000 rows, filled one after another
-    directory    a: 2nd, b: 1st, ...       the first leaf of a is no longer in use
-
-What always holds:
-
-    leaves      a leaf lies in one segment, in order of time, and is never written to again, but the first
-                rows may be taken off it;
-    directory   names at most one leaf of a group; what it does not name is not in use;
-    space       a segment without leaves in use is filled anew. Where less than `_IN_USE` of the log is in
-                use, the leaves of the emptiest segment are written again, a few segments a batch.
+The rows of a short group are one leaf: they are read together, and written together at the tail of a log
+(`leaf_log`). What a batch costs is what its groups hold, however many others there are. A group of more than
+`_LONG` rows is kept in a `BlockTable`, where a part of it can be rewritten.
 
 It is logged by (group, time), which tell rows apart: where a batch changes one row of a group, one is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,20 +19,14 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
-from recension.core.memory import empty, is_bounded
-from recension.core.netting import expand
 from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.block_table import BlockTable, Extract, sort_keys
+from recension.operators.state.leaf_log import LeafLog
 
 _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again
-_SEGMENT: Final = 1 << 14
-_SLACK: Final = 1 << 17  # rows that are never worth cleaning: what changes often dies by itself
-_CHUNK: Final = 1 << 23
-_LEAST: Final = 1 << 15
-_IN_USE: Final = 0.5
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -69,13 +52,13 @@ class LeafTable:
     def clear(self) -> None:
         """Forget everything."""
         self._long.clear()
-        self._log = _Log(self._types)
+        self._log = LeafLog(self._types)
         self._is_long = Arena({"long": np.bool_, "rows": np.int64})
         # The keys of rows that have changed since the last checkpoint; None: all may have.
         self._changed: list[tuple[Index, Ticks]] | None = None
 
     def __len__(self) -> int:
-        return len(self._long) + self._log.in_use
+        return len(self._long) + self._log.rows
 
     def nbytes(self) -> int:
         """Memory taken by the rows."""
@@ -99,15 +82,14 @@ class LeafTable:
         self, group: Index, read_long: Callable[[Mask], Extract], names: Collection[str] | None = None
     ) -> LeafExtract:
         self._number_up_to(int(group.max(initial=-1)) + 1)
-        is_long = self._is_long["long"][group]
-        leaves = unique_numbers(group[~is_long])
-        is_any_long = bool(is_long.any())
-        columns = self._log.read(leaves, None if is_any_long else names)
-        if not is_any_long:
+        if not len(self._long) or not bool((is_long := self._is_long["long"][group]).any()):
+            leaves = unique_numbers(group)
+            columns = self._log.read(leaves, names)
             return LeafExtract(_NONE, columns, np.zeros(len(columns["time"]), np.bool_), leaves)
-        long = read_long(is_long)
+        leaves, long = unique_numbers(group[~is_long]), read_long(is_long)
         if not len(leaves):
             return LeafExtract(long.blocks, long.columns, long.follower, leaves)
+        columns = self._log.read(leaves)
         follower = np.append(np.zeros(len(columns["time"]), np.bool_), long.follower)
         columns, order = _join_tables(columns, long.columns)
         return LeafExtract(long.blocks, columns, follower[order], leaves)
@@ -130,8 +112,8 @@ class LeafTable:
             self._shorten_if_short(unique_numbers(rest["group"]))
             if not len(extract.leaves):
                 return
-        first, stop = (np.searchsorted(columns["group"], extract.leaves, side) for side in _SIDES)
-        sizes = stop - first
+        first = np.searchsorted(columns["group"], extract.leaves)
+        sizes = np.diff(np.append(first, len(columns["group"])))
         if bool((sizes > _LONG).any()):
             becomes_long = np.repeat(sizes > _LONG, sizes)
             self._log.write(
@@ -144,7 +126,7 @@ class LeafTable:
     def part_groups(self, groups: Index) -> tuple[Index, Index]:
         """The groups that have a leaf, and the long ones."""
         self._number_up_to(int(groups.max(initial=-1)) + 1)
-        return groups[self._log.has_leaf(groups)], groups[self._is_long["long"][groups]]
+        return groups[self._log.sizes(groups) > 0], groups[self._is_long["long"][groups]]
 
     def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
         """How many rows of each leaf are before ``t``, and time and ``n`` of the last of them."""
@@ -206,7 +188,8 @@ class LeafTable:
 
     def snapshot(self) -> pa.Table:
         """All rows, in order."""
-        return pa.table(_join_tables(self._log.read(self._log.groups()), self._long_rows())[0])
+        leaves = self._log.read(np.flatnonzero(self._log.sizes()))
+        return pa.table(_join_tables(leaves, self._long_rows())[0])
 
     def _long_rows(self) -> Columns:
         return {
@@ -252,7 +235,7 @@ class LeafTable:
     def count_rows(self, groups: Index) -> Index:
         """How many rows each group has."""
         self._number_up_to(int(groups.max(initial=-1)) + 1)
-        return np.where(self._is_long["long"][groups], self._is_long["rows"][groups], self._log.sizes(groups))
+        return self._log.sizes(groups) + self._is_long["rows"][groups]
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
@@ -285,208 +268,6 @@ class LeafTable:
         keys, wanted = sort_keys([rows["group"], group], [rows["time"], time])
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         return rows, np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(group), -1)
-
-
-class _Log:
-    """Leaves, and where each group has its own.
-
-    The numbers of a row lie side by side: leaves are far from each other, and each is fetched once.
-    """
-
-    def __init__(self, types: Mapping[str, np.dtype[np.generic]]) -> None:
-        self._types = dict(types)
-        self._chunks: list[Index] = []
-        self._chunk_starts = _NONE
-        # Segments, in order of their addresses: where each starts, how long it is, written and still in use.
-        self._starts, self._rooms, self._written, self._used = _NONE, _NONE, _NONE, _NONE
-        self._free: list[int] = []
-        self._tail = -1
-        self._leaves = Arena({"address": np.int64, "rows": np.int64})
-        self.in_use = 0
-
-    def number_up_to(self, groups: int) -> None:
-        """Make room in the directory."""
-        none = np.zeros(groups - len(self._leaves), np.int64)
-        self._leaves.append({"address": none, "rows": none})
-
-    def groups(self) -> Index:
-        """The groups that have a leaf."""
-        return np.flatnonzero(self._leaves["rows"])
-
-    def sizes(self, groups: Index) -> Index:
-        """How many rows are in the leaf of each group."""
-        sizes: Index = self._leaves["rows"][groups]
-        return sizes
-
-    def has_leaf(self, groups: Index) -> Mask:
-        """Which groups have a leaf."""
-        found: Mask = self._leaves["rows"][groups] > 0
-        return found
-
-    def read(self, groups: Index, names: Collection[str] | None = None) -> Columns:
-        """The leaves of some groups, one after another: copies, as a segment may be filled anew."""
-        sizes, first = self._leaves["rows"][groups], self._leaves["address"][groups]
-        if bool((sizes == 0).any()):
-            sizes, first = sizes[sizes > 0], first[sizes > 0]
-        return self._gather(expand(first, first + sizes)[1], names or self._types)
-
-    def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:
-        """Group and time of the first rows of some leaves."""
-        first = self._leaves["address"][groups]
-        keys = self._gather(expand(first, first + sizes)[1], LeafTable.key)
-        return keys["group"], keys["time"]
-
-    def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
-        """Of groups that have leaves: how many rows are before ``t``, and time and ``n`` of the last of them.
-
-        Found by halving: of each leaf a few rows are read.
-        """
-        sizes, first = self._leaves["rows"][groups], self._leaves["address"][groups]
-        low, high = np.zeros(len(groups), np.int64), sizes
-        while bool((is_open := low < high).any()):
-            middle = np.minimum((low + high) >> 1, sizes - 1)
-            is_before = self._gather(first + middle, ("time",))["time"] < t
-            low = np.where(is_open & is_before, middle + 1, low)
-            high = np.where(is_open & ~is_before, middle, high)
-        last = self._gather(first + np.maximum(low - 1, 0), ("time", "n"))
-        return low, last["time"], last["n"]
-
-    def _gather(self, at: Index, names: Collection[str]) -> Columns:
-        """Columns of rows by their addresses."""
-        if not len(at):
-            return {name: np.zeros(0, self._types[name]) for name in names}
-        ends = np.array([at.min(), at.max()])
-        low, high = (np.searchsorted(self._chunk_starts, ends, "right") - 1).tolist()
-        if low == high:
-            return self._take(low, at, names)
-        chunk = np.searchsorted(self._chunk_starts, at, "right") - 1
-        columns = {name: np.empty(len(at), self._types[name]) for name in names}
-        for number in range(low, high + 1):
-            own = np.flatnonzero(chunk == number)
-            for name, column in self._take(number, at[own], names).items():
-                columns[name][own] = column
-        return columns
-
-    def _take(self, number: int, at: Index, names: Collection[str]) -> Columns:
-        """Columns of rows that lie in one chunk."""
-        chunk, at, width = self._chunks[number], at - self._chunk_starts[number], len(self._types)
-        columns: Sequence[Index]
-        if len(names) == width:
-            columns = list(chunk.take(at, axis=0).T.copy())
-        else:
-            at, places = at * width, list(self._types)
-            columns = [chunk.reshape(-1).take(at + places.index(name)) for name in names]
-        return {name: column.view(self._types[name]) for name, column in zip(names, columns, strict=True)}
-
-    def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
-        """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
-        self._release(groups)
-        self._append(groups, sizes, columns)
-        if self._tail >= 0:
-            self._clean(2 * len(columns["time"]))
-
-    def trim(self, groups: Index, sizes: Index) -> None:
-        """Take the first rows off the leaves of some groups."""
-        if not len(groups):
-            return
-        segments = self._segment_of(self._leaves["address"][groups])
-        self._used -= np.bincount(segments, sizes, len(self._used)).astype(np.int64)
-        self.in_use -= int(sizes.sum())
-        self._leaves["rows"][groups] -= sizes
-        self._leaves["address"][groups] += sizes
-        self._clean(2 * int(sizes.sum()))
-
-    def _release(self, groups: Index) -> None:
-        rows = self._leaves["rows"]
-        sizes = rows[groups]
-        there = sizes > 0
-        segments = self._segment_of(self._leaves["address"][groups[there]])
-        self._used -= np.bincount(segments, sizes[there], len(self._used)).astype(np.int64)
-        self.in_use -= int(sizes.sum())
-        rows[groups] = 0
-
-    def _segment_of(self, address: Index) -> Index:
-        return np.searchsorted(self._starts, address, "right") - 1
-
-    def _append(self, groups: Index, sizes: Index, columns: Columns) -> None:
-        """At the tail, and in further segments if there is more than fits."""
-        groups, sizes = groups[sizes > 0], sizes[sizes > 0]
-        ends = np.cumsum(sizes)
-        done = before = 0
-        while done < len(groups):
-            room = self._rooms[self._tail] - self._written[self._tail] if self._tail >= 0 else 0
-            fit = int(np.searchsorted(ends, before + room, "right"))
-            if fit <= done:
-                self._move_tail()
-                continue
-            stop = int(ends[fit - 1])
-            start = int(self._starts[self._tail] + self._written[self._tail])
-            self._leaves["rows"][groups[done:fit]] = sizes[done:fit]
-            self._leaves["address"][groups[done:fit]] = start + ends[done:fit] - sizes[done:fit] - before
-            rows = self._rows_at(start, stop - before)
-            for place, name in enumerate(self._types):
-                rows[:, place] = columns[name][before:stop].view(np.int64)
-            self._written[self._tail] += stop - before
-            self._used[self._tail] += stop - before
-            done, before = fit, stop
-        self.in_use += before
-
-    def _rows_at(self, address: int, size: int) -> Index:
-        """So many rows from an address on, which lie in one chunk."""
-        number = int(np.searchsorted(self._chunk_starts, address, "right")) - 1
-        place = address - int(self._chunk_starts[number])
-        found: Index = self._chunks[number][place : place + size]
-        return found
-
-    def _move_tail(self) -> None:
-        """To a segment that is free, or to new memory; that takes no room before it is written to."""
-        if not self._free:
-            end = int(self._starts[-1] + self._rooms[-1]) if len(self._starts) else 0
-            rows = min(max(_LEAST, end if is_bounded() else 16 * end), _CHUNK)
-            self._chunks.append(empty((rows, len(self._types)), np.int64))
-            self._chunk_starts = np.append(self._chunk_starts, end)
-            first = np.arange(end, end + rows, _SEGMENT)
-            self._free = list(range(len(self._starts) + len(first) - 1, len(self._starts) - 1, -1))
-            self._starts = np.append(self._starts, first)
-            self._rooms = np.append(self._rooms, np.diff(np.append(first, end + rows)))
-            self._written, self._used = (
-                np.append(counts, np.zeros(len(first), np.int64)) for counts in (self._written, self._used)
-            )
-        self._tail = self._free.pop()
-
-    def _clean(self, rows: int) -> None:
-        """Write the leaves of the emptiest segments again, at least of one, for about so many rows."""
-        self._free_empty()
-        rows = max(rows, 1)
-        while rows > 0 and self.in_use / _IN_USE + _SLACK < int(self._written.sum()):
-            share = np.where(self._written > 0, self._used / np.maximum(self._written, 1), 2.0)
-            share[self._tail] = 2.0
-            segment = int(np.argmin(share))
-            if share[segment] > 1:
-                return
-            rows -= int(self._written[segment])
-            groups = self._groups_in(segment)
-            columns, sizes = self.read(groups), self._leaves["rows"][groups]
-            self._release(groups)
-            self._append(groups, sizes, columns)
-            self._free_empty()
-
-    def _free_empty(self) -> None:
-        empty = (self._used == 0) & (self._written > 0)
-        empty[self._tail] = False
-        self._written[empty] = 0
-        self._free += np.flatnonzero(empty).tolist()
-
-    def _groups_in(self, segment: int) -> Index:
-        """The groups whose leaves are in a segment, in the order in which they lie there."""
-        start, size = int(self._starts[segment]), int(self._written[segment])
-        group = self._rows_at(start, size)[:, 0]
-        leads = self._leaves["address"][group] == np.arange(start, start + size)
-        found: Index = group[leads & (self._leaves["rows"][group] > 0)]
-        return found
-
-
-_SIDES: Final = ("left", "right")
 
 
 def unique_numbers(numbers: Index) -> Index:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -115,17 +115,19 @@ class TooLargeError(Exception):
 
 
 @contextmanager
-def name_overflows(name: str, keys: pa.RecordBatch | None = None) -> Iterator[None]:
-    """Sums that cannot be represented become an error for users, with the column and the group if known."""
+def name_overflows(name: str, key_of: Callable[[int], pa.RecordBatch] | None = None) -> Iterator[None]:
+    """Sums that cannot be represented become an error for users, with the column and the group if known.
+
+    ``key_of`` gives the key of a row.
+    """
     try:
         yield
     except TooLargeError as why:
         reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
         raise OverflowError(reason) from None
     except BeyondInt64Error as why:
-        group = (
-            f" of {keys.slice(why.row, 1).to_pylist()[0]}" if keys is not None and keys.num_columns else ""
-        )
+        keys = [] if key_of is None else key_of(why.row).to_pylist()
+        group = f" of {keys[0]}" if any(keys) else ""
         reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
         raise OverflowError(reason) from None
 

@@ -104,6 +104,7 @@ class Aggregates(Measure):
     def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
+        self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
         self._aggregations, self._breaks_ties = list(spec.aggregations), spec.breaks_ties
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
@@ -139,7 +140,7 @@ class Aggregates(Measure):
             self._events.take(batch, self._index.group_hash(group))
         if old is None:
             return self._nothing
-        return emit(change, self._index, old, self._results(change.new, change.new_end))
+        return emit(change, self._index, old, self._results(change.new, change.new_end), self.schema)
 
     def _results(self, stretches: Stretches, end: Index) -> StretchResults:
         events, group = None, stretches.group
@@ -148,22 +149,22 @@ class Aggregates(Measure):
                 self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._deciding
             )
         try:
-            return self._rows(self._index.keys_of(group), stretches.sums, events)
+            return self._rows(group, stretches.sums, events)
         except FunctionError as why:
             low, high = stretches.low, np.minimum(stretches.high, end[stretches.slot])
             windows = self._index.expand(*(x[why.row : why.row + 1] for x in (low, high)))
             raise why.to_module_error(int(windows.start[0]), int(windows.end[0])) from why
 
-    def _rows(self, keys: pa.RecordBatch, sums: Sums, events: CoveringEvents | None) -> StretchResults:
+    def _rows(self, group: Index, sums: Sums, events: CoveringEvents | None) -> StretchResults:
         first = self._aggregations[0]
         if isinstance(first.measure, TopK) and events is not None and first.argument is not None:
-            return self._top_k_rows(first.measure, keys, events, first.argument(events.payload))
-        columns, ints, pairs = list(keys.columns), sums.ints, sums.pairs
-        for aggregation in self._aggregations:
+            return self._top_k_rows(first.measure, group, events, first.argument(events.payload))
+        columns, ints, pairs = list[pa.Array](), sums.ints, sums.pairs
+        for name, aggregation in zip(self._own_schema.names, self._aggregations, strict=True):
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
                 own = Sums(sums.n, ints[: measure.ints], pairs[: measure.pairs])
-                with name_overflows(self.schema.names[len(columns)], keys):
+                with name_overflows(name, lambda row: self._index.keys_of(group[row : row + 1])):
                     columns.append(measure.result(own.n, own.ints, own.pairs))
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
@@ -171,19 +172,16 @@ class Aggregates(Measure):
                 if isinstance(measure, RankedValues) and events.deep is not None:
                     answers = measure.fill_deep(answers, events.is_deep, events.deep(aggregation.argument))
                 columns.append(answers)
-        return StretchResults(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        return StretchResults(group, pa.RecordBatch.from_arrays(columns, schema=self._own_schema))
 
     def _top_k_rows(
-        self, top: TopK, keys: pa.RecordBatch, events: CoveringEvents, values: pa.Array
+        self, top: TopK, group: Index, events: CoveringEvents, values: pa.Array
     ) -> StretchResults:
         chosen, rank, counts = top.choose(events, values)
         payload = take_rows(events.payload, chosen)
-        owner = pa.array(np.repeat(np.arange(events.snapshots), counts))
-        own = [column.take(owner) for column in keys.columns]
-        rest = [payload.column(name) for name in self.schema.names[len(own) : -1]]
-        return StretchResults(
-            pa.RecordBatch.from_arrays([*own, *rest, pa.array(rank)], schema=self.schema), counts
-        )
+        columns = [*(payload.column(name) for name in self._own_schema.names[:-1]), pa.array(rank)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._own_schema)
+        return StretchResults(np.repeat(group, counts), rows, counts)
 
     def earliest_open_end(self, t: int) -> int:
         return self._events.earliest_tie(t) if self._events is not None and self._breaks_ties else FOREVER
@@ -215,13 +213,19 @@ class Aggregates(Measure):
 
 @dataclass(frozen=True, slots=True)
 class StretchResults:
-    """The rows of some stretches, in order; ``counts`` tells how many each has, one if it is not given."""
+    """The rows of some stretches, in order, without the keys: ``group`` stands for them.
 
+    ``counts`` tells how many rows each stretch has, one if it is not given.
+    """
+
+    group: Index
     rows: pa.RecordBatch
     counts: Index | None = None
 
 
-def emit(change: WindowChange, index: WindowIndex, old: StretchResults, new: StretchResults) -> EventBatch:
+def emit(
+    change: WindowChange, index: WindowIndex, old: StretchResults, new: StretchResults, schema: pa.Schema
+) -> EventBatch:
     """Retractions and inserts that take the old answers to the new ones."""
     pairs = _pair_rows(change, old, new)
     low, had, has = change.low, change.old_end, change.new_end
@@ -246,7 +250,10 @@ def emit(change: WindowChange, index: WindowIndex, old: StretchResults, new: Str
     else:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
         order = np.argsort(np.concatenate([moves, goes, comes]), kind="stable")
-    payload = take_rows(pa.concat_batches([old.rows, new.rows]), row[order])
+    row = row[order]
+    keys = index.keys_of(np.concatenate([old.group, new.group])[row])
+    own = take_rows(pa.concat_batches([old.rows, new.rows]), row)
+    payload = pa.RecordBatch.from_arrays([*keys.columns, *own.columns], schema=schema)
     return changes(vs[order], before[order], after[order], payload)
 
 

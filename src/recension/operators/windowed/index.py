@@ -250,7 +250,7 @@ def changed_stretches(
     def stretches_of(side: AxisSide, end: Index) -> Stretches:
         slot = np.flatnonzero(end > own)
         rows = at[slot]
-        return Stretches(slot, rows, work.group, low, side.following, side.sums.take(rows))
+        return Stretches(slot, rows, work.group, low, side.following, side.sums_at(rows))
 
     return WindowChange(
         own, old_end, new_end, stretches_of(work.old, old_end), stretches_of(work.new, new_end), write_back

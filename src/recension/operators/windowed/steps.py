@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recension.core.batch import Index, Mask
+from recension.core.netting import order_of
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import sort_keys
 from recension.operators.windowed import double_double as dd
@@ -196,10 +197,11 @@ def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: 
 
 def _sum_along(keys: Index, group: Index, changes: PointChanges) -> AxisSteps:
     """Changes in any order as running totals; ``keys`` sort them by group and time."""
-    order = np.argsort(keys)
-    last = np.flatnonzero(np.append(keys[order][1:] != keys[order][:-1], True))
+    order = order_of(keys)
+    keys = keys[order]
+    last = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))
     ints = (changes.refs, changes.cover, changes.n, *changes.ints)
-    refs, cover, n, *sums = (np.cumsum(column[order])[last] for column in ints)
+    refs, cover, n, *sums = (_running_total(column, order, last) for column in ints)
     at, covered = order[last], cover > 0
     pairs = [_running_pair(pair, order, last, covered) for pair in changes.pairs]
     return AxisSteps(group[at], changes.time[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
@@ -231,11 +233,21 @@ class _Extra:
         )
 
 
+def _running_total(column: Index, order: Index, last: Index) -> Index:
+    # Some are seldom used, as the counts of NaN and of the infinities.
+    return np.cumsum(column[order])[last] if bool(column.any()) else np.zeros(len(last), np.int64)
+
+
 def _running_pair(pair: Pair, order: Index, last: Index, covered: Mask) -> Pair:
     """Totals since the segment began; where no event changes they are nothing, exactly."""
-    ends = last[~covered]
-    total = dd.running_sum(pair[0][order], pair[1][order], np.diff(np.append(-1, ends)))
-    return np.where(covered, total[0][last], 0.0), np.where(covered, total[1][last], 0.0)
+    lengths = np.diff(np.append(-1, last[~covered]))
+    high, low = pair[0][order], pair[1][order]
+    # Most segments are a single event: of two steps the second ends it, and there is nothing to sum.
+    is_long = lengths > 2
+    rows = np.flatnonzero(np.repeat(is_long, lengths))
+    if len(rows):
+        high[rows], low[rows] = dd.running_sum(high[rows], low[rows], lengths[is_long])
+    return np.where(covered, high[last], 0.0), np.where(covered, low[last], 0.0)
 
 
 @dataclass(frozen=True, slots=True)

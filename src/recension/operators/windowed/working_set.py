@@ -57,6 +57,11 @@ class Sums:
         pairs = [(high[rows], low[rows]) for high, low in self.pairs]
         return Sums(self.n[rows], [column[rows] for column in self.ints], pairs)
 
+    def put(self, rows: Index, sums: Sums) -> None:
+        """Change some of the rows."""
+        for column, values in zip(self.columns().values(), sums.columns().values(), strict=True):
+            column[rows] = values
+
     def columns(self) -> Columns:
         """The sums as the leaf table keeps them."""
         columns: Columns = {"n": self.n} | {f"int{i}": column for i, column in enumerate(self.ints)}
@@ -71,12 +76,8 @@ class AxisSide:
 
     is_point: Mask
     following: Ticks
-    sums: Sums
-
-    @property
-    def n(self) -> Index:
-        """How many events are live."""
-        return self.sums.n
+    n: Index
+    sums_at: Callable[[Index], Sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class WorkingSet:
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
-        columns |= self.new.sums.take(keep).columns()
+        columns |= self.new.sums_at(keep).columns()
         points.replace(
             self.extract, columns, (self.group[born], self.time[born]), (self.group[gone], self.time[gone])
         )
@@ -124,73 +125,83 @@ def merge_steps(points: EndPoints, steps: AxisSteps) -> WorkingSet:
 
 
 def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
-    known = extract.columns
-    at_known, at_steps, is_new = _interleave(known, steps)
-    size = len(is_new)
-    group, time = np.empty(size, np.int64), np.empty(size, np.int64)
-    group[at_known], time[at_known] = known["group"], known["time"]
+    own = extract.columns
+    at_known, at_steps, is_new = _interleave(own, steps)
+    group, time, refs = np.zeros((3, len(is_new)), np.int64)
+    group[at_known], time[at_known], refs[at_known] = own["group"], own["time"], own["refs"]
     group[at_steps], time[at_steps] = steps.group, steps.time
-    refs = np.zeros(size, np.int64)
-    refs[at_known] = known["refs"]
     refs[at_steps] += steps.refs
     if bool((refs < 0).any()):
         raise never_inserted_error()
-    is_context = np.zeros(size, np.bool_)
+    is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
-    inherit = _inherit(at_known, group, size)
-    last_step = _last_marked(at_steps, size)
-    is_changed = (last_step >= 0) & steps.covered[last_step]
-    old = _old_sums(known, inherit, len(steps.ints), len(steps.pairs))
-    new = _new_sums(old, steps, last_step, is_changed)
+    # Where the next known end point is, and the last one before: the row after all stands for none.
+    known = {name: np.append(column, 0) for name, column in own.items()}
+    known["group"][-1] = -1
+    after = np.cumsum(~is_new)
+    inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
+    following = np.where(known["group"][after] == group, known["time"][after], time)
+    last_step = _last_marked(at_steps, len(is_new))
+    is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
+    old_n = known["n"][inherit]
+    new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
-        AxisSide(~is_new, next_point(group, time, ~is_new), old),
-        AxisSide(refs > 0, next_point(group, time, refs > 0), new),
+        AxisSide(~is_new, following, old_n, sums.old),
+        AxisSide(is_point, next_point(group, time, is_point), new_n, sums.new),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _AxisSums:
+    """The sums along the axis, made where they are read: those inherited, and what the last step adds."""
+
+    known: Sums
+    inherit: Index
+    running: Sums
+    last_step: Index
+    is_changed: Mask
+
+    @staticmethod
+    def over(
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
+    ) -> _AxisSums:
+        before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
+        running = Sums(steps.n, steps.ints, steps.pairs)
+        return _AxisSums(before, inherit, running, last_step, is_changed)
+
+    def old(self, rows: Index) -> Sums:
+        return self.known.take(self.inherit[rows])
+
+    def new(self, rows: Index) -> Sums:
+        sums, changed = self.old(rows), np.flatnonzero(self.is_changed[rows])
+        more = self.running.take(self.last_step[rows[changed]])
+        sums.put(changed, sums.take(changed).add(more))
+        return sums
 
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
     known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
     place = np.searchsorted(known_keys, step_keys)
-    found = np.append(known_keys, -1)[place] == step_keys
-    inserted = place[~found]
-    shift = np.cumsum(np.bincount(inserted, minlength=len(known_keys) + 1))[: len(known_keys)]
-    at_known = np.arange(len(known_keys)) + shift
+    fresh = np.flatnonzero(np.append(known_keys, -1)[place] != step_keys)
+    at_fresh = place[fresh] + np.arange(len(fresh))
+    is_new = np.zeros(len(known_keys) + len(fresh), np.bool_)
+    is_new[at_fresh] = True
+    at_known = np.flatnonzero(~is_new)
     at_steps = np.append(at_known, 0)[place]
-    at_steps[~found] = inserted + np.arange(len(inserted))
-    is_new = np.ones(len(known_keys) + len(inserted), np.bool_)
-    is_new[at_known] = False
+    at_steps[fresh] = at_fresh
     return at_known, at_steps, is_new
 
 
 def _last_marked(positions: Index, size: int) -> Index:
     """For each position the number of the last marked one at or before it, -1 if there is none."""
-    marks = np.full(size, -1, np.int64)
-    marks[positions] = np.arange(len(positions))
-    return np.maximum.accumulate(marks)
-
-
-def _inherit(at_known: Index, group: Index, size: int) -> Index:
-    """The known end point whose old state each position takes over; the last row stands for none."""
-    latest = _last_marked(at_known, size)
-    same = (latest >= 0) & (group[at_known[latest]] == group) if len(at_known) else np.zeros(size, np.bool_)
-    return np.where(same, latest, len(at_known))
-
-
-def _old_sums(known: Columns, inherit: Index, ints: int, pairs: int) -> Sums:
-    def inherit_column(name: str) -> Column:
-        return np.append(known[name], 0)[inherit].astype(known[name].dtype, copy=False)
-
-    return Sums.from_columns(inherit_column, ints, pairs)
-
-
-def _new_sums(old: Sums, steps: AxisSteps, last_step: Index, is_changed: Mask) -> Sums:
-    def spread(running: Column) -> Column:
-        return np.where(is_changed, running[last_step], 0)
-
-    pairs = [(spread(high), spread(low)) for high, low in steps.pairs]
-    return old.add(Sums(spread(steps.n), [spread(column) for column in steps.ints], pairs))
+    is_marked = np.zeros(size, np.bool_)
+    is_marked[positions] = True
+    last: Index = np.cumsum(is_marked)
+    last -= 1
+    return last
 
 
 def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
