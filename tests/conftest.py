@@ -17,7 +17,7 @@ from hypothesis import Phase, settings
 settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
-settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=3)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

@@ -338,6 +338,7 @@ def _memory_of_a_batch(measure: selections.Selection | TopK, live: int) -> int:
     return least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "measure",
     [

@@ -66,6 +66,24 @@ def _edit(
     model.update(put)
 
 
+def test_scattered_changes_of_a_block_table_read_few_rows() -> None:
+    """Nine in ten rows go, a few at a time from everywhere; blocks that have become short are united."""
+    size, rng = 50_000, np.random.default_rng(0)
+    table, none = BlockTable({"x": np.int64}), np.zeros(size, np.int64)
+    table.replace(none[:0], {"group": none, "time": np.arange(size), "x": np.arange(size)})
+    for gone in np.array_split(rng.permutation(size)[: size * 9 // 10], 500):
+        at = np.sort(gone)
+        extract = table.extract(none[: len(at)], at, at)
+        assert len(extract.follower) <= 3 * block_table._BLOCK * len(at)
+        stays = ~extract.follower & ~np.isin(extract.columns["time"], at)
+        table.replace(extract.blocks, {name: column[stays] for name, column in extract.columns.items()})
+    left = table.snapshot()
+    assert left["time"].to_pylist() == sorted(left["x"].to_pylist())
+    assert len(left) == len(table) == size // 10
+    every = table.extract(none[:1], none[:1], none[:1] + size)
+    assert len(every.blocks) <= 8 * len(table) // block_table._BLOCK
+
+
 @given(st.lists(KEY), st.lists(KEY))
 def test_bisect_finds_the_place(sorted_keys: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
     keys = sorted(sorted_keys)
@@ -85,6 +103,23 @@ def test_time_queue_gives_back_what_is_due(steps: list[tuple[list[tuple[int, int
         assert sorted(zip(times.tolist(), groups.tolist(), strict=True)) == sorted(due)
         model = [p for p in model if p not in due]
         assert len(queue) == len(model)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=9), st.integers(0, 7)), max_size=20))
+def test_some_of_a_queue(steps: list[tuple[list[int], int]]) -> None:
+    """What is taken out step by step is all that is due, the earliest first."""
+    queue, model = TimeQueue(), list[tuple[int, int]]()
+    for number, (times, most) in enumerate(steps):
+        queue.push(np.array(times, np.int64), np.full(len(times), number))
+        model += [(time, number) for time in times]
+        due = [pair for pair in model if pair[0] < 4]
+        groups = queue.pop_some(4, most).tolist()
+        assert len(groups) == min(most, len(due))
+        last = sorted(time for time, _ in due)[len(groups) - 1] if groups else 0
+        for group in groups:
+            model.remove(min(pair for pair in due if pair[1] == group and pair in model))
+        assert not [pair for pair in model if pair[0] < last]
+    assert sorted(queue.pop_some(9, 1000).tolist()) == sorted(group for _, group in model)
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None, ""]), max_size=6), max_size=6), st.data())

@@ -29,7 +29,7 @@ from recension.plan.group_apply import Group
 from recension.plan.node import Node, plan_structure, walk
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
-from recension.plan.structure import describe_structure_difference, is_structure, to_json, written_structure
+from recension.plan.structure import describe_structure_difference, to_json, written_fields, written_structure
 from recension.testing.transcripts import load_transcripts
 
 SCHEMA = {"k": "string", "x": "int64", "y": "float64"}
@@ -217,9 +217,9 @@ def changes(value: Any, hint: Any) -> Iterator[Any]:
         case Peak():
             yield Peak(value="y", share=0.7)
         case _ if is_dataclass(value):
-            for field in filter(is_structure, fields(value)):
-                put = partial(put_field, value, field.name)
-                yield from (built(put, new) for new in changes(getattr(value, field.name), None))
+            for name in written_fields(type(value)):
+                put = partial(put_field, value, name)
+                yield from (built(put, new) for new in changes(getattr(value, name), None))
         case _ if callable(value):
             yield from (triple, max)
 

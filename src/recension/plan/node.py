@@ -24,7 +24,7 @@ from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_columns
-from recension.plan.structure import Shared, Structure, is_structure, memory_structure, written_structure
+from recension.plan.structure import Shared, Structure, memory_structure, written_fields, written_structure
 
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
 """Columns by name, each with what it is computed from."""
@@ -96,20 +96,16 @@ class Node(Shared, metaclass=_Interned):
 
     def identity(self) -> tuple[Any, ...]:
         """What makes two nodes equal, by structure; inputs are equal when they are the same object."""
-        return (type(self), *(getattr(self, name) for name in self._structural_fields()))
+        return (type(self), *(getattr(self, name) for name in written_fields(type(self))))
 
     @cached_property
     def structure(self) -> Structure:
         """What this step is, apart from its inputs, as checkpoints have it: inputs are numbers of ports."""
         named = (
             (name, written_structure(getattr(self, name), self._reference))
-            for name in self._structural_fields()
+            for name in written_fields(type(self))
         )
         return (type(self).__name__, *named)
-
-    def _structural_fields(self) -> list[str]:
-        every = fields(self)  # type: ignore[arg-type]
-        return [field.name for field in every if is_structure(field)]
 
     def _reference(self, node: Shared) -> Structure:
         """A node in a field: an input, or a plan of its own."""

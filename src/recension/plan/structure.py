@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -39,6 +39,7 @@ NOT_STRUCTURE: Final = {"is_structure": False}
 
 # Types that are left out where a value is shown to people.
 _PLAIN: Final = frozenset({"float", "bool", "type", "function", "Decimal", "bytes", "date"})
+_written: dict[type[Any], tuple[str, ...]] = {}
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -126,14 +127,16 @@ def _structure(value: Any, opaque: Opaque) -> Structure:
 
 
 def _fields(value: Any, opaque: Opaque) -> Iterator[tuple[str, Structure]]:
-    for field in fields(value):
-        if opaque is _itself or is_structure(field):
-            yield field.name, _structure(getattr(value, field.name), opaque)
+    names = (field.name for field in fields(value)) if opaque is _itself else written_fields(type(value))
+    for name in names:
+        yield name, _structure(getattr(value, name), opaque)
 
 
-def is_structure(field: Field[Any]) -> bool:
-    """Is the field written down?"""
-    return bool(field.metadata.get("is_structure", True))
+def written_fields(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass that are written down."""
+    if kind not in _written:
+        _written[kind] = tuple(f.name for f in fields(kind) if f.metadata.get("is_structure", True))
+    return _written[kind]
 
 
 def _atom(value: Any) -> Structure:

@@ -41,9 +41,12 @@ class BitLevels:
         for level in range(levels - 1, -1, -1):
             np.not_equal(numbers & (1 << level), 0, out=is_one)
             self._add_level(bits)
-            first = (row[~one] for row, one in zip(numbers, is_one, strict=True))
-            second = (row[one] for row, one in zip(numbers, is_one, strict=True))
-            numbers = np.stack([np.append(*rows) for rows in zip(first, second, strict=True)])
+            numbers = np.stack(
+                [
+                    np.append(row.compress(~one), row.compress(one))
+                    for row, one in zip(numbers, is_one, strict=True)
+                ]
+            )
 
     def _add_level(self, bits: Mask) -> None:
         words = np.packbits(bits, axis=1, bitorder="little").view("<u8")

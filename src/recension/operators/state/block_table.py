@@ -185,7 +185,7 @@ class BlockTable:
         pages = np.append(own, self._free)
         if len(pages) < count:
             known = len(self._room["time"]) // self._width
-            more = max(count - len(pages), known)
+            more = max(count - len(pages), known // 2)
             for name, kind in self._types.items():
                 room = empty((known + more) * self._width, kind)
                 room[: known * self._width] = self._room[name]

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
-from recension.core.netting import cancel
+from recension.core.netting import cancel, maybe_in
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.state.bit_levels import BitLevels
@@ -58,9 +58,11 @@ class _Points:
         group = np.concatenate([part.group for part in parts], axis=1)
         time = np.maximum(np.concatenate([part.time for part in parts], axis=1), since)
         value = np.concatenate([part.value for part in parts], axis=1)
-        _, added, removed = cancel(*combine(combine(group, value), time))
+        adds, removes = combine(combine(group, value), time)
+        candidates = np.flatnonzero(maybe_in(removes, adds))
+        _, added, removed = cancel(adds, removes[candidates])
         rest = np.ones((2, len(group[0])), np.bool_)
-        rest[0, added] = rest[1, removed] = False
+        rest[0, added] = rest[1, candidates[removed]] = False
         group, time, value = (column[rest].reshape(2, -1) for column in (group, time, value))
         return _Points(group, time, value)
 
