@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python=.venv/bin/python
-on_spark="tests/runners/spark tests/cli tests/transcripts/test_spark_batch.py"
+on_spark="tests/runners/spark tests/transcripts/test_spark_batch.py"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -15,7 +15,7 @@ trap 'kill "$half"; exit 130' INT TERM
 # shellcheck disable=SC2046 -- one option a word
 $python -m pytest $(printf -- '--ignore=%s ' $on_spark)
 others=$?
-echo "The tests on Spark and of the command:"
+echo "The tests on Spark:"
 wait "$half"
 spark=$?
 cat "$log"
