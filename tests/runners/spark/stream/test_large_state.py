@@ -55,7 +55,7 @@ class Run:
 
 
 def kill_driver(run: Run) -> None:
-    """At any point of a micro-batch, and once more while the state is being loaded again."""
+    """At any point of a micro-batch, and once more soon after the state was loaded again."""
     for _ in range(2):
         time.sleep(random.uniform(0, 2.0))
         run.program.kill()
