@@ -40,6 +40,12 @@ class Checkpoints:
                 self._changes.setdefault(name, []).append(logged.take_changes(self.version))
         self.version += 1
 
+    def repeat_rows(self, store: EventStore, is_whole: bool) -> None:
+        """Payloads are written again where pieces are cleaned, and their intervals may not be."""
+        *others, last = self._changes["x/rows"]
+        again = replace(last, rows=store.parts("x")["x/rows"].snapshot(), is_whole=is_whole)
+        self._changes["x/rows"] = [*others, again]
+
     def load(self, store: EventStore, head: pa.Table, since: int) -> None:
         """Bring a store that has a version up to the last one."""
         chunks: dict[str, Any] = {"x/head": head}
@@ -107,5 +113,17 @@ def test_an_end_that_moves_and_passes_between_two_checkpoints() -> None:
     store.add(group, vs, np.array([5]), tag, row=row)
     store.expire(6)
     log.take(store)
+    log.load(behind, store.parts("x")["x/head"], 1)
+    assert content(behind) == content(store)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_rows_that_are_stored_again_without_their_intervals(is_whole: bool) -> None:
+    store, behind, log = EventStore(SCHEMA), EventStore(SCHEMA), Checkpoints()
+    add(store, list(range(10)), 0, [100] * 10)
+    log.take(store)
+    log.load(behind, store.parts("x")["x/head"], 0)
+    log.take(store)
+    log.repeat_rows(store, is_whole)
     log.load(behind, store.parts("x")["x/head"], 1)
     assert content(behind) == content(store)

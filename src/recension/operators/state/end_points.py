@@ -164,7 +164,8 @@ class EndPoints:
     def _trim_long(self, groups: Index, t: int) -> None:
         extract = self._extract_past(groups, t)
         group, time, n = (extract.columns[name] for name in ("group", "time", "n"))
-        is_past = (time < t) & ~extract.follower
+        # Blocks hold groups besides these, which are not counted below.
+        is_past = (time < t) & ~extract.follower & is_among(group, groups)
         next_is_past = np.append(is_past[1:] & (group[1:] == group[:-1]), False)
         lasts = is_past & ~next_is_past & (n > 0)
         self._hold(group[is_past], group[lasts], time[lasts])

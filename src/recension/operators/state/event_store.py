@@ -68,10 +68,11 @@ class EventStore(IntervalIndex):
         return super().parts(name) | {f"{name}/rows": self._store}
 
     def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
-        rows, intervals = chunks[f"{name}/rows"], chunks[f"{name}/intervals"]
+        rows = chunks[f"{name}/rows"]
         self._store.restore(rows)
         super().restore(name, chunks)
-        if isinstance(rows, Change):
-            # Of intervals that had gone when they were stored, nobody will let go any more.
-            is_open = intervals.rows["ve"].to_numpy() > self._expired_until
-            self._let_go(np.setdiff1d(rows.rows[0].to_numpy(), intervals.rows["row"].to_numpy()[is_open]))
+        if isinstance(rows, Change) and self._log is not None:
+            # Of intervals that had gone when their rows were stored, nobody will let go any more. But rows may
+            # come without intervals that are here already: each store is logged and cleaned on its own.
+            numbers = rows.rows[0].to_numpy()
+            self._let_go(numbers[~self._log.holds(numbers)])
