@@ -72,7 +72,7 @@ class EventStore(IntervalIndex):
         self._store.restore(rows)
         super().restore(name, chunks)
         if isinstance(rows, Change) and self._log is not None:
-            # Of intervals that had gone when their rows were stored, nobody will let go any more. But rows may
+            # Nobody else will let go of rows whose intervals had gone when they were stored. But rows may
             # come without intervals that are here already: each store is logged and cleaned on its own.
             numbers = rows.rows[0].to_numpy()
             self._let_go(numbers[~self._log.holds(numbers)])
