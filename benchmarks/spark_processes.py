@@ -61,7 +61,7 @@ def usage(jvm: int) -> Usage:
         pid = int(folder.name)
         parents[pid] = int(fields[1])
         seconds[pid] = (int(fields[11]) + int(fields[12])) / TICKS
-        if status.startswith("Name:\tpython"):
+        if status.startswith("Name:\tpython") and "VmHWM:" in status:  # one that is ending has no memory
             python[pid] = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     family = [jvm]
     for pid in family:
