@@ -91,7 +91,9 @@ def troupe(folder: Path, parts: int, size: int, seed: int = 0) -> Iterator[Troup
             one.kill(name)
 
 
+@pytest.mark.soak
 def test_two_of_three_replicas_killed(spark: Any, tmp_path: Path) -> None:
+    """The demonstration, which every run of the tests plays, kills and replaces a replica too."""
     with troupe(tmp_path, parts=4, size=2000) as replicas:
         replicas.tell()
         for name in NAMES:
