@@ -1,6 +1,6 @@
 """Three replicas in three processes, killed one after the other: the merged answer goes on while one lives.
 
-The long form kills ten times, the merge too; ``make soak`` runs it.
+``make soak`` runs both forms. The long one kills ten times, the merge too.
 """
 
 from __future__ import annotations
