@@ -66,8 +66,7 @@ class Block:
         """A block, or an error if one of its objects is nested too deep."""
         raw = np.frombuffer(text, np.uint8)
         lines = _Lines(raw)
-        opened, closed = (np.count_nonzero(raw == bracket) for bracket in (_OPEN, _CLOSE))
-        is_flat = opened == closed == len(lines.starts) and b"[" not in text
+        is_flat = text.count(b"{") == text.count(b"}") == len(lines.starts) and b"[" not in text
         # A line with one bracket of each kind, at its ends, needs no closer look.
         is_objects = lines.are_braced() and (is_flat or lines.are_balanced())
         if not (is_objects and is_flat) and (row := lines.first_deep()) is not None:
@@ -78,6 +77,15 @@ class Block:
     def lines(self) -> list[bytes]:
         """The lines that are not blank."""
         return [line for line in self.text.split(b"\n") if line.strip()]
+
+    def cut_after(self, length: int) -> list[Block]:
+        """The lines of about the first ``length`` bytes, and the others if there are any."""
+        cut = self.text.find(b"\n", length) + 1
+        texts = [self.text[:cut], self.text[cut:]] if 0 < cut < len(self.text) else []
+        if not all(map(bytes.strip, texts)) or not texts:
+            return [self]
+        head = Block.parse(texts[0], self.file, self.first_row)
+        return [head, Block.parse(texts[1], self.file, self.first_row + head.size)]
 
     def parts(self, columns: int | None = None) -> Iterator[Block]:
         """Parts with a bounded number of cells. Without ``columns``, every colon may make a column."""

@@ -27,6 +27,7 @@ from recension.operators.state.leaf_log import LeafLog
 
 _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again
+_CLOSE: Final = 32  # numbers that span so many times their count are told apart without a sort
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -106,8 +107,10 @@ class LeafTable:
             own = take_columns(extract.columns, ~extract.follower)
             self._changed += _compare_rows(own, columns)
         if len(extract.blocks):
-            is_long = self._is_long["long"][columns["group"]]
-            rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
+            rest = columns
+            if len(extract.leaves):
+                is_long = self._is_long["long"][columns["group"]]
+                rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
             self._replace_long(extract, rest)
             self._shorten_if_short(unique_numbers(rest["group"]))
             if not len(extract.leaves):
@@ -144,8 +147,12 @@ class LeafTable:
         if self._changed is not None:
             self._changed.append((group[gone], extract.columns["time"][gone]))
         if len(extract.blocks):
+            stays = ~(gone | extract.follower)
+            if not len(extract.leaves):
+                self._replace_long(extract, take_columns(extract.columns, stays))
+                return
             is_long = self._is_long["long"][group]
-            self._replace_long(extract, take_columns(extract.columns, is_long & ~gone & ~extract.follower))
+            self._replace_long(extract, take_columns(extract.columns, is_long & stays))
             gone = gone & ~is_long
         first = np.flatnonzero(gone)
         starts = np.flatnonzero(np.append(True, group[first][1:] != group[first][:-1]))[: len(first)]
@@ -153,7 +160,8 @@ class LeafTable:
 
     def _replace_long(self, extract: LeafExtract, columns: Columns) -> None:
         before = extract.columns["group"][~extract.follower]
-        before = before[self._is_long["long"][before]]
+        if len(extract.leaves):
+            before = before[self._is_long["long"][before]]
         self._long.replace(extract.blocks, columns)
         rows = self._is_long["rows"]
         np.subtract.at(rows, before, 1)
@@ -272,8 +280,14 @@ class LeafTable:
 
 def unique_numbers(numbers: Index) -> Index:
     """Each number once, in order."""
-    ordered = numbers if bool((numbers[1:] >= numbers[:-1]).all()) else np.sort(numbers)
-    once: Index = ordered[np.append(True, ordered[1:] > ordered[:-1])[: len(ordered)]]
+    if not bool((numbers[1:] >= numbers[:-1]).all()):
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < _CLOSE * len(numbers):
+            is_there = np.zeros(high - low + 1, np.bool_)
+            is_there[numbers - low] = True
+            return np.flatnonzero(is_there) + low
+        numbers = np.sort(numbers)
+    once: Index = numbers[np.append(True, numbers[1:] > numbers[:-1])[: len(numbers)]]
     return once
 
 
