@@ -36,7 +36,9 @@ def test_every_removal_cancels_the_first_equal_addition_that_is_left(data: st.Da
     """With slots and with a sort, also where most bits of different hashes are alike."""
     some = st.integers(0, 5) | st.integers(0, 5).map(lambda i: i << 60) | st.integers(0, 2**64 - 1)
     added, removed = (data.draw(st.lists(some, max_size=30)) for _ in range(2))
-    pairs = [pair for one in {*added} for pair in zip(_places(added, one), _places(removed, one), strict=False)]
+    pairs = [
+        pair for one in {*added} for pair in zip(_places(added, one), _places(removed, one), strict=False)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(netting, "_FEW", data.draw(st.sampled_from([1, 1024])))
         survives, cancelled, by = cancel(np.array(added, np.uint64), np.array(removed, np.uint64))

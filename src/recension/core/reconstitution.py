@@ -2,7 +2,7 @@
 
 Assumes     nothing of order or CTIs; every retraction must meet an event that was announced.
 Guarantees  the history is the bag of events left when every retraction is applied.
-State       the announced events not yet cancelled, compacted when two thirds of what is held have cancelled out.
+State       the announced events not yet cancelled, compacted when two thirds have cancelled out.
 Cost        O(n log n) in the elements retractions touch, O(n) in the others; amortised over batches.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.1; LMerge, §III-A.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, concat, new_end, take_rows
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end, take_rows
 from recension.core.errors import RecensionError, StreamError
 from recension.core.history import History
 from recension.core.netting import cancel

@@ -24,7 +24,7 @@ from recension.plan.node import Node
 from recension.runners.result import Position
 
 HISTORY_LIMIT: Final = 1 << 20
-# Bytes: netting takes a third of the time that it took to compute the elements, so it waits for many of them.
+# In bytes. To cancel elements takes up to a third of the time in which they were computed: it is put off.
 _COMPACT_AT: Final = 1 << 26
 _GATHER_AT: Final = 1 << 18
 # Small batches are joined: a million of one element each would take far more memory than their elements.

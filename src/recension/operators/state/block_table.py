@@ -301,7 +301,7 @@ class KeyPacking:
 
 
 def _range_of(times: Sequence[Ticks]) -> tuple[int, int]:
-    """What is before the first and at the last of times that are neither the beginning nor the end of time."""
+    """Just before the first time and at the last, the beginning and the end of time left out."""
     low = min((int(one.min()) for one in times if len(one)), default=0)
     high = max((int(one.max()) for one in times if len(one)), default=0)
     if low == BEGINNING or high == FOREVER:

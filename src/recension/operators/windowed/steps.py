@@ -297,7 +297,7 @@ class DenseAxis:
         """What is added where changes begin and taken away where they end; ``n`` is that of one each."""
         # Often all are alike: every value is there, or none is large.
         if len(by) and bool((by == by[0]).all()):
-            return by[0] * n
+            return n * int(by[0])
         return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
             np.int64
         )
