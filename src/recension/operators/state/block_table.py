@@ -239,20 +239,17 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
     if len(groups) <= _MANY * len(group):
         known, wanted = sort_keys([groups, group], [times, time])
         return np.searchsorted(known, wanted, "right" if after_equal else "left")
-    return _bisect_abreast(groups, times, group, time, after_equal)
+    return _bisect_in_groups(groups, times, group, time, after_equal)
 
 
-def _bisect_abreast(groups: Column, times: Column, group: Index, time: Ticks, after_equal: bool) -> Index:
-    """The same for a few keys, which costs no look at all the others: all searches go on together."""
-    low = np.zeros(len(group), np.int64)
-    high = np.full(len(group), len(groups), np.int64)
-    for _ in range(len(groups).bit_length()):
-        middle = np.minimum((low + high) >> 1, max(len(groups) - 1, 0))
-        g, t = groups[middle], times[middle]
-        is_before = (g < group) | ((g == group) & ((t <= time) if after_equal else (t < time)))
-        is_open = low < high
-        low = np.where(is_open & is_before, middle + 1, low)
-        high = np.where(is_open & ~is_before, middle, high)
+def _bisect_in_groups(groups: Column, times: Column, group: Index, time: Ticks, after_equal: bool) -> Index:
+    """The same for a few keys, which costs no look at all the others: by halving, among those of a group."""
+    low, high = np.searchsorted(groups, group), np.searchsorted(groups, group, "right")
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        found = times[np.minimum(middle, len(times) - 1)]
+        is_before = (found <= time if after_equal else found < time) & (low < high)
+        low, high = np.where(is_before, middle + 1, low), np.where(is_before, high, middle)
     return low
 
 
