@@ -66,7 +66,8 @@ class Block:
         """A block, or an error if one of its objects is nested too deep."""
         raw = np.frombuffer(text, np.uint8)
         lines = _Lines(raw)
-        is_flat = text.count(b"{") == text.count(b"}") == len(lines.starts) and b"[" not in text
+        opened, closed = (np.count_nonzero(raw == bracket) for bracket in (_OPEN, _CLOSE))
+        is_flat = opened == closed == len(lines.starts) and b"[" not in text
         # A line with one bracket of each kind, at its ends, needs no closer look.
         is_objects = lines.are_braced() and (is_flat or lines.are_balanced())
         if not (is_objects and is_flat) and (row := lines.first_deep()) is not None:

@@ -111,8 +111,7 @@ class LeafTable:
             if len(extract.leaves):
                 is_long = self._is_long["long"][columns["group"]]
                 rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
-            self._replace_long(extract, rest)
-            self._shorten_if_short(unique_numbers(rest["group"]))
+            self._shorten_if_short(self._replace_long(extract, rest))
             if not len(extract.leaves):
                 return
         first = np.searchsorted(columns["group"], extract.leaves)
@@ -158,15 +157,18 @@ class LeafTable:
         starts = np.flatnonzero(np.append(True, group[first][1:] != group[first][:-1]))[: len(first)]
         self._log.trim(group[first[starts]], np.diff(np.append(starts, len(first))))
 
-    def _replace_long(self, extract: LeafExtract, columns: Columns) -> None:
+    def _replace_long(self, extract: LeafExtract, columns: Columns) -> Index:
+        """Put rows in the place of what was read of long groups; gives back the groups that have rows."""
         before = extract.columns["group"][~extract.follower]
         if len(extract.leaves):
             before = before[self._is_long["long"][before]]
         self._long.replace(extract.blocks, columns)
         rows = self._is_long["rows"]
-        np.subtract.at(rows, before, 1)
-        np.add.at(rows, columns["group"], 1)
-        self._is_long["long"][before[rows[before] == 0]] = False
+        (had, old_sizes), (has, sizes) = _count_each(before), _count_each(columns["group"])
+        rows[had] -= old_sizes
+        rows[has] += sizes
+        self._is_long["long"][had[rows[had] == 0]] = False
+        return has
 
     def _lengthen(self, groups: Index, columns: Columns) -> None:
         """Leaves that have grown too long go to the block table."""
@@ -289,6 +291,12 @@ def unique_numbers(numbers: Index) -> Index:
         numbers = np.sort(numbers)
     once: Index = numbers[np.append(True, numbers[1:] > numbers[:-1])[: len(numbers)]]
     return once
+
+
+def _count_each(numbers: Index) -> tuple[Index, Index]:
+    """The different ones of sorted numbers, and how often each is there."""
+    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
+    return numbers[first], np.diff(np.append(first, len(numbers)))
 
 
 def _bits(column: Column) -> Index:

@@ -136,7 +136,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
     # Where the next known end point is, and the last one before: the row after all stands for none.
-    known = {name: np.append(column, 0) for name, column in own.items()}
+    known = {name: np.append(column, 0) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
     after = np.cumsum(~is_new)
     inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
