@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core import netting
-from recension.core.netting import first_of_equal, order_of
+from recension.core.netting import cancel, first_of_equal, order_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +29,22 @@ def test_the_first_of_equal_hashes_stands_for_all(hashes: list[int]) -> None:
     """Also where most bits of different hashes are alike."""
     found = first_of_equal(np.array(hashes, np.uint64))
     assert found.tolist() == [hashes.index(one) for one in hashes]
+
+
+@given(st.data())
+def test_every_removal_cancels_the_first_equal_addition_that_is_left(data: st.DataObject) -> None:
+    """With slots and with a sort, also where most bits of different hashes are alike."""
+    some = st.integers(0, 5) | st.integers(0, 5).map(lambda i: i << 60) | st.integers(0, 2**64 - 1)
+    added, removed = (data.draw(st.lists(some, max_size=30)) for _ in range(2))
+    pairs = [
+        pair for one in {*added} for pair in zip(_places(added, one), _places(removed, one), strict=False)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(netting, "_FEW", data.draw(st.sampled_from([1, 1024])))
+        survives, cancelled, by = cancel(np.array(added, np.uint64), np.array(removed, np.uint64))
+    assert sorted(zip(cancelled.tolist(), by.tolist(), strict=True)) == sorted(pairs)
+    assert np.flatnonzero(~survives).tolist() == sorted(place for place, _ in pairs)
+
+
+def _places(hashes: list[int], one: int) -> list[int]:
+    return [place for place, other in enumerate(hashes) if other == one]

@@ -157,7 +157,8 @@ def test_the_history_is_that_of_all_that_was_read(data: st.DataObject) -> None:
     """However it is cut, read, folded and restored."""
     batches = data.draw(batchings(data.draw(physical_streams(data.draw(histories()), schema=SCHEMA))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "_COMPACT_AT", data.draw(st.sampled_from([1, 3, 1 << 18])))
+        patch.setattr(answers, "_COMPACT_AT", data.draw(st.sampled_from([1, 300, 1 << 26])))
+        patch.setattr(answers, "_GATHER_AT", data.draw(st.sampled_from([1, 3, 1 << 18])))
         patch.setattr(answers, "_MOST_BATCHES", data.draw(st.sampled_from([2, 256])))
         session, read = rc.session(counted), list[rc.Result]()
         for batch in batches:

@@ -16,6 +16,7 @@ from recension.core.batch import Index, Mask
 from recension.core.rowhash import Hashes
 
 _MANY: Final = 2048
+_FEW: Final = 1024
 _MOST_BITS: Final = 48
 
 
@@ -23,15 +24,56 @@ def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
     """Which additions survive, and the (addition, removal) pairs that cancelled.
 
     A removal without an addition stays unpaired; the caller decides whether that is an error.
-    Earlier additions are cancelled first. Cost: O(n) and a sort of what the removals may touch.
+    Earlier additions are cancelled first. Cost: O(n), and a sort of what the removals may touch if that is
+    little.
     """
     survives = np.ones(len(added), np.bool_)
     if not len(removed) or not len(added):
         return survives, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    candidates = np.flatnonzero(maybe_in(added, removed))
-    additions, removals = _pair(added[candidates], removed)
-    survives[candidates[additions]] = False
-    return survives, candidates[additions], removals
+    additions, removals = _pair_in_slots(added, removed) if len(removed) >= _FEW else _pair(added, removed)
+    survives[additions] = False
+    return survives, additions, removals
+
+
+def _pair_in_slots(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
+    """As `_pair`, without a sort: every removal claims a slot, and an addition looks into it.
+
+    Those that found another's hash there, and further ones of equal hash, try again by other bits.
+    """
+    bits = (4 * len(removed)).bit_length()
+    rest_added, rest = np.arange(len(added)), np.arange(len(removed))
+    pairs = list[tuple[Index, Index]]()
+    for shift in range(0, 64 - bits, bits):
+        if len(rest) < _FEW or not len(rest_added):
+            break
+        one, other, is_open = _match_slots(added[rest_added], removed[rest], shift, bits)
+        pairs.append((rest_added[one], rest[other]))
+        is_open[one] = False
+        rest_added, rest = rest_added[is_open], np.delete(rest, other)
+    one, other = _pair(added[rest_added], removed[rest])
+    pairs.append((rest_added[one], rest[other]))
+    return np.concatenate([a for a, _ in pairs]), np.concatenate([r for _, r in pairs])
+
+
+def _match_slots(added: Hashes, removed: Hashes, shift: int, bits: int) -> tuple[Index, Index, Mask]:
+    """First additions with the first removals that equal them; which additions a removal may still equal."""
+
+    def place(hashes: Hashes) -> Index:
+        return ((hashes >> np.uint64(shift)) & np.uint64((1 << bits) - 1)).view(np.int64)
+
+    slots = np.full(1 << bits, -1, np.int32)
+    # Of those that share a slot the first is written last.
+    slots[place(removed)[::-1]] = np.arange(len(removed), dtype=np.int32)[::-1]
+    found = slots[place(added)]
+    is_open = found >= 0
+    one = np.flatnonzero(is_open)
+    other = found[one].astype(np.int64)
+    is_same = added[one] == removed[other]
+    one, other = one[is_same], other[is_same]
+    first = np.empty(len(removed), np.int64)
+    first[other[::-1]] = one[::-1]
+    is_first = first[other] == one
+    return one[is_first], other[is_first], is_open
 
 
 def maybe_in(hashes: Hashes, of: Hashes) -> Mask:
@@ -45,6 +87,8 @@ def maybe_in(hashes: Hashes, of: Hashes) -> Mask:
 
 def _pair(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
     """Pair the k-th addition of an identity with its k-th removal."""
+    candidates = np.flatnonzero(maybe_in(added, removed))
+    added = added[candidates]
     hashes = np.concatenate([added, removed])
     order = np.argsort(hashes, kind="stable")
     group, size = group_sizes(hashes[order])
@@ -54,7 +98,7 @@ def _pair(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
     rank = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
     rank = np.where(is_addition, rank, rank - additions[group])
     paired = rank < np.minimum(additions, size - additions)[group]
-    return order[paired & is_addition], order[paired & ~is_addition] - len(added)
+    return candidates[order[paired & is_addition]], order[paired & ~is_addition] - len(added)
 
 
 def running_totals(

@@ -2,7 +2,7 @@
 
 Assumes     nothing of order or CTIs; every retraction must meet an event that was announced.
 Guarantees  the history is the bag of events left when every retraction is applied.
-State       the announced events not yet cancelled, compacted when half of what is held has cancelled out.
+State       the announced events not yet cancelled, compacted when two thirds have cancelled out.
 Cost        O(n log n) in the elements retractions touch, O(n) in the others; amortised over batches.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.1; LMerge, §III-A.
 """
@@ -14,14 +14,16 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, concat, new_end
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end, take_rows
 from recension.core.errors import RecensionError, StreamError
 from recension.core.history import History
 from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
 from recension.core.ticks import FOREVER
 
-_COMPACT_AT = 1 << 22
+_COMPACT_AT = 1 << 28
+_MULTIPLE = 3
+_CONTROL_BYTES = 33
 _LONGEST = 1 << 30
 
 
@@ -34,12 +36,15 @@ def reconstitute(batches: Iterable[EventBatch], schema: pa.Schema) -> History:
 
 
 class HistoryBuilder:
-    """Collects elements and cancels them against each other from time to time."""
+    """Collects elements and cancels them against each other from time to time.
+
+    That is when they are ``compact_at`` bytes and several times as many as the events that they leave.
+    """
 
     def __init__(self, schema: pa.Schema, compact_at: int = _COMPACT_AT) -> None:
         self._schema, self._compact_at = schema, compact_at
         self._pending: list[EventBatch] = []
-        self._elements = self._events = 0
+        self._elements = self._events = self._bytes = 0
 
     def __len__(self) -> int:
         """How many events the history has, if the stream is valid."""
@@ -51,8 +56,9 @@ class HistoryBuilder:
         if len(data):
             self._pending.append(data)
             self._elements += len(data)
-            self._events += int((data.kind == INSERT).sum()) - int(_is_removal(data).sum())
-        if self._elements >= max(self._compact_at, 2 * self._events):
+            self._events += _count_inserts(data) - _count_removals(data)
+            self._bytes += _size(data)
+        if self._elements >= _MULTIPLE * self._events and self._bytes >= self._compact_at:
             self._compact()
 
     def build(self) -> History:
@@ -101,9 +107,11 @@ class HistoryBuilder:
     def _verify(self, added: Index, removed: Index) -> None:
         """Equal hashes must mean equal events; see rowhash for the odds."""
         bounds = np.cumsum([0, *map(len, self._pending)])
+        vs, ve = (np.concatenate([getattr(p, name) for p in self._pending]) for name in ("vs", "ve"))
+        end = np.concatenate([new_end(p) for p in self._pending])
         left, right = (_gather(self._pending, bounds, rows) for rows in (added, removed))
-        same = rows_equal(left.payload, right.payload, len(left)) & (left.vs == right.vs)
-        if not bool((same & (new_end(left) == right.ve)).all()):
+        same = (vs[added] == vs[removed]) & (end[added] == ve[removed])
+        if not bool((same & rows_equal(left, right, len(added))).all()):
             raise RecensionError("two different payloads share a 64-bit hash; the history would be wrong")
 
     def _keep(self, keep: Mask) -> None:
@@ -111,12 +119,21 @@ class HistoryBuilder:
         kept = [p.filter(keep[a:b]) for p, a, b in zip(self._pending, bounds, bounds[1:], strict=False)]
         self._pending = [_to_inserts(p) for p in kept if len(p)]
         self._elements = self._events = sum(map(len, self._pending))
+        self._bytes = sum(map(_size, self._pending))
 
 
-def _is_removal(batch: EventBatch) -> Mask:
-    """Which elements take an event away altogether."""
-    removes: Mask = (batch.kind == RETRACT) & (batch.new_ve == batch.vs)
-    return removes
+def _count_inserts(batch: EventBatch) -> int:
+    return len(batch) - int(np.count_nonzero(batch.kind))
+
+
+def _count_removals(batch: EventBatch) -> int:
+    """How many elements take an event away altogether: only of a retraction can the new end be the start."""
+    return int(np.count_nonzero(batch.new_ve == batch.vs))
+
+
+def _size(batch: EventBatch) -> int:
+    """How many bytes it takes."""
+    return _CONTROL_BYTES * len(batch) + int(batch.payload.nbytes)
 
 
 def _identities(batch: EventBatch) -> tuple[Hashes, Hashes]:
@@ -132,19 +149,19 @@ def _to_inserts(batch: EventBatch) -> EventBatch:
     )
 
 
-def _gather(batches: list[EventBatch], bounds: Index, rows: Index) -> EventBatch:
-    """Rows by position over all batches, in the order asked for."""
+def _gather(batches: list[EventBatch], bounds: Index, rows: Index) -> pa.RecordBatch:
+    """Payloads by position over all batches, in the order asked for."""
     if len(batches) == 1:
-        return batches[0].take(rows)
+        return take_rows(batches[0].payload, rows)
     order = np.argsort(rows, kind="stable")
     cuts = np.searchsorted(rows[order], bounds)
     parts = [
-        batch.take(rows[order[a:b]] - start)
+        take_rows(batch.payload, rows[order[a:b]] - start)
         for batch, a, b, start in zip(batches, cuts, cuts[1:], bounds, strict=False)
         if b > a
     ]
     if not parts:
-        return batches[0].slice(0, 0)
+        return batches[0].payload.slice(0, 0)
     back = np.empty(len(rows), np.int64)
     back[order] = np.arange(len(rows))
-    return concat(parts).take(back)
+    return take_rows(pa.concat_batches(parts), back)

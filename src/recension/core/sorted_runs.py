@@ -184,6 +184,8 @@ class SortedRuns:
 
     def pop(self, t: int, side: Literal["left", "right"] = "left") -> Columns:
         """Take out all rows whose key is less than ``t`` (``right``: or equal), run by run."""
+        if not any(run.key[0] < t or (run.key[0] == t and side == "right") for run in self._runs):
+            return {name: np.empty(0, kind) for name, kind in self._types.items()}
         before = self._runs
         after = self._change(lambda run: run.cut(int(run.key.searchsorted(t, side))))
         cut = [(run, len(run.key) - len(rest.key)) for run, rest in zip(before, after, strict=True)]

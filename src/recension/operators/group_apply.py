@@ -46,7 +46,7 @@ class GroupApply(Operator):
         self._groups: list[Pipeline] = []
         self._ctis = np.zeros(0, np.int64)
         self._unseen = make()
-        self._unseen_chunks: Chunks | None = None
+        self._unseen_chunks: Chunks | None = {}  # empty while it is as it was made, None if not known
         self._no_effect: dict[int, int] = {}
         self.is_clocked = self._unseen.is_clocked
 
@@ -78,7 +78,8 @@ class GroupApply(Operator):
         pipeline = self._make()
         if self._unseen_chunks is None:
             self._unseen_chunks = self._unseen.snapshot()
-        pipeline.restore(self._unseen_chunks)
+        if self._unseen_chunks:
+            pipeline.restore(self._unseen_chunks)
         self._groups.append(pipeline)
         return pipeline.out_cti
 

@@ -24,7 +24,9 @@ from recension.plan.node import Node
 from recension.runners.result import Position
 
 HISTORY_LIMIT: Final = 1 << 20
-_COMPACT_AT: Final = 1 << 18
+# In bytes. To cancel elements takes up to a third of the time in which they were computed: it is put off.
+_COMPACT_AT: Final = 1 << 26
+_GATHER_AT: Final = 1 << 18
 # Small batches are joined: a million of one element each would take far more memory than their elements.
 _MOST_BATCHES: Final = 256
 
@@ -151,8 +153,8 @@ class RunningHistory:
         self._start()
 
     def _start(self) -> None:
-        self._compact_at = _COMPACT_AT if self._limit is None else min(_COMPACT_AT, self._limit)
-        self._builder = HistoryBuilder(self._schema, self._compact_at)
+        self._gather_at = _GATHER_AT if self._limit is None else min(_GATHER_AT, self._limit)
+        self._builder = HistoryBuilder(self._schema, _COMPACT_AT)
         self._recent: list[EventBatch] = []
         self._rows = 0
 
@@ -162,7 +164,7 @@ class RunningHistory:
             return
         self._recent.append(batch)
         self._rows += len(batch)
-        if len(self._recent) >= _MOST_BATCHES or self._rows >= self._compact_at:
+        if len(self._recent) >= _MOST_BATCHES or self._rows >= self._gather_at:
             self._gather()
 
     def _gather(self) -> None:

@@ -37,7 +37,6 @@ from recension.core.formats.text import (
     time_type_of,
     to_text,
     unify_time_columns,
-    wider_time,
     wider_type,
 )
 
@@ -113,7 +112,8 @@ class CsvRows:
         for cells in self._read_cells():
             for name in open_names:
                 if name in self._times.all:
-                    types[name] = wider_time(types[name], time_type_of(cells.column(name)))
+                    if pa.types.is_null(types[name]):  # the first that shows it says it
+                        types[name] = time_type_of(cells.column(name))
                 elif types[name] != pa.string():  # nothing is wider than text
                     guess = guess_type(cells.column(name))
                     types[name] = wider_type(types[name], guess)

@@ -79,6 +79,15 @@ class Block:
         """The lines that are not blank."""
         return [line for line in self.text.split(b"\n") if line.strip()]
 
+    def cut_after(self, length: int) -> list[Block]:
+        """The lines of about the first ``length`` bytes, and the others if there are any."""
+        cut = self.text.find(b"\n", length) + 1
+        texts = [self.text[:cut], self.text[cut:]] if 0 < cut < len(self.text) else []
+        if not all(map(bytes.strip, texts)) or not texts:
+            return [self]
+        head = Block.parse(texts[0], self.file, self.first_row)
+        return [head, Block.parse(texts[1], self.file, self.first_row + head.size)]
+
     def parts(self, columns: int | None = None) -> Iterator[Block]:
         """Parts with a bounded number of cells. Without ``columns``, every colon may make a column."""
         names = self.text.count(b":") if columns is None else columns

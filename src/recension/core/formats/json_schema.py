@@ -56,6 +56,7 @@ _LONG_INTEGER: Final = re.compile(rb"[:\[,\s]-?(?:9[0-9]{15}|[0-9]{17,})\s*[,\]}
 # A row that names 20 of 9,000 columns still has a letter of text for every 30 of its cells.
 _CELLS_PER_LETTER: Final = 32
 _FEW_CELLS: Final = 1 << 22
+_HEAD: Final = 1 << 16
 
 
 def infer_schema(blocks: Iterable[Block], times: TimeColumns, declared: pa.Schema | None) -> pa.Schema:
@@ -108,7 +109,7 @@ def _parse_blocks(
     names, each of which makes a cell in every row: it is parsed in parts.
     """
     known: pa.Schema | None = None
-    for block in blocks:
+    for block in _with_short_head(blocks):
         is_narrow = known is not None and len(known) * block.size <= MOST_CELLS
         whole = parse_with_arrow(block, known, times, "error") if is_narrow else None
         if whole is not None:
@@ -116,8 +117,21 @@ def _parse_blocks(
             continue
         for part in block.parts():
             batch = parse_with_arrow(part, None, times)
-            known = None if batch is None else batch.schema
+            known = None if batch is None else _extend_schema(known, batch.schema)
             yield part, batch
+
+
+def _with_short_head(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same blocks, but the first lines by themselves: they most often have all columns of the others."""
+    for number, block in enumerate(blocks):
+        yield from block.cut_after(_HEAD) if number == 0 else [block]
+
+
+def _extend_schema(known: pa.Schema | None, found: pa.Schema) -> pa.Schema:
+    """The columns of the last part, and of those before it what that part has not: names, and any values."""
+    types = {field.name: field.type for field in known or ()}
+    types |= {f.name: f.type for f in found if f.name not in types or not pa.types.is_null(f.type)}
+    return pa.schema(list(types.items()))
 
 
 def _add_control_columns(found: dict[str, pa.DataType], times: TimeColumns) -> dict[str, pa.DataType]:

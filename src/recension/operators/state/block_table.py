@@ -28,9 +28,10 @@ from recension.core.batch import Index
 from recension.core.memory import empty
 from recension.core.netting import expand
 from recension.core.sorted_runs import Column, Columns
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 _BLOCK = 64
+_MANY = 8  # keys among which as many others are searched by packing them all
 _NONE = np.zeros(0, np.int64)
 
 
@@ -234,16 +235,21 @@ class BlockTable:
 
 
 def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_equal: bool = False) -> Index:
-    """Positions of (group, time) keys among sorted ones, all searches abreast."""
-    low = np.zeros(len(group), np.int64)
-    high = np.full(len(group), len(groups), np.int64)
-    for _ in range(len(groups).bit_length()):
-        middle = np.minimum((low + high) >> 1, max(len(groups) - 1, 0))
-        g, t = groups[middle], times[middle]
-        is_before = (g < group) | ((g == group) & ((t <= time) if after_equal else (t < time)))
-        is_open = low < high
-        low = np.where(is_open & is_before, middle + 1, low)
-        high = np.where(is_open & ~is_before, middle, high)
+    """Positions of (group, time) keys among sorted ones."""
+    if len(groups) <= _MANY * len(group):
+        known, wanted = sort_keys([groups, group], [times, time])
+        return np.searchsorted(known, wanted, "right" if after_equal else "left")
+    return _bisect_in_groups(groups, times, group, time, after_equal)
+
+
+def _bisect_in_groups(groups: Column, times: Column, group: Index, time: Ticks, after_equal: bool) -> Index:
+    """The same for a few keys, which costs no look at all the others: by halving, among those of a group."""
+    low, high = np.searchsorted(groups, group), np.searchsorted(groups, group, "right")
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        found = times[np.minimum(middle, len(times) - 1)]
+        is_before = (found <= time if after_equal else found < time) & (low < high)
+        low, high = np.where(is_before, middle + 1, low), np.where(is_before, high, middle)
     return low
 
 
@@ -251,7 +257,8 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
 class KeyPacking:
     """(group, time) as one whole number in the same order: the time as an offset, or a rank if that is long.
 
-    The end of time is the offset after the last.
+    The beginning of time is the first offset, the end of time the last one: no other time is at ``low`` or
+    after ``high``.
     """
 
     width: int
@@ -264,13 +271,11 @@ class KeyPacking:
         groups: Sequence[Index], times: Sequence[Ticks], *, is_invertible: bool = False
     ) -> KeyPacking:
         """A packing for all these keys: tight, or one that `unpack` can invert, which wastes up to a bit."""
-        every = np.concatenate(times)
-        finite = every[every != FOREVER]
-        low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
+        low, high = _range_of(times)
         rounded = _power_of_two if is_invertible else int
         width, ranked = rounded(high - low + 2), None
         if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
-            ranked = np.unique(every)
+            ranked = np.unique(np.concatenate(times))
             width = rounded(len(ranked))
         return KeyPacking(width, low, high, ranked)
 
@@ -279,7 +284,7 @@ class KeyPacking:
         if self.ranked is not None:
             code = np.searchsorted(self.ranked, time)
         else:
-            code = np.where(time == FOREVER, self.high + 1, time) - self.low
+            code = np.minimum(np.maximum(time, self.low), self.high + 1) - self.low
         packed: Index = group * self.width + code
         return packed
 
@@ -288,7 +293,19 @@ class KeyPacking:
         group, code = packed >> (self.width.bit_length() - 1), packed & (self.width - 1)
         if self.ranked is not None:
             return group, self.ranked[code]
-        return group, np.where(code > self.high - self.low, FOREVER, code + self.low)
+        time = np.where(code > self.high - self.low, FOREVER, code + self.low)
+        return group, np.where(code == 0, BEGINNING, time)
+
+
+def _range_of(times: Sequence[Ticks]) -> tuple[int, int]:
+    """Just before the first time and at the last, the beginning and the end of time left out."""
+    low = min((int(one.min()) for one in times if len(one)), default=0)
+    high = max((int(one.max()) for one in times if len(one)), default=0)
+    if low == BEGINNING or high == FOREVER:
+        every = np.concatenate(times)
+        every = every[(every != BEGINNING) & (every != FOREVER)]
+        low, high = (int(every.min()), int(every.max())) if len(every) else (0, 0)
+    return low - 1, high
 
 
 def _power_of_two(size: int) -> int:

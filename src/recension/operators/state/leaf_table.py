@@ -27,6 +27,7 @@ from recension.operators.state.leaf_log import LeafLog
 
 _LONG: Final = 256
 _SHORT: Final = 64  # a long group that is as short as this becomes a leaf again
+_CLOSE: Final = 32  # numbers that span so many times their count are told apart without a sort
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -106,10 +107,11 @@ class LeafTable:
             own = take_columns(extract.columns, ~extract.follower)
             self._changed += _compare_rows(own, columns)
         if len(extract.blocks):
-            is_long = self._is_long["long"][columns["group"]]
-            rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
-            self._replace_long(extract, rest)
-            self._shorten_if_short(unique_numbers(rest["group"]))
+            rest = columns
+            if len(extract.leaves):
+                is_long = self._is_long["long"][columns["group"]]
+                rest, columns = take_columns(columns, is_long), take_columns(columns, ~is_long)
+            self._shorten_if_short(self._replace_long(extract, rest))
             if not len(extract.leaves):
                 return
         first = np.searchsorted(columns["group"], extract.leaves)
@@ -144,21 +146,29 @@ class LeafTable:
         if self._changed is not None:
             self._changed.append((group[gone], extract.columns["time"][gone]))
         if len(extract.blocks):
+            stays = ~(gone | extract.follower)
+            if not len(extract.leaves):
+                self._replace_long(extract, take_columns(extract.columns, stays))
+                return
             is_long = self._is_long["long"][group]
-            self._replace_long(extract, take_columns(extract.columns, is_long & ~gone & ~extract.follower))
+            self._replace_long(extract, take_columns(extract.columns, is_long & stays))
             gone = gone & ~is_long
         first = np.flatnonzero(gone)
         starts = np.flatnonzero(np.append(True, group[first][1:] != group[first][:-1]))[: len(first)]
         self._log.trim(group[first[starts]], np.diff(np.append(starts, len(first))))
 
-    def _replace_long(self, extract: LeafExtract, columns: Columns) -> None:
+    def _replace_long(self, extract: LeafExtract, columns: Columns) -> Index:
+        """Put rows in the place of what was read of long groups; gives back the groups that have rows."""
         before = extract.columns["group"][~extract.follower]
-        before = before[self._is_long["long"][before]]
+        if len(extract.leaves):
+            before = before[self._is_long["long"][before]]
         self._long.replace(extract.blocks, columns)
         rows = self._is_long["rows"]
-        np.subtract.at(rows, before, 1)
-        np.add.at(rows, columns["group"], 1)
-        self._is_long["long"][before[rows[before] == 0]] = False
+        (had, old_sizes), (has, sizes) = _count_each(before), _count_each(columns["group"])
+        rows[had] -= old_sizes
+        rows[has] += sizes
+        self._is_long["long"][had[rows[had] == 0]] = False
+        return has
 
     def _lengthen(self, groups: Index, columns: Columns) -> None:
         """Leaves that have grown too long go to the block table."""
@@ -272,9 +282,21 @@ class LeafTable:
 
 def unique_numbers(numbers: Index) -> Index:
     """Each number once, in order."""
-    ordered = numbers if bool((numbers[1:] >= numbers[:-1]).all()) else np.sort(numbers)
-    once: Index = ordered[np.append(True, ordered[1:] > ordered[:-1])[: len(ordered)]]
+    if not bool((numbers[1:] >= numbers[:-1]).all()):
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < _CLOSE * len(numbers):
+            is_there = np.zeros(high - low + 1, np.bool_)
+            is_there[numbers - low] = True
+            return np.flatnonzero(is_there) + low
+        numbers = np.sort(numbers)
+    once: Index = numbers[np.append(True, numbers[1:] > numbers[:-1])[: len(numbers)]]
     return once
+
+
+def _count_each(numbers: Index) -> tuple[Index, Index]:
+    """The different ones of sorted numbers, and how often each is there."""
+    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
+    return numbers[first], np.diff(np.append(first, len(numbers)))
 
 
 def _bits(column: Column) -> Index:

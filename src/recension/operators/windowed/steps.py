@@ -173,7 +173,7 @@ def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra:
         refs[at],
         np.cumsum(n[at]),
         np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0,
-        [np.cumsum(dense.change(x)[at]) for x in ints],
+        [np.cumsum(dense.change(x, n)[at]) for x in ints],
         [],
     )
 
@@ -293,8 +293,11 @@ class DenseAxis:
         """How many changes begin and end at each place."""
         return np.bincount(self.begins, minlength=self.size), np.bincount(self.ends, minlength=self.size)
 
-    def change(self, by: Index) -> Index:
-        """What is added where changes begin and taken away where they end."""
+    def change(self, by: Index, n: Index) -> Index:
+        """What is added where changes begin and taken away where they end; ``n`` is that of one each."""
+        # Often all are alike: every value is there, or none is large.
+        if len(by) and bool((by == by[0]).all()):
+            return n * int(by[0])
         return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
             np.int64
         )

@@ -136,16 +136,16 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
     # Where the next known end point is, and the last one before: the row after all stands for none.
-    known = {name: np.append(column, 0) for name, column in own.items()}
+    known = {name: np.append(column, 0) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
     after = np.cumsum(~is_new)
     inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
     following = np.where(known["group"][after] == group, known["time"][after], time)
     last_step = _last_marked(at_steps, len(is_new))
     is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
-    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
     old_n = known["n"][inherit]
     new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
         AxisSide(~is_new, following, old_n, sums.old),
@@ -162,19 +162,22 @@ class _AxisSums:
     running: Sums
     last_step: Index
     is_changed: Mask
+    new_n: Index
 
     @staticmethod
     def over(
-        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask, new_n: Index
     ) -> _AxisSums:
         before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
         running = Sums(steps.n, steps.ints, steps.pairs)
-        return _AxisSums(before, inherit, running, last_step, is_changed)
+        return _AxisSums(before, inherit, running, last_step, is_changed, new_n)
 
     def old(self, rows: Index) -> Sums:
         return self.known.take(self.inherit[rows])
 
     def new(self, rows: Index) -> Sums:
+        if not self.known.ints and not self.known.pairs:
+            return Sums(self.new_n[rows], [], [])
         sums, changed = self.old(rows), np.flatnonzero(self.is_changed[rows])
         more = self.running.take(self.last_step[rows[changed]])
         sums.put(changed, sums.take(changed).add(more))
