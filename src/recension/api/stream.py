@@ -69,9 +69,9 @@ def source(
     since
         Where the external CTIs begin; a ``finalize`` of the query's own may name another time.
     times
-        What its times are: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()`` and
-        ``rc.end()`` are of this type. Without it they are timestamps if the columns ``start`` and ``end`` are,
-        else ticks.
+        What its times are: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()``
+        and ``rc.end()`` are of this type. Without it they are timestamps if the columns ``start`` and ``end``
+        are, else ticks.
 
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>

@@ -114,8 +114,8 @@ def _alter_lifetime(node: nodes.AlterLifetime) -> str | None:
 def _timed_span(node: nodes.TimedSpan) -> str | None:
     if node.holds_ctis:
         return (
-            "ctis wait for the starts of events whose ends are not final: an end that moves revises its event "
-            "from the start on"
+            "ctis wait for the starts of events whose ends are not final: an end that moves revises its "
+            "event from the start on"
         )
     return "ctis pass as the new lifetimes allow; it keeps nothing" if node.is_altering else None
 

@@ -113,7 +113,7 @@ class TimedSpan(Operator):
         return 0 if self._open is None else self._open.nbytes()
 
     def snapshot_state(self) -> Chunks:
-        return {} if self._open is None else {"open": self._open}  # type: ignore[dict-item]
+        return {} if self._open is None else {"open": self._open}
 
     def restore_state(self, chunks: Chunks) -> None:
         if self._open is not None:

@@ -24,7 +24,10 @@ class Leaf(Node):
     passes_external_ctis = False
     is_before_state = False
     ignores_ctis = False
-    named_times: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        return ()
 
     @property
     def stands_for(self) -> Node | None:
@@ -78,7 +81,8 @@ class Source(Leaf):
             )
         if self.times is not None and not (self.times == TICKS or pa.types.is_timestamp(self.times)):
             raise SchemaError(
-                f"source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', not {self.times}"
+                "source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', "
+                f"not {self.times}"
             )
         super().__post_init__()
 

@@ -107,10 +107,14 @@ class TimedSpan(TimedNode):
             require_boolean(predicate, timed, f"{self.verb}({predicate})")
         require_names([name for name, _ in self.outputs], self.verb)
         types = [
-            result_type(computed, timed, f"{self.verb}({name if name == computed.column else f'{name}={computed}'})")
+            result_type(
+                computed, timed, f"{self.verb}({name if name == computed.column else f'{name}={computed}'})"
+            )
             for name, computed in self.outputs
         ]
-        schema = pa.schema([pa.field(name, kind) for (name, _), kind in zip(self.outputs, types, strict=True)])
+        schema = pa.schema(
+            [pa.field(name, kind) for (name, _), kind in zip(self.outputs, types, strict=True)]
+        )
         if self.is_altering:
             self._check_lifetime(self._timed(schema))
         return schema
@@ -125,8 +129,8 @@ class TimedSpan(TimedNode):
         kinds = {self._time_type(which, timed) for which in ("start", "end")} - {None}
         if len(kinds) > 1:
             raise SchemaError(
-                "with_lifetime: one of start and end is a number of ticks and the other a timestamp; if the times "
-                'of the source are timestamps, say so, as in rc.source(..., times="timestamp[us, UTC]")'
+                "with_lifetime: one of start and end is a number of ticks and the other a timestamp; if the "
+                'times of the source are timestamps, say so, as in rc.source(..., times="timestamp[us, UTC]")'
             )
         if not _follows(lambda t: self._earliest_start(t, t)):
             raise SchemaError(
@@ -214,7 +218,7 @@ class TimedSpan(TimedNode):
         return self if len(kept) == len(self.outputs) else replace(self, outputs=kept)
 
     def filters_below(self) -> tuple[FilterRule | None, ...]:
-        """Those that read no times. Where events are dropped, a filter would meet rows it never met before."""
+        """Those that read no times. Where events are dropped, one would meet rows it never met before."""
         plain = {name: computed for name, computed in self.outputs if computed.references.isdisjoint(TIMES)}
         return (FilterRule(plain, needs_total=bool(self.predicates) or self.is_altering),)
 
@@ -258,7 +262,7 @@ class TimedSpan(TimedNode):
         )
 
     def _earliest_start(self, since: int, t: int) -> int:
-        """The least new start of an event that starts at ``since`` or later and ends after ``t``, or at it."""
+        """The least new start of an event that starts at ``since`` or later and ends at ``t`` or later."""
         begins, ends = Bounds(since, may_be_null=False), Bounds(max(since, t))
         least = bounds(self._below(self._start).tree, begins, ends).low
         return least if self.bound is None else max(least, since - self.bound)
@@ -346,7 +350,7 @@ class TimedSpan(TimedNode):
     ) -> tuple[Mask, pa.RecordBatch, Ticks, Ticks]:
         timed = self._with_times(payload, vs, ve)
         start, is_there = self._ticks(self._start, timed, BEGINNING) if self.start else (vs, None)
-        end, has_end = self._ticks(self._end, timed, FOREVER) if self.end else (ve, None)
+        end = self._ticks(self._end, timed, FOREVER)[0] if self.end else ve
         there = end > start
         if is_there is not None:
             there &= is_there
@@ -409,9 +413,9 @@ def _filter_by(
 
 
 def _follows(rule: Callable[[int], int]) -> bool:
-    """Does the bound go on for ever as time does?"""
+    """Does the bound go on for ever as time does, if there is one?"""
     early, late = rule(1 << 40), rule(1 << 50)
-    return late > early > LOWEST
+    return early == HIGHEST or late > early > LOWEST
 
 
 def _describe_times(kind: pa.DataType) -> str:
@@ -433,17 +437,16 @@ def with_lifetime(plan: Node, start: Expression, end: Expression, bound: int | N
 
     Alone that step would hold CTIs back for every event whose end is not final.
     """
-    given = (
-        None if start.column == START else start,
-        None if end.column == END else end,
-        bound,
-        "with_lifetime",
-    )
     below = _read_through_columns(plan)
     if not isinstance(below, TimedSpan) or below.is_altering:
         below = timed_span(plan, (), all_of(plan.schema), "with_lifetime")
-    names = ("start", "end", "bound", "verb")
-    return replace(below, **dict(zip(names, given, strict=True)))
+    return replace(
+        below,
+        start=None if start.column == START else start,
+        end=None if end.column == END else end,
+        bound=bound,
+        verb="with_lifetime",
+    )
 
 
 def _read_through_columns(plan: Node) -> Node:
