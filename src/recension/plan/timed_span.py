@@ -126,31 +126,30 @@ class TimedSpan(TimedNode):
     def _check_lifetime(self, timed: pa.Schema) -> None:
         if self.bound is not None and self.bound < 0:
             raise TimeError(f"with_lifetime: bound is how far back a start may lie, not {self.bound} ticks")
-        kinds = {self._time_type(which, timed) for which in ("start", "end")} - {None}
-        if len(kinds) > 1:
-            raise SchemaError(
-                "with_lifetime: one of start and end is a number of ticks and the other a timestamp; if the "
-                'times of the source are timestamps, say so, as in rc.source(..., times="timestamp[us, UTC]")'
-            )
+        for which in ("start", "end"):
+            self._require_time(which, timed)
         if not _follows(lambda t: self._earliest_start(t, t)):
             raise SchemaError(
                 f"with_lifetime: nothing says how early {self._start} may be, so no CTI could pass; say how "
                 'long before the event\'s own start it may lie at most, as in with_lifetime(..., bound="1h")'
             )
 
-    def _time_type(self, which: str, timed: pa.Schema) -> pa.DataType | None:
-        """Whether a new start or end is a number or a timestamp; None if it is always null."""
+    def _require_time(self, which: str, timed: pa.Schema) -> None:
+        """Raise unless a new start or end is a number or a timestamp, as times are; an end may be null."""
         computed = self._start if which == "start" else self._end
         kind = result_type(computed, timed, f"with_lifetime({which}={computed})")
-        if pa.types.is_null(kind) and which == "end":
-            return None
-        is_time = pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
-        if not is_time or pa.types.is_integer(kind) != pa.types.is_integer(self._lifetime_kind):
+        if which == "end" and pa.types.is_null(kind):
+            return
+        wanted = pa.types.is_integer if pa.types.is_integer(self._lifetime_kind) else pa.types.is_timestamp
+        if not wanted(kind):
+            is_own = reads_times(computed) and pa.types.is_integer(kind)
+            hint = (
+                "; say in the source what its times are, as in times='timestamp[us, UTC]'" if is_own else ""
+            )
             raise SchemaError(
                 f"with_lifetime: {which} must be {_describe_times(self._lifetime_kind)}, but {computed} is "
-                f"{type_name(kind)}"
+                f"{type_name(kind)}{hint}"
             )
-        return TICKS if pa.types.is_integer(kind) else pa.timestamp("us")
 
     @cached_property
     def _lifetime_kind(self) -> pa.DataType:
@@ -391,7 +390,10 @@ class TimedSpan(TimedNode):
         columns.append(self._time_column(pa.array(vs, pa.int64())))
         names.append(START)
         if ve is not None:
-            columns.append(self._time_column(pa.array(ve, pa.int64(), mask=ve == FOREVER)))
+            # Some checked kernels look at what lies under a null, too.
+            is_endless = ve == FOREVER
+            ends = pa.array(np.where(is_endless, np.int64(0), ve), pa.int64(), mask=is_endless)
+            columns.append(self._time_column(ends))
             names.append(END)
         return pa.RecordBatch.from_arrays(columns, names)
 
