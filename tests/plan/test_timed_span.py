@@ -45,7 +45,10 @@ def test_times_are_ticks_unless_the_source_says_otherwise() -> None:
     ("build", "why"),
     [
         (lambda: s.join(t, where=rc.start() > 3), r"rc\.start\(\) cannot stand here; make it a column first"),
-        (lambda: s.agg(rc.top_k(2, by=rc.lifetime())), "yields rows, so what it goes by must be one of their"),
+        (
+            lambda: s.agg(rc.top_k(2, by=rc.lifetime())),
+            "yields rows, so what it goes by must be one of their",
+        ),
         (lambda: s.group_by(k=rc.start()), "there is a column 'k' already"),
         (lambda: s.with_lifetime("x", rc.end()), "nothing says how early x may be"),
         (lambda: s.with_lifetime(rc.lit(5), None), "nothing says how early 5 may be"),
@@ -173,7 +176,9 @@ def test_in_allens_relations_and_in_windows() -> None:
 def test_an_event_beyond_its_bound_is_an_error() -> None:
     query = s.with_lifetime("x", None, bound=5)
     assert [row["_vs"] for row in run(query, event(3, 8))] == [3]
-    with pytest.raises(RecensionError, match="starts at 9 would start at 3, which is more than bound=5 before"):
+    with pytest.raises(
+        RecensionError, match="starts at 9 would start at 3, which is more than bound=5 before"
+    ):
         run(query, event(3, 9))
 
 

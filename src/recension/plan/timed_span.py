@@ -27,7 +27,7 @@ from recension.plan.evaluation import Predicate, Projection, evaluate
 from recension.plan.expressions import Expression, column, require_boolean, result_type
 from recension.plan.expressions.bounds import HIGHEST, LOWEST, Bounds, bounds, least_change
 from recension.plan.expressions.tree import substitute
-from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named, same_names
+from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import END, START, require_names, type_name
 from recension.plan.source import declared_kind
@@ -225,11 +225,6 @@ class TimedSpan(TimedNode):
 
     def needs(self) -> None:
         return None
-
-    @property
-    def is_spread(self) -> bool:  # type: ignore[override]
-        """New columns are computed from times, so keys among them are known only when it has run."""
-        return self.kept_columns() != same_names(self.schema)
 
     @property
     def passes_external_ctis(self) -> bool:  # type: ignore[override]
