@@ -84,6 +84,10 @@ def step(stream: rc.Stream) -> TimedSpan:
         (s.set_duration(5).with_columns(d=rc.lifetime()), False),
         (s.with_columns(d=rc.lifetime()).with_lifetime(rc.end(), rc.end() + 1), False),
         (s.with_columns(d=rc.lifetime(), e=col("x")).select("e", "d").with_lifetime(rc.end(), None), False),
+        (
+            s.with_columns(d=rc.lifetime()).where(col("d") > 3, rc.end() > 5).with_lifetime(rc.end(), None),
+            False,
+        ),
         (s.with_columns(d=rc.lifetime()).with_lifetime(rc.start(), rc.start() + 5), True),
         (s.with_lifetime(rc.start(), rc.min_horizontal(rc.end(), rc.start() + 5)), False),
         (s.with_lifetime(rc.start() // 10 * 10, rc.end() // 10 * 10 + 10), False),
@@ -171,6 +175,14 @@ def test_in_allens_relations_and_in_windows() -> None:
     longest = s.tumbling(10).agg(longest=rc.max(rc.lifetime()), n=rc.count())
     rows = run(longest, event(1, 0, 9), event(2, 6, 7), close=True)
     assert [(row["longest"], row["n"]) for row in rows] == [(9, 2)]
+
+
+def test_steps_between_the_times_and_the_new_lifetime_are_one_step_with_it() -> None:
+    timed = s.with_columns(d=rc.lifetime()).where(col("d") > 3).select(e=col("d") * 2)
+    query = timed.where(rc.start() < 9, col("e") > 9).with_lifetime(rc.end(), rc.end() + col("e"))
+    assert isinstance(query.plan.inputs[0], nodes.Source)
+    rows = run(query, event(1, 0, 4), event(2, 0, 5), event(3, 9, 20), event(4, 2, 8), event(5, 3, 5))
+    assert [(row["_vs"], row["_ve"], row["e"]) for row in rows] == [(5, 15, 10), (8, 20, 12)]
 
 
 def test_an_event_beyond_its_bound_is_an_error() -> None:

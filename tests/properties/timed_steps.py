@@ -129,6 +129,20 @@ TIMED: list[StepKind] = [
     _fused(rc.end(), rc.end() + 3, _end, lambda e: plus(_end(e), 3)),
     _fused(rc.start() + 1, None, lambda e: e.vs + 1, lambda e: None),
     StepKind(
+        "long ones when they have ended",
+        lambda s, t: (
+            s.with_columns(d=rc.lifetime())
+            .where(col("d") > 2)
+            .select("k", v=col("d") + rc.start())
+            .with_lifetime(rc.end(), rc.end() + col("v") % 4)
+        ),
+        lambda s, t: denote.with_lifetime(
+            denote.with_event_columns(denote.where_event(s, lambda e: (_lasted(e) or 0) > 2), v=_end),
+            _end,
+            lambda e: e.ve + e.payload["v"] % 4,
+        ),
+    ),
+    StepKind(
         "apply lifetime",
         lambda s, t: s.group_by("k").apply(lambda g: g.with_columns(v=rc.lifetime())).select("k", "v"),
         lambda s, t: denote.with_event_columns(s, v=_lasted),

@@ -31,7 +31,7 @@ from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all
 from recension.plan.properties import Properties
 from recension.plan.schemas import END, START, require_names, type_name
 from recension.plan.source import declared_kind
-from recension.plan.span import Project, describe_selection, is_identity
+from recension.plan.span import describe_selection, is_identity
 from recension.plan.structure import NOT_STRUCTURE
 
 TIMES = frozenset({START, END})
@@ -248,8 +248,8 @@ class TimedSpan(TimedNode):
     def _end(self) -> Expression:
         return column(END) if self.end is None else self.end
 
-    def _below(self, computed: Expression) -> Expression:
-        """A new start or end over the input's payload and times."""
+    def expand(self, computed: Expression) -> Expression:
+        """An expression over the outputs and times as one over the input's payload and times."""
         outputs = dict(self.outputs)
         return Expression(
             substitute(computed.tree, lambda name: (column(name) if name in TIMES else outputs[name]).tree)
@@ -258,13 +258,13 @@ class TimedSpan(TimedNode):
     def _earliest_start(self, since: int, t: int) -> int:
         """The least new start of an event that starts at ``since`` or later and ends at ``t`` or later."""
         begins, ends = Bounds(since, may_be_null=False), Bounds(max(since, t))
-        least = bounds(self._below(self._start).tree, begins, ends).low
+        least = bounds(self.expand(self._start).tree, begins, ends).low
         return least if self.bound is None else max(least, since - self.bound)
 
     @cached_property
     def _end_rule(self) -> Callable[[int], int] | None:
         """Before which time nothing changes if ends at ``t`` or later move; None if that is not known."""
-        start, end = self._below(self._start), self._below(self._end)
+        start, end = self.expand(self._start), self.expand(self._end)
         if END in start.references:
             # Wherever the event was and will be shown, that depends on its old and new end.
             anywhere = Bounds(may_be_null=False)
@@ -434,9 +434,7 @@ def with_lifetime(plan: Node, start: Expression, end: Expression, bound: int | N
 
     Alone that step would hold CTIs back for every event whose end is not final.
     """
-    below = _read_through_columns(plan)
-    if not isinstance(below, TimedSpan) or below.is_altering:
-        below = timed_span(plan, (), all_of(plan.schema), "with_lifetime")
+    below = _timed_steps(plan) or timed_span(plan, (), all_of(plan.schema), "with_lifetime")
     return replace(
         below,
         start=None if start.column == START else start,
@@ -446,15 +444,26 @@ def with_lifetime(plan: Node, start: Expression, end: Expression, bound: int | N
     )
 
 
-def _read_through_columns(plan: Node) -> Node:
-    """A projection of columns as they are, and the timed span below it, as one; else the plan itself."""
-    if not isinstance(plan, Project) or not all(e.column for _, e in plan.outputs):
-        return plan
-    below = _read_through_columns(plan.input)
-    if not isinstance(below, TimedSpan) or below.is_altering:
-        return plan
-    made = dict(below.outputs)
-    return replace(below, outputs=tuple((name, made[e.column]) for name, e in plan.outputs if e.column))
+def _timed_steps(plan: Node) -> TimedSpan | None:
+    """The span steps down to the lowest that reads times, as one; None if none of them does.
+
+    What one of them computes and several read is computed for each of these.
+    """
+    if isinstance(plan, TimedSpan):
+        parts = None if plan.is_altering else (plan.predicates, plan.outputs)
+    else:
+        parts = plan.as_span()
+    if parts is None:
+        return None
+    below = _timed_steps(plan.inputs[0])
+    if below is None:
+        return plan if isinstance(plan, TimedSpan) else None
+    predicates, outputs = parts
+    return replace(
+        below,
+        predicates=(*below.predicates, *(below.expand(predicate) for predicate in predicates)),
+        outputs=tuple((name, below.expand(computed)) for name, computed in outputs),
+    )
 
 
 def name_timed(
