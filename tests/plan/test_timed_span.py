@@ -107,9 +107,7 @@ def test_where_ctis_wait(query: rc.Stream, waits: bool) -> None:
 
 
 def test_with_lifetime_of_the_events_own_times_is_no_other_step() -> None:
-    same = s.with_lifetime(rc.start(), rc.end())
-    assert not step(same).is_altering
-    assert same.properties == s.properties
+    assert s.with_lifetime(rc.start(), rc.end()).plan is s.plan
 
 
 # Rewrites
@@ -134,6 +132,16 @@ def test_a_filter_that_does_not_passes_unless_it_may_fail() -> None:
     assert labels(timed.where(fragile))[1] == "where k.cast('int64') > 1"
     assert labels(s.where(rc.lifetime() > 1).where(fragile))[-1] == "where k.cast('int64') > 1"
     assert labels(s.with_lifetime(rc.end(), None).where(fragile))[-1] == "where k.cast('int64') > 1"
+
+
+def test_conditions_before_the_first_that_reads_times_go_down() -> None:
+    query = s.shift(1).where((col("x") > 1) & (rc.lifetime() > 3) & (col("x") < 9))
+    assert labels(query) == [
+        "source s",
+        "where x > 1",
+        "shift by 1",
+        "where end() - start() > 3; where x < 9",
+    ]
 
 
 def test_columns_that_nobody_reads_go() -> None:

@@ -9,10 +9,10 @@ from recension.api.base import StreamBase, plan_of
 from recension.core.errors import SchemaError
 from recension.plan.expressions import IntoExpression, column, expression, require_columns
 from recension.plan.functions import takes_rows
-from recension.plan.node import Node, Outputs, all_of
+from recension.plan.node import Node, Outputs
 from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.span import Distinct, Map, Project, Union, Where
-from recension.plan.timed_span import reads_times, timed_span
+from recension.plan.timed_span import reads_times, timed_span, where_timed
 
 
 class SpanMethods(StreamBase):
@@ -32,12 +32,7 @@ class SpanMethods(StreamBase):
             raise SchemaError("where: give a condition, such as col('bytes') > 0")
         plan = self.plan
         for predicate in map(expression, predicates):
-            is_timed = reads_times(predicate)
-            plan = (
-                timed_span(plan, [predicate], all_of(plan.schema), "where")
-                if is_timed
-                else Where(plan, predicate)
-            )
+            plan = where_timed(plan, predicate) if reads_times(predicate) else Where(plan, predicate)
         return self._then(plan)
 
     def select(self, *columns: IntoExpression, **named: IntoExpression) -> Self:

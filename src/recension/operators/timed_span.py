@@ -73,12 +73,16 @@ class TimedSpan(Operator):
             batch = batch.filter(self._gate(batch.payload, batch.vs))
         if not len(batch):
             return empty(self.schema)
-        if self._open is not None:
-            self._open.change(batch.vs, old_end(batch), new_end(batch))
-        if bool((batch.kind == INSERT).all()):
-            shown = self._show(batch, np.arange(len(batch)), batch.ve)
-            return changes(shown.start, shown.start, shown.end, shown.payload)
         was, now = old_end(batch), new_end(batch)
+        output = self._change(batch, was, now)  # first: it may refuse an event
+        if self._open is not None:
+            self._open.change(batch.vs, was, now)
+        return output
+
+    def _change(self, batch: EventBatch, was: Ticks, now: Ticks) -> EventBatch:
+        if bool((batch.kind == INSERT).all()):
+            shown = self._show(batch, np.arange(len(batch)), now)
+            return changes(shown.start, shown.start, shown.end, shown.payload)
         old = self._show(batch, np.flatnonzero(was != batch.vs), was)
         new = self._show(batch, np.flatnonzero(now != batch.vs), now)
         return _make_changes(old, new)
@@ -96,7 +100,9 @@ class TimedSpan(Operator):
             return self.emit(t)
         since = t
         if self._open is not None:
-            since = min(t, self._open.first_open(t if self._may_lengthen else t + 1))
+            # What never ends is never final before the end of time.
+            final = t if self._may_lengthen else min(t + 1, FOREVER - 1)
+            since = min(t, self._open.first_open(final))
         return self.emit(self._rule(t, since))
 
     def orphans(self, port: int) -> Orphans:

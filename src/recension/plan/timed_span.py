@@ -26,12 +26,12 @@ from recension.core.time_kind import TICKS, Instant, TimeKind, describe_kind, de
 from recension.plan.evaluation import Predicate, Projection, evaluate
 from recension.plan.expressions import Expression, column, require_boolean, result_type
 from recension.plan.expressions.bounds import HIGHEST, LOWEST, Bounds, bounds, least_change
-from recension.plan.expressions.tree import substitute
+from recension.plan.expressions.tree import conjuncts, substitute
 from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import END, START, require_names, type_name
 from recension.plan.source import declared_kind
-from recension.plan.span import describe_selection, is_identity
+from recension.plan.span import Where, describe_selection, is_identity
 from recension.plan.structure import NOT_STRUCTURE
 
 TIMES = frozenset({START, END})
@@ -255,16 +255,21 @@ class TimedSpan(TimedNode):
             substitute(computed.tree, lambda name: (column(name) if name in TIMES else outputs[name]).tree)
         )
 
+    @cached_property
+    def _start_below(self) -> Expression:
+        """The new start, over the input's payload and times."""
+        return self.expand(self._start)
+
     def _earliest_start(self, since: int, t: int) -> int:
         """The least new start of an event that starts at ``since`` or later and ends at ``t`` or later."""
         begins, ends = Bounds(since, may_be_null=False), Bounds(max(since, t))
-        least = bounds(self.expand(self._start).tree, begins, ends).low
+        least = bounds(self._start_below.tree, begins, ends).low
         return least if self.bound is None else max(least, since - self.bound)
 
     @cached_property
     def _end_rule(self) -> Callable[[int], int] | None:
         """Before which time nothing changes if ends at ``t`` or later move; None if that is not known."""
-        start, end = self.expand(self._start), self.expand(self._end)
+        start, end = self._start_below, self.expand(self._end)
         if END in start.references:
             # Wherever the event was and will be shown, that depends on its old and new end.
             anywhere = Bounds(may_be_null=False)
@@ -429,16 +434,28 @@ def timed_span(plan: Node, predicates: Sequence[Expression], outputs: Outputs, v
     return TimedSpan(plan, declared_kind(plan) or TICKS, tuple(predicates), outputs, verb=verb)
 
 
+def where_timed(plan: Node, predicate: Expression) -> Node:
+    """A filter that reads times, over one of the conditions before that which do not."""
+    parts = [Expression(part) for part in conjuncts(predicate.tree)]
+    first = next(i for i, part in enumerate(parts) if reads_times(part))
+    for part in parts[:first]:
+        plan = Where(plan, part)
+    return timed_span(plan, parts[first:], all_of(plan.schema), "where")
+
+
 def with_lifetime(plan: Node, start: Expression, end: Expression, bound: int | None) -> Node:
     """Other lifetimes for the events of a step, in one step with it if it reads the times of events.
 
     Alone that step would hold CTIs back for every event whose end is not final.
     """
+    new_start, new_end = None if start.column == START else start, None if end.column == END else end
+    if new_start is None and new_end is None:
+        return plan
     below = _timed_steps(plan) or timed_span(plan, (), all_of(plan.schema), "with_lifetime")
     return replace(
         below,
-        start=None if start.column == START else start,
-        end=None if end.column == END else end,
+        start=new_start,
+        end=new_end,
         bound=bound,
         verb="with_lifetime",
     )
