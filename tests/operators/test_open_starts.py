@@ -35,7 +35,7 @@ def test_against_a_list(data: st.DataObject) -> None:
         start, old, new = Times(), Times(), Times()
         for _ in range(data.draw(st.integers(0, 5))):
             moving = [i for i, (_, end) in enumerate(live) if end >= now]
-            if moving and data.draw(st.booleans()):
+            if bool(moving) and data.draw(st.booleans()):
                 vs, end = live.pop(data.draw(st.sampled_from(moving)))
             else:
                 vs = end = now + data.draw(st.integers(0, 5))

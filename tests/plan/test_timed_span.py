@@ -25,7 +25,7 @@ HOUR = dt.timedelta(hours=1)
 
 
 def types(stream: rc.Stream) -> list[pa.DataType]:
-    return stream.select(a=rc.start(), b=rc.end(), c=rc.lifetime()).schema.types
+    return list(stream.select(a=rc.start(), b=rc.end(), c=rc.lifetime()).schema.types)
 
 
 def test_times_are_ticks_unless_the_source_says_otherwise() -> None:
