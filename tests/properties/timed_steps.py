@@ -147,6 +147,14 @@ TIMED: list[StepKind] = [
         lambda s, t: s.group_by("k").apply(lambda g: g.with_columns(v=rc.lifetime())).select("k", "v"),
         lambda s, t: denote.with_event_columns(s, v=_lasted),
     ),
+    StepKind(
+        "apply lifetime and wait",
+        lambda s, t: (
+            s.group_by("k").apply(lambda g: g.with_columns(v=rc.lifetime()).cleanse()).select("k", "v")
+        ),
+        lambda s, t: denote.with_event_columns(s, v=_lasted),
+        is_immediate=False,
+    ),
     StepKind("count by start", _by_start, _meant_by_start),
     _total("eager"),
     _total("perfect"),

@@ -10,7 +10,7 @@ not final (rulings D9 and D10), unless the new lifetime lies where the end is (r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -64,8 +64,6 @@ class TimedSpan(TimedNode):
     bound: int | None = None
     verb: str = field(default="select", metadata=NOT_STRUCTURE)
     """Only says, in errors, how it was written."""
-
-    ignores_ctis = True
 
     @property
     def label(self) -> str:
@@ -234,6 +232,18 @@ class TimedSpan(TimedNode):
     @property
     def is_before_state(self) -> bool:  # type: ignore[override]
         return self.passes_external_ctis
+
+    @property
+    def ignores_ctis(self) -> bool:
+        """Its CTIs, if not its events, depend on those of other groups where they wait."""
+        return not self.holds_ctis
+
+    @property
+    def holds_ctis_by_group(self) -> bool:
+        return self.holds_ctis
+
+    def is_keyed(self, grouped: Set[Node]) -> bool:
+        return True
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], outputs=(*columns_named(keys), *self.outputs))
