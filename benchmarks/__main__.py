@@ -26,6 +26,7 @@ SUITES = (
     "coalescing",
     "group_apply",
     "finalize",
+    "lifetimes",
     "spectrum",
     "lmerge",
     "history_sink",

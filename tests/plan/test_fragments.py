@@ -38,6 +38,9 @@ def _shape(query: rc.Stream) -> list[str]:
             A.group_by("site").apply(lambda g: g.where(col("bytes") > 0).distinct()),
             ["all: a by site, site', user, bytes"],
         ),
+        (A.with_columns(d=rc.lifetime()).group_by("user").agg(d=rc.sum("d")), ["all: a by user"]),
+        (A.where(rc.lifetime() > 3).group_by(k=col("bytes") % 2).agg(n=rc.count()), ["all: a by k"]),
+        (A.with_columns(d=rc.lifetime()), ["all: a by their whole payload"]),
         (A.union(A.where(col("bytes") > 9)).group_by("user").agg(n=rc.count()), ["all: a by user"]),
     ],
 )
@@ -183,3 +186,13 @@ def test_what_is_computed_from_a_lost_column_is_not_where_it_was() -> None:
     """The sites are no longer told apart by any column, so they have to move."""
     query = PER_SITE.select("n").distinct()
     assert _shape(query) == ["all: a by site", "all: select n by n"]
+
+
+def test_a_key_that_is_computed_from_times_is_computed_before_the_shuffle() -> None:
+    by_hour = A.group_by(hour=rc.start() // 60).agg(n=rc.count())
+    assert _shape(by_hour) == [
+        "all: a by their whole payload",
+        "all: select hour = start() // 60 by hour",
+    ]
+    by_length = A.with_columns(d=rc.lifetime()).where(col("d") > 3).group_by(k=col("d") % 2).agg(n=rc.count())
+    assert len(_shape(by_length)) == 2

@@ -92,6 +92,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "union": lambda g: g.union(g.shift(1)),
     "distinct": lambda g: g.distinct(),
     "alter_lifetime": lambda g: g.alter_lifetime(duration=lambda vs, ve: 2),
+    "with_lifetime": lambda g: g.with_columns(d=rc.lifetime()).with_lifetime(rc.start(), rc.end() + 1),
     "shift": lambda g: g.shift(1),
     "set_duration": lambda g: g.set_duration(2),
     "extend": lambda g: g.extend(2),

@@ -13,6 +13,7 @@ import recension as rc
 from recension import col, denote
 from recension.core.batch import payload_of
 from recension.core.events import Event, Payload
+from recension.core.ticks import FOREVER
 from recension.plan import lifetimes, nodes
 from recension.plan.aggregates import Aggregate, Count, First, Max, Sum, TopK
 from recension.plan.evaluation import Computed, Projection
@@ -51,6 +52,8 @@ def meaning(node: Node, inputs: Inputs) -> denote.History:
             return denote.distinct(below[0])
         case nodes.AlterLifetime(lifetime=lifetime):
             return altered(below[0], lifetime)
+        case nodes.TimedSpan():
+            return timed(below[0], node)
         case nodes.Clip(on=on):
             return denote.clip(below[0], below[1], on)
         case nodes.Join():
@@ -86,6 +89,26 @@ def altered(history: denote.History, lifetime: lifetimes.Lifetime) -> denote.His
         case lifetimes.Deletes():
             return denote.deletes(history)
     raise AssertionError(lifetime)
+
+
+def timed(history: denote.History, node: nodes.TimedSpan) -> denote.History:
+    times = [pa.field(name, pa.int64()) for name in ("start()", "end()")]
+    below, above = pa.schema([*node.input.schema, *times]), pa.schema([*node.schema, *times])
+    conditions = [row_function(predicate, below) for predicate in node.predicates]
+    outputs = {name: row_function(computed, below) for name, computed in node.outputs}
+    found: denote.History = []
+    for event in history:
+        own = {"start()": event.vs, "end()": None if event.ve == FOREVER else event.ve}
+        row = dict(event.payload) | own
+        if all(holds(row) for holds in conditions):
+            payload = {name: value(row) for name, value in outputs.items()}
+            start, end = (
+                given if computed is None else row_function(computed, above)(payload | own)
+                for given, computed in zip(own.values(), (node.start, node.end), strict=True)
+            )
+            until = FOREVER if end is None else end
+            found += [Event(payload, start, until)] if start is not None and start < until else []
+    return found
 
 
 def joined(left: denote.History, right: denote.History, node: nodes.Join) -> denote.History:
@@ -166,6 +189,22 @@ def steps(draw: st.DrawFn, stream: rc.Stream, others: list[rc.Stream]) -> rc.Str
         case "lifetime":
             alter = draw(st.sampled_from(LIFETIMES))
             return alter(stream)
+        case "times":
+            name = draw(st.sampled_from([column, "w"]))
+            read = [rc.start() + col(column), rc.lifetime(), rc.end(), rc.lit(3)]
+            keep = [rc.start() > 1, rc.lifetime() < 3, rc.end().is_null() | (col(column) > 1)]
+            return draw(
+                st.sampled_from(
+                    [
+                        *(stream.with_columns(**{name: value}) for value in read),
+                        *(stream.where(condition) for condition in keep),
+                        *(stream.select(column, v=value) for value in read),
+                        stream.with_lifetime(rc.start() + 1, rc.end() + col(column)),
+                        stream.with_columns(w=rc.lifetime()).with_lifetime(rc.end(), rc.end() + col("w")),
+                        stream.with_lifetime(rc.start() + col(column) % 2, None, bound=0),
+                    ]
+                )
+            )
         case "distinct":
             return stream.distinct()
         case "union":
@@ -192,6 +231,8 @@ STEPS = [
     "with_columns",
     "select",
     "lifetime",
+    "times",
+    "times",
     "distinct",
     "union",
     "aggregate",

@@ -85,6 +85,10 @@ QUERIES = [
     s.shift(1).set_duration(5).extend(2),
     s.hop_lifetime(10, 5).to_points(),
     s.alter_lifetime(start=later),
+    s.with_columns(d=rc.lifetime()).with_lifetime(rc.end(), None),
+    s.where(rc.start() > 3),
+    s.with_lifetime("x", rc.end(), bound=5),
+    rc.source("timed", SCHEMA, times="timestamp[us, UTC]").select(at=rc.start()),
     s.edges(group_by="k"),
     s.coalesce(on="x", group_by="k", equivalence=rc.within(0.5)),
     s.coalesce(on="x", group_by="k", equivalence=near),
@@ -168,6 +172,7 @@ NODES = all_nodes()
 # Fields that are no part of what a query is, and why.
 NOT_WRITTEN = {
     "Project.verb": "only words errors",
+    "TimedSpan.verb": "only words errors",
     "Windows.max_windows": "refuses what is too much, and changes no answer",
     "Range.max_windows": "refuses what is too much, and changes no answer",
     "Policies.verify": "calls the user's code twice and compares; state and answers are the same",
@@ -190,6 +195,7 @@ def changes(value: Any, hint: Any) -> Iterator[Any]:
             yield from ("x", "k", f"{value}_2", "perfect", "eager", "start", "end")
         case None:
             yield from (1, "x", "k", (0.1, 0.2), expression(col("x") > 7), rc.within(3), lambda vs, ve: vs)
+            yield from (expression(rc.start() + 77), pa.timestamp("us"))
         case Node():
             yield from (
                 rc.source("another", SCHEMA).plan,
@@ -203,11 +209,11 @@ def changes(value: Any, hint: Any) -> Iterator[Any]:
                 expression("y"),
                 expression("x"),
             )
-            yield expression(col("n") + 1)
+            yield from (expression(col("n") + 1), expression(rc.start() + 77))
         case pa.Schema():
             yield from (pa.schema([("x", pa.int32())]), value.append(pa.field("more", pa.int64())))
         case pa.DataType():
-            yield pa.int8()
+            yield from (pa.int8(), pa.timestamp("us"), pa.int64())
         case tuple():
             yield from (value[:-1], (*value, *value[-1:]), value[::-1], (*value, "y"), ("x",), ("y",), (7,))
             yield (("kk", expression("k")),)

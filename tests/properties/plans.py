@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.properties.applied import APPLIED
 from tests.properties.module_steps import MODULES
 from tests.properties.step import History, StepKind, is_natural, plus
+from tests.properties.timed_steps import TIMED
 
 import recension as rc
 from recension import denote
@@ -235,6 +236,7 @@ STEPS: list[StepKind] = [
     *APPLIED,
     *MODULES,
     *_READINGS,
+    *TIMED,
     StepKind("where", lambda s, t: s.where(rc.col("v") >= 0), lambda s, t: denote.where(s, is_natural)),
     StepKind(
         "select",

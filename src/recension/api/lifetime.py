@@ -14,6 +14,7 @@ from recension.plan.expressions import IntoExpression, expression
 from recension.plan.join import How, Join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
+from recension.plan.timed_span import with_lifetime
 
 
 class LifetimeMethods(StreamBase):
@@ -109,6 +110,33 @@ class LifetimeMethods(StreamBase):
         600000000
         """
         return self._alter(lifetimes.Hop(ticks.duration(size), ticks.duration(hop)))
+
+    def with_lifetime(
+        self, start: IntoExpression, end: IntoExpression, *, bound: DurationLike | None = None
+    ) -> Self:
+        """Every event from ``start`` to ``end``, which are computed from its payload and times.
+
+        An event whose start is null is dropped, and so is one that would be empty; an end that is null is for
+        ever. CTIs go as far as the expressions let them. Directly above a step that reads the times of events
+        it is one step with it.
+
+        Parameters
+        ----------
+        start, end
+            Names of columns, or expressions: ticks, or timestamps where the times of the source are such.
+        bound
+            How long before its own start an event may start at most. It is needed where ``start`` does not
+            say it, such as a column; an event that starts earlier is an error.
+
+        >>> import recension as rc
+        >>> jobs = rc.source("jobs", {"rate": "float64"})
+        >>> bills = jobs.select(cost=rc.lifetime() * rc.col("rate")).with_lifetime(rc.end(), rc.end() + 1)
+        >>> rc.run(bills, {"jobs": [rc.Insert({"rate": 0.5}, 3, 13), rc.Insert({"rate": 9.0}, 5)]}).show()
+        _vs  _ve  cost
+        13   14   5.0
+        """
+        limit = None if bound is None else ticks.duration(bound)
+        return self._then(with_lifetime(self.plan, expression(start), expression(end), limit))
 
     def clip(self, by: StreamBase, on: str | Iterable[str] | None = None) -> Self:
         """Every event until the first matching event of ``by`` starts inside its lifetime.

@@ -9,8 +9,10 @@ from recension.api.base import StreamBase, plan_of
 from recension.core.errors import SchemaError
 from recension.plan.expressions import IntoExpression, column, expression, require_columns
 from recension.plan.functions import takes_rows
+from recension.plan.node import Node, Outputs
 from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.span import Distinct, Map, Project, Union, Where
+from recension.plan.timed_span import reads_times, timed_span, where_timed
 
 
 class SpanMethods(StreamBase):
@@ -29,8 +31,8 @@ class SpanMethods(StreamBase):
         if not predicates:
             raise SchemaError("where: give a condition, such as col('bytes') > 0")
         plan = self.plan
-        for predicate in predicates:
-            plan = Where(plan, expression(predicate))
+        for predicate in map(expression, predicates):
+            plan = where_timed(plan, predicate) if reads_times(predicate) else Where(plan, predicate)
         return self._then(plan)
 
     def select(self, *columns: IntoExpression, **named: IntoExpression) -> Self:
@@ -41,7 +43,7 @@ class SpanMethods(StreamBase):
         >>> leases.select("site", bits=rc.col("bytes") * 8).schema.names
         ['site', 'bits']
         """
-        return self._then(Project(self.plan, self._name_outputs(columns, named, "select"), "select"))
+        return self._then(_project(self.plan, self._name_outputs(columns, named, "select"), "select"))
 
     def with_columns(self, *columns: IntoExpression, **named: IntoExpression) -> Self:
         """All columns; a computed one replaces the column of its name or follows the others.
@@ -55,7 +57,7 @@ class SpanMethods(StreamBase):
         outputs = {name: column(name) for name in self.plan.schema.names} | dict(computed)
         if len(dict(computed)) < len(computed):
             raise SchemaError("with_columns: two columns are given the same name")
-        return self._then(Project(self.plan, tuple(outputs.items()), "with_columns"))
+        return self._then(_project(self.plan, tuple(outputs.items()), "with_columns"))
 
     def rename(self, names: Mapping[str, str]) -> Self:
         """All columns in their places, some under new names.
@@ -119,3 +121,9 @@ class SpanMethods(StreamBase):
         True
         """
         return self._then(Distinct(self.plan))
+
+
+def _project(plan: Node, outputs: Outputs, verb: str) -> Node:
+    """Columns computed from the payload, or from the times of events too."""
+    is_timed = any(reads_times(computed) for _, computed in outputs)
+    return timed_span(plan, (), outputs, verb) if is_timed else Project(plan, outputs, verb)

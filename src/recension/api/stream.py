@@ -13,7 +13,7 @@ from recension.core.ticks import TimeLike, instant
 from recension.core.validity import Policy
 from recension.plan.module_window import WindowKind
 from recension.plan.properties import NOTHING_KNOWN, Properties
-from recension.plan.schemas import IntoSchema, schema_of
+from recension.plan.schemas import IntoSchema, IntoType, schema_of, type_of
 from recension.plan.source import Source
 
 
@@ -45,6 +45,7 @@ def source(
     *,
     external_ctis: bool = False,
     since: TimeLike = 0,
+    times: IntoType | None = None,
 ) -> Stream:
     """A named input of a query.
 
@@ -67,10 +68,15 @@ def source(
         has state, a ``finalize`` is put onto the source, unless the query says one itself.
     since
         Where the external CTIs begin; a ``finalize`` of the query's own may name another time.
+    times
+        What its times are: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()``
+        and ``rc.end()`` are of this type. Without it they are timestamps if the columns ``start`` and ``end``
+        are, else ticks.
 
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>
     """
     declared = NOTHING_KNOWN if properties is None else properties
     columns, begin = schema_of(schema, "source"), int(instant(since))
-    return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin))
+    kind = None if times is None else type_of(times, "source, times")
+    return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind))

@@ -16,6 +16,7 @@ from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, WindowKind, call_of
 from recension.plan.node import Node, Outputs, Speculate
+from recension.plan.timed_span import name_timed, reads_times
 from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
 
 S = TypeVar("S", bound=StreamBase)
@@ -148,7 +149,7 @@ def aggregate_node(
         answers = tuple((name or "", _answer(aggregate, plan)) for name, aggregate in found)
         return ModuleWindow(plan, keys, answers, windows, policies)
     _refuse_policies(policies)
-    aggregates = tuple((name or aggregate.name, aggregate) for name, aggregate in found)
+    plan, aggregates = _name_times(plan, [(name or aggregate.name, aggregate) for name, aggregate in found])
     parts = plan, keys, aggregates, policies.speculate
     match windows:
         case Windows():
@@ -157,6 +158,23 @@ def aggregate_node(
             return CountAggregate(*parts, windows)
         case None:
             return SnapshotAggregate(*parts)
+
+
+def _name_times(
+    plan: Node, aggregates: list[tuple[str, Aggregate]]
+) -> tuple[Node, tuple[tuple[str, Aggregate], ...]]:
+    """The aggregates of times and lifetimes as aggregates of columns that hold them."""
+    for _, aggregate in aggregates:
+        if aggregate.yields_rows and aggregate.argument is not None and reads_times(aggregate.argument):
+            raise SchemaError(
+                f"agg: {aggregate} yields rows, so what it goes by must be one of their columns; make it one "
+                "first, as in with_columns(lasted=rc.lifetime())"
+            )
+    below, arguments = name_timed(plan, [aggregate.argument for _, aggregate in aggregates], "agg")
+    if below is plan:
+        return plan, tuple(aggregates)
+    named = zip(aggregates, arguments, strict=True)
+    return below, tuple((name, replace(aggregate, argument=of)) for (name, aggregate), of in named)
 
 
 def _to_module(aggregate: Any) -> Any:

@@ -32,6 +32,7 @@ from recension.denote.alter_lifetime import (
     set_duration,
     shift,
     to_points,
+    with_lifetime,
 )
 from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
@@ -40,7 +41,17 @@ from recension.denote.grouped import grouped
 from recension.denote.join import join
 from recension.denote.merge import merge
 from recension.denote.order import History, canonical
-from recension.denote.span import drop, map_payload, rename, select, union, where, with_columns
+from recension.denote.span import (
+    drop,
+    map_payload,
+    rename,
+    select,
+    union,
+    where,
+    where_event,
+    with_columns,
+    with_event_columns,
+)
 from recension.denote.windowed import TimeSensitive, window_aggregate, window_apply, window_measure
 from recension.denote.windows import (
     Window,
@@ -101,8 +112,11 @@ __all__ = [
     "tumbling",
     "union",
     "where",
+    "where_event",
     "window_aggregate",
     "window_apply",
     "window_measure",
     "with_columns",
+    "with_event_columns",
+    "with_lifetime",
 ]

@@ -16,6 +16,7 @@ from recension.denote.join import keys_match
 from recension.denote.order import Columns, History
 
 Moment: TypeAlias = Callable[[int, int], int]
+Time: TypeAlias = Callable[[Event], int | None]
 
 
 def alter_lifetime(history: History, start: Moment, end: Moment) -> History:
@@ -29,6 +30,23 @@ def alter_lifetime(history: History, start: Moment, end: Moment) -> History:
         for event in history
     )
     return [event for event in altered if event.vs < event.ve]
+
+
+def with_lifetime(history: History, start: Time, end: Time) -> History:
+    """Every event from one time to another, both found from the whole event.
+
+    Without a start it is not there; without an end it is for ever (ruling D11).
+
+    >>> h = [Event({"x": 1}, 3, 5), Event({"x": 2}, 4)]
+    >>> print(*with_lifetime(h, lambda e: e.ve if e.ve < FOREVER else None, lambda e: None))
+    [5, ∞) {'x': 1}
+    """
+    found = []
+    for event in history:
+        vs, ve = start(event), end(event)
+        if vs is not None and vs < (until := FOREVER if ve is None else ve):
+            found.append(Event(event.payload, vs, until))
+    return found
 
 
 def shift(history: History, delta: int) -> History:

@@ -66,6 +66,23 @@ def where(history: History, predicate: Callable[[Payload], Any]) -> History:
     return [event for event in history if predicate(event.payload)]
 
 
+def with_event_columns(history: History, /, **expressions: Callable[[Event], Any]) -> History:
+    """As `with_columns`, of the whole event: its payload and its times.
+
+    >>> print(*with_event_columns([Event({"x": 1}, 3, 8)], lasted=lambda e: e.ve - e.vs))
+    [3, 8) {'x': 1, 'lasted': 5}
+    """
+    return [
+        Event(dict(event.payload) | {name: fn(event) for name, fn in expressions.items()}, event.vs, event.ve)
+        for event in history
+    ]
+
+
+def where_event(history: History, predicate: Callable[[Event], Any]) -> History:
+    """As `where`, of the whole event."""
+    return [event for event in history if predicate(event)]
+
+
 def union(left: History, right: History) -> History:
     """The events of both, with the columns in the order of the left.
 

@@ -110,6 +110,16 @@ def _alter_lifetime(node: nodes.AlterLifetime) -> str | None:
     return None
 
 
+@describe_choice.register
+def _timed_span(node: nodes.TimedSpan) -> str | None:
+    if node.holds_ctis:
+        return (
+            "ctis wait for the starts of events whose ends are not final: an end that moves revises its "
+            "event from the start on"
+        )
+    return "ctis pass as the new lifetimes allow; it keeps nothing" if node.is_altering else None
+
+
 def _describe_block(block: Length) -> str:
     if isinstance(block, WallClock):
         return "shows an event once the block has passed on the wall clock, or a cti its changes"

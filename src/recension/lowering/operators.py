@@ -32,7 +32,8 @@ from recension.operators.lmerge.policies import make_policy
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide
 from recension.operators.pipeline import Pipeline, PipelineStage
 from recension.operators.semijoin import AntiJoin, SemiJoin
-from recension.operators.span import Span
+from recension.operators.span import Span, StartSpan
+from recension.operators.timed_span import TimedSpan
 from recension.operators.union import Union
 from recension.operators.windowed import parts
 from recension.operators.windowed.aggregates import aggregate_over
@@ -59,6 +60,15 @@ def operator_of(node: Node) -> Operator:
 @operator_of.register
 def _span(node: SpanNode) -> Operator:
     return Span(node.schema, node.kernel())
+
+
+@operator_of.register
+def _timed_span(node: nodes.TimedSpan) -> Operator:
+    if node.passes_external_ctis:
+        return StartSpan(node.schema, node.start_kernel())
+    may_lengthen = not node.input.properties.is_shrink_only
+    steps = node.gate(), node.rewrite(), node.cti_rule()
+    return TimedSpan(node.schema, *steps, holds=node.holds_ctis, may_lengthen=may_lengthen)
 
 
 @operator_of.register

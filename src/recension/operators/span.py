@@ -18,6 +18,7 @@ from typing import ClassVar, Literal, TypeAlias
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Mask, empty
+from recension.core.ticks import Ticks
 from recension.operators.base import Operator, Orphans, Output
 
 Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
@@ -38,11 +39,14 @@ class Span(Operator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
-        keep, payload = self._transform(_with_length(batch))
+        keep, payload = self._apply(batch)
         if keep is None or bool(keep.all()):
             return replace(batch, payload=payload)
         kind, vs, ve, new_ve = batch.kind[keep], batch.vs[keep], batch.ve[keep], batch.new_ve[keep]
         return EventBatch(kind, vs, ve, new_ve, batch.count[keep], payload)
+
+    def _apply(self, batch: EventBatch) -> tuple[Mask | None, pa.RecordBatch]:
+        return self._transform(_with_length(batch))
 
     def on_cti(self, port: int, t: int) -> Output:
         return self.emit(t)
@@ -61,6 +65,19 @@ class Span(Operator):
 
     def orphans(self, port: int) -> Orphans:
         return "pass"
+
+
+class StartSpan(Span):
+    """A span whose transform also sees where each event starts: that stays as long as the event does."""
+
+    def __init__(
+        self, schema: pa.Schema, transform: Callable[[pa.RecordBatch, Ticks], tuple[Mask, pa.RecordBatch]]
+    ) -> None:
+        super().__init__(schema, lambda payload: (None, payload))
+        self._of_starts = transform
+
+    def _apply(self, batch: EventBatch) -> tuple[Mask | None, pa.RecordBatch]:
+        return self._of_starts(batch.payload, batch.vs)
 
 
 def _with_length(batch: EventBatch) -> pa.RecordBatch:

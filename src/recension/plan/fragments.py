@@ -19,14 +19,14 @@ know of the rows of other shards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from recension.plan.consistency import Consistency
 from recension.plan.expressions import Expression, column
-from recension.plan.node import Needs, Node, Outputs, count_readers, each_once
+from recension.plan.node import Needs, Node, Outputs, count_readers, each_once, same_names
 from recension.plan.properties import Properties
 from recension.plan.source import Source
 from recension.plan.span import SpanNode
@@ -105,14 +105,33 @@ _LOOSE = NodePlace()
 
 def cut(roots: Sequence[Node], shards: int = 2) -> list[Fragment]:
     """The fragments of some queries, by level; shared parts are there once. One shard needs no clocks."""
-    nodes, readers = list(each_once(roots)), count_readers(roots)
-    places: dict[Node, NodePlace] = {}
+    nodes, early = list(each_once(roots)), set[Node]()
+    while True:
+        places = _place_nodes(roots, nodes, early)
+        fragments = _Cutter(roots, nodes, places, has_clocks=shards > 1).fragments()
+        paths = (edge.route.path for fragment in fragments for edge in fragment.edges)
+        unknown = {step for path in paths for step in path if not runs_before_shuffle(step)}
+        if not unknown:
+            return fragments
+        early |= unknown
+
+
+def runs_before_shuffle(step: Node) -> bool:
+    """Can it compute keys of payloads alone, before the events are where they belong?"""
+    return isinstance(step, SpanNode) or step.kept_columns() == same_names(step.schema)
+
+
+def _place_nodes(roots: Sequence[Node], nodes: Sequence[Node], early: Set[Node]) -> dict[Node, NodePlace]:
+    """Where each node runs; those that are ``early`` before a shuffle by what they compute."""
+    readers, places = count_readers(roots), dict[Node, NodePlace]()
     for node in nodes:
         places[node] = _place(node, [places[child] for child in node.inputs])
+        if node in early and not places[node].level:
+            places[node] = NodePlace(1)
         is_kept_twice = readers[node] > 1 and isinstance(node, Consistency)
         if not places[node].level and (node in roots or is_kept_twice):
             places[node] = NodePlace(1)
-    return _Cutter(roots, nodes, places, has_clocks=shards > 1).fragments()
+    return places
 
 
 def _place(node: Node, inputs: list[NodePlace]) -> NodePlace:

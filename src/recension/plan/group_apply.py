@@ -49,6 +49,10 @@ class Group(Leaf):
     def label(self) -> str:
         return f"a group of {self.input.label}"
 
+    @property
+    def stands_for(self) -> Node | None:
+        return self.input
+
     def derive_schema(self) -> pa.Schema:
         return self.input.schema
 

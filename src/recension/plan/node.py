@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
+from recension.core.time_kind import TimeKind
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_columns
@@ -238,6 +239,11 @@ class Node(Shared, metaclass=_Interned):
     @abstractmethod
     def named_times(self) -> tuple[tuple[str, int], ...]:
         """The times (not durations) that the query names here, each with the argument that names it."""
+
+    @property
+    def times_made(self) -> TimeKind:
+        """The kind of the times that it makes of columns. The safe answer is that it makes none."""
+        return None
 
     @property
     def own_plans(self) -> list[Node]:

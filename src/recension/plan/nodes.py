@@ -20,6 +20,7 @@ from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, Speculate, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
+from recension.plan.timed_span import TimedSpan
 from recension.plan.windows import CountAggregate, WindowAggregate
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Source",
     "Span",
     "Speculate",
+    "TimedSpan",
     "Union",
     "Where",
     "WindowAggregate",

@@ -19,6 +19,9 @@ IntoType: TypeAlias = pa.DataType | str | type
 IntoSchema: TypeAlias = pa.Schema | Mapping[str, Any]
 
 CONTROL_COLUMNS: Final = ("_kind", "_vs", "_ve", "_new_ve", "_count", "_batch", "_seq")
+START: Final = "start()"
+END: Final = "end()"
+"""What the times of an event are called in expressions, beside the columns of its payload."""
 _PYTHON_TYPES: Final = {
     int: pa.int64(),
     float: pa.float64(),
@@ -68,6 +71,8 @@ def require_names(names: Iterable[str], verb: str) -> None:
             raise SchemaError(f"{verb}: a column needs a name, not {name!r}")
         if times > 1:
             raise SchemaError(f"{verb}: two columns would be named {name!r}")
+        if name in (START, END):
+            raise SchemaError(f"{verb}: {name!r} is how expressions call rc.{name}; choose another name")
         if name in CONTROL_COLUMNS:
             raise SchemaError(f"{verb}: {name!r} is a control column of streams; choose another name")
 
@@ -158,7 +163,7 @@ class _TypeNameParser:
 
     def type(self) -> pa.DataType:
         (word,) = self._require(r"([a-z]\w*)")
-        if word == "timestamp" and (found := self._take(r"\[(s|ms|us|ns), ?tz=([^\]]+)\]")):
+        if word == "timestamp" and (found := self._take(r"\[(s|ms|us|ns), ?(?:tz=)?([^\]]+)\]")):
             pa.lib.string_to_tzinfo(found[1])  # refuses a zone that does not exist
             return pa.timestamp(*found)
         if word == "fixed_size_binary":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
-from recension.core.time_kind import OneKind, TimeKind, kind_of
+from recension.core.time_kind import TICKS, OneKind, TimeKind, kind_of, kind_of_column, merge_kinds, of_kind
 from recension.core.validity import Policy
 from recension.plan.node import Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
+from recension.plan.structure import Structure
 
 
 class Leaf(Node):
@@ -22,7 +24,15 @@ class Leaf(Node):
     passes_external_ctis = False
     is_before_state = False
     ignores_ctis = False
-    named_times = ()
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        return ()
+
+    @property
+    def stands_for(self) -> Node | None:
+        """The step whose events it has, if it is a part of a stream."""
+        return None
 
     def needs(self) -> Needs | None:
         raise RecensionError(f"{self.label!r} cannot be spread over shards")
@@ -53,6 +63,8 @@ class Source(Leaf):
     on_violation: Policy = "raise"
     external_ctis: bool = False
     since: int = 0
+    times: pa.DataType | None = None
+    """The kind of its times, if its owner says it: int64 ticks or timestamps."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -67,15 +79,40 @@ class Source(Leaf):
             raise RecensionError(
                 "source: since= says where external CTIs begin, and needs external_ctis=True"
             )
+        if self.times is not None and not (self.times == TICKS or pa.types.is_timestamp(self.times)):
+            raise SchemaError(
+                "source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', "
+                f"not {self.times}"
+            )
         super().__post_init__()
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Without the kind of its times, if its owner does not say it: checkpoints of before still fit."""
+        return tuple(part for part in super().structure if part != ("times", None))
+
+    @property
+    def kind(self) -> TimeKind:
+        """The kind of its times as its owner says it, or as the types of its time columns do."""
+        if self.times is not None:
+            return kind_of_column(self.times)
+        named = (name for name in (self.start, self.end) if name in self.columns.names)
+        return next((kind_of_column(self.columns.field(name).type) for name in named), None)
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        """That its times are timestamps, if its owner says so."""
+        kind = None if self.times is None else self.kind
+        return () if kind is None else ((f"source {self.name}, times={kind}", of_kind(0, kind)),)
 
     @property
     def label(self) -> str:
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
         since = f" since {self.since}" if self.since else ""
+        kind = [] if self.times is None else [f"times={self.times}"]
         external = [f"with external ctis{since}"] if self.external_ctis else []
-        return " ".join(["source", self.name, *times, *policy, *external])
+        return " ".join(["source", self.name, *times, *kind, *policy, *external])
 
     def derive_schema(self) -> pa.Schema:
         return self.columns
@@ -114,6 +151,19 @@ def times_in(plans: Iterable[Node]) -> Iterator[tuple[str, int]]:
     for node in (node for plan in plans for node in walk(plan)):
         yield from times_in(node.own_plans)
         yield from node.named_times
+
+
+def declared_kind(plan: Node) -> TimeKind:
+    """The kind of the times of a query, as its sources say it, or steps that make times of columns."""
+    kind: TimeKind = None
+    for node in walk(plan):
+        if isinstance(node, Source):
+            kind = merge_kinds(kind, node.kind)
+        elif isinstance(node, Leaf):
+            kind = merge_kinds(kind, None if node.stands_for is None else declared_kind(node.stands_for))
+        else:
+            kind = merge_kinds(kind, node.times_made)
+    return kind
 
 
 def require_one_kind(plan: Node, inputs: Mapping[str, TimeKind]) -> TimeKind:

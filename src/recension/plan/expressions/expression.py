@@ -29,8 +29,10 @@ from recension.plan.expressions.tree import (
     walk,
 )
 from recension.plan.expressions.values import values_of
-from recension.plan.schemas import list_columns, type_name
+from recension.plan.schemas import END, START, list_columns, type_name
 from recension.plan.structure import Structural
+
+_COLUMN_FOR: Final = {START: "began", END: "ended"}
 
 IntoExpression: TypeAlias = Expr | str | Any
 
@@ -131,6 +133,11 @@ def result_name(given: IntoExpression, verb: str) -> str:
 def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     """Raise unless every name is a column."""
     for name in sorted(set(names) - set(schema.names)):
+        if name in (START, END):
+            raise SchemaError(
+                f"{verb}: rc.{name} cannot stand here; make it a column first, as in "
+                f"with_columns({_COLUMN_FOR[name]}=rc.{name})"
+            )
         hint = suggest_name(name, schema.names)
         raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {list_columns(schema)}")
 

@@ -9,6 +9,7 @@ from recension.core.errors import SchemaError
 from recension.plan.expressions.conversion import IntoType, data_type, refuse_foreign
 from recension.plan.expressions.expr import Expr, or_column
 from recension.plan.expressions.tree import Call, Column, Literal, Tree
+from recension.plan.schemas import END, START
 
 
 class Then(Expr):
@@ -72,6 +73,45 @@ def col(name: str) -> Expr:
     if not isinstance(name, str):
         raise SchemaError(f"col: a column's name is text, not {name!r}; name each column by itself")
     return Expr(Column(name), name)
+
+
+def start() -> Expr:
+    """When the event begins: ticks, or a timestamp if the source says that its times are timestamps.
+
+    >>> import recension as rc
+    >>> jobs = rc.source("jobs", {"job": "int64"})
+    >>> rc.run(jobs.select("job", began=rc.start()), {"jobs": [rc.Insert({"job": 1}, 3, 8)]}).show()
+    _vs  _ve  job  began
+    3    8    1    3
+    """
+    return Expr(Column(START), "start")
+
+
+def end() -> Expr:
+    """When the event ends, as `start` has it; null while it has no end.
+
+    The end of an event may still move. What is computed from it is then revised from the event's start on.
+
+    >>> import recension as rc
+    >>> jobs = rc.source("jobs", {"job": "int64"})
+    >>> rc.run(jobs.where(rc.end().is_null()), {"jobs": [rc.Insert({"job": 1}, 3)]}).show()
+    _vs  _ve  job
+    3    ∞    1
+    """
+    return Expr(Column(END), "end")
+
+
+def lifetime() -> Expr:
+    """How long the event lives, ``rc.end() - rc.start()``: ticks or a duration; null while it has no end.
+
+    >>> import recension as rc
+    >>> jobs = rc.source("jobs", {"rate": "float64"})
+    >>> costs = jobs.select(cost=rc.lifetime() * rc.col("rate"))
+    >>> rc.run(costs, {"jobs": [rc.Insert({"rate": 0.5}, 3, 13)]}).show()
+    _vs  _ve  cost
+    3    13   5.0
+    """
+    return Expr(Call("-", (Column(END), Column(START))), "lifetime")
 
 
 def lit(value: Any, dtype: IntoType | None = None) -> Expr:

@@ -95,6 +95,7 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.CoalesceMany: coalescing.coalesce_many,
     nodes.GroupApply: coalescing.group_apply,
     nodes.AlterLifetime: lifetimes.alter_lifetime,
+    nodes.TimedSpan: map_batches,
     nodes.Clip: lifetimes.clip,
     nodes.Join: joins.join,
     nodes.SnapshotAggregate: aggregates.snapshot_aggregate,

@@ -16,8 +16,8 @@ from recension.core.rowhash import combine, row_hash
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.evaluation import Projection
-from recension.plan.fragments import Route
-from recension.plan.node import Node, same_names
+from recension.plan.fragments import Route, runs_before_shuffle
+from recension.plan.node import Node
 from recension.plan.span import SpanNode, projected_schema
 
 Shards: TypeAlias = npt.NDArray[np.int64]
@@ -89,11 +89,9 @@ def survivors(steps: Sequence[Operator], batch: EventBatch, rows: Index) -> tupl
 
 def _changes_payloads(node: Node) -> bool:
     """Does a step on the way matter here? Not if it changes lifetimes only."""
-    if isinstance(node, SpanNode):
-        return True
-    if node.kept_columns() != same_names(node.schema):
+    if not runs_before_shuffle(node):
         raise RecensionError(f"{node.label!r} cannot run before the shuffle: it has state")
-    return False
+    return isinstance(node, SpanNode)
 
 
 def partition_keys(partitions: int) -> list[int]:
