@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
+from recension.core.rowhash import Hashes
+from recension.operators.base import Chunks
 from recension.operators.windowed.double_double import Floats
-from recension.operators.windowed.steps import Contributions, Pair
+from recension.operators.windowed.steps import Contributions, Pair, Points
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
@@ -40,6 +43,56 @@ class Accumulator(ABC):
         """The aggregate where ``n`` events are live and the sums are as given."""
 
 
+class PlacedAccumulator(Accumulator):
+    """One whose sums change where its own state says, not where each event begins and ends.
+
+    It keeps state of its own, and so needs windows that events live through.
+    """
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        """Nothing: see `points`."""
+        none, zero = np.zeros(size, np.int64), np.zeros(size)
+        return Contributions([none] * self.ints, [(zero, zero)] * self.pairs)
+
+    @abstractmethod
+    def points(self, values: pa.Array, changes: PlacedChanges) -> Points:
+        """Where the sums change, and by how much, as the ends of events with these values move."""
+
+    @abstractmethod
+    def forget_before(self, place: int) -> None:
+        """Nothing changes before this place any more."""
+
+    @abstractmethod
+    def rows(self) -> int:
+        """How many rows of state are held."""
+
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory taken."""
+
+    @abstractmethod
+    def snapshot(self) -> Chunks:
+        """The state as named tables."""
+
+    @abstractmethod
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChanges:
+    """The elements of a batch on the axis of windows: each takes an event's end from ``old`` to ``new``.
+
+    ``hash`` is that of the group, which stays when numbers change.
+    """
+
+    group: Index
+    hash: Hashes
+    vs: Index
+    old: Index
+    new: Index
+
+
 class CountEvents(Accumulator):
     """How many events are live."""
 
@@ -60,6 +113,22 @@ class CountValues(Accumulator):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(ints[0])
+
+
+class CountTruths(Accumulator):
+    """Is some value true, or is every one? Null if there is none."""
+
+    ints = 2
+
+    def __init__(self, *, every: bool) -> None:
+        self._every = every
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        valid, true = ints
+        return pa.array(true == valid if self._every else true > 0, mask=valid == 0)
 
 
 class SumIntegers(Accumulator):
@@ -106,6 +175,14 @@ class BeyondInt64Error(Exception):
         self.row = row
 
 
+class BeyondDecimalError(Exception):
+    """The sum or mean of ``row`` has more digits than its type."""
+
+    def __init__(self, row: int, kind: pa.DataType) -> None:
+        super().__init__(f"a decimal does not fit in {kind}")
+        self.row, self.kind = row, kind
+
+
 class TooLargeError(Exception):
     """A float is too large for sums of many to stay finite."""
 
@@ -129,6 +206,11 @@ def name_overflows(name: str, key_of: Callable[[int], pa.RecordBatch] | None = N
         keys = [] if key_of is None else key_of(why.row).to_pylist()
         group = f" of {keys[0]}" if any(keys) else ""
         reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
+        raise OverflowError(reason) from None
+    except BeyondDecimalError as why:
+        keys = [] if key_of is None else key_of(why.row).to_pylist()
+        group = f" of {keys[0]}" if any(keys) else ""
+        reason = f"the decimal {name}{group} does not fit in {why.kind}; give the column as float64"
         raise OverflowError(reason) from None
 
 

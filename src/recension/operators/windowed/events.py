@@ -7,7 +7,7 @@ question about overlapping ranges, not about every (event, snapshot) pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
 
@@ -60,6 +60,11 @@ class CoveringEvents:
     def order(self) -> Index:
         """The events by (vs, ve, payload), the order that breaks ties."""
         return order_of_events(self.vs, self.ve, self.payload)
+
+    def take(self, rows: Index) -> CoveringEvents:
+        """Some of the events."""
+        first, stop, vs, ve = (column[rows] for column in (self.first, self.stop, self.vs, self.ve))
+        return replace(self, first=first, stop=stop, vs=vs, ve=ve, payload=take_rows(self.payload, rows))
 
     @cached_property
     def incidence(self) -> tuple[Index, Index]:

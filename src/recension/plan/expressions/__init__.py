@@ -10,6 +10,7 @@ from recension.plan.expressions.expression import (
     require_columns,
     result_name,
     result_type,
+    tree_of,
 )
 from recension.plan.expressions.functions import (
     all_horizontal,
@@ -45,5 +46,6 @@ __all__ = [
     "result_name",
     "result_type",
     "sum_horizontal",
+    "tree_of",
     "when",
 ]
