@@ -36,6 +36,7 @@ __all__ = [
     "quantile",
     "stddev",
     "sum",
+    "time_weighted_mean",
     "top_k",
     "udf",
 ]
@@ -70,6 +71,23 @@ def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr
     mean(x)
     """
     return made_of(specs.Mean(_argument(column, where)))
+
+
+def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The mean of the values, each weighted by how long its event lives within the window, as a float.
+
+    An event that reaches beyond the window, or never ends, counts for the part inside. Throughout a snapshot
+    the same events live: there it is the mean.
+
+    >>> import recension as rc
+    >>> s = rc.source("s", {"x": "int64"})
+    >>> mean = s.tumbling(10).agg(mean=rc.time_weighted_mean("x"))
+    >>> rc.run(mean, {"s": [rc.Insert({"x": 1}, 0, 9), rc.Insert({"x": 5}, 9, 20)]}, close=True).show()
+    _vs  _ve  mean
+    0    10   1.4
+    10   20   5.0
+    """
+    return made_of(specs.TimeWeightedMean(_argument(column, where)))
 
 
 def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:

@@ -49,7 +49,13 @@ from recension.denote.join import join
 from recension.denote.merge import merge
 from recension.denote.order import History, canonical
 from recension.denote.span import drop, map_payload, rename, select, union, where, with_columns
-from recension.denote.windowed import TimeSensitive, window_aggregate, window_apply, window_measure
+from recension.denote.windowed import (
+    TimeSensitive,
+    time_weighted_mean,
+    window_aggregate,
+    window_apply,
+    window_measure,
+)
 from recension.denote.windows import (
     Window,
     Windows,
@@ -112,6 +118,7 @@ __all__ = [
     "snapshot_windows",
     "stddev",
     "sum",
+    "time_weighted_mean",
     "to_points",
     "top_k",
     "tumbling",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 import pyarrow as pa
 
@@ -33,15 +33,19 @@ from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.parts import read_changes
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.operators.windowed.time_weighted import WeightedMean, WeightedMeanOfEvents
 from recension.plan import aggregates
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate
 from recension.plan.evaluation import Computed, ComputedTogether, Projection
 from recension.plan.expressions import Expression, column, expression, result_type
-from recension.plan.module_window import ModuleCall, ModuleWindow
+from recension.plan.module_window import ModuleCall, ModuleWindow, WindowKind
 from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
-from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
+from recension.plan.windows import CountWindows, WindowAggregate, Windows
+
+_NO_AXIS: Final = CountWindows(1)
+"""Windows of which nothing is known but the events in them."""
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
@@ -179,7 +183,11 @@ def shares_panes(node: ModuleWindow, module: Module) -> bool:
 
 
 def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
-    made = aggregation(aggregate, schema, is_placed=False)
+    if isinstance(aggregate, aggregates.TimeWeightedMean):
+        raise RecensionError(
+            f"{aggregate} cannot stand beside modules; write it as one of them, an rc.TimeSensitiveAggregate"
+        )
+    made = aggregation(aggregate, schema, _NO_AXIS)
     kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]
     names = [stored.add(computed, kind) for computed, kind in zip(aggregate.inputs, kinds, strict=True)]
     if not names:
@@ -201,27 +209,29 @@ def aggregate_spec(node: AggregateNode) -> AggregateSpec:
     key_schema = projected_schema(node.keys, of, "group_by")
     keys = Projection(node.keys, key_schema) if node.keys else None
     aggregations = [
-        aggregation(aggregate, node.event_schema, is_placed=not isinstance(node, CountAggregate))
+        aggregation(aggregate, node.event_schema, getattr(node, "windows", None))
         for _, aggregate in node.aggregates
     ]
     read = read_changes if isinstance(node, OfAllParts) else None
     return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties, read)
 
 
-def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema, *, is_placed: bool = True) -> Aggregation:
+def aggregation(
+    aggregate: aggregates.Aggregate, schema: pa.Schema, windows: WindowKind = None
+) -> Aggregation:
     """Sums where the aggregate can take an event back, the events themselves where it cannot.
 
-    ``is_placed``: do events live through all windows that they belong to? If not, sums that keep state of
-    their own do not know how to change.
+    Events need not live through count windows; there sums that keep state of their own do not know how to
+    change.
     """
     if not aggregate.inputs:
         return Aggregation(None, accumulators.CountEvents())
     kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]
-    return Aggregation(_argument(aggregate.inputs, kinds), _measure(aggregate, schema, kinds[0], is_placed))
+    return Aggregation(_argument(aggregate.inputs, kinds), _measure(aggregate, schema, kinds[0], windows))
 
 
 def _measure(
-    aggregate: Aggregate, schema: pa.Schema, kind: pa.DataType, is_placed: bool
+    aggregate: Aggregate, schema: pa.Schema, kind: pa.DataType, windows: WindowKind
 ) -> accumulators.Accumulator | selections.Selection | selections.TopK:
     match aggregate:
         case aggregates.Count():
@@ -230,10 +240,12 @@ def _measure(
             return _sum(kind)
         case aggregates.Mean():
             return _mean(kind, aggregate.result_type(schema))
+        case aggregates.TimeWeightedMean():
+            return _weighted_mean(kind, windows)
         case aggregates.AnyTrue() | aggregates.AllTrue():
             return accumulators.CountTruths(every=isinstance(aggregate, aggregates.AllTrue))
         case aggregates.NUnique():
-            return CountDistinct() if is_placed else selections.UniqueValues()
+            return selections.UniqueValues() if isinstance(windows, CountWindows) else CountDistinct()
         case aggregates.Min() | aggregates.Max():
             return selections.Extreme(greatest=isinstance(aggregate, aggregates.Max))
         case aggregates.ArgMin() | aggregates.ArgMax():
@@ -242,7 +254,7 @@ def _measure(
             kind_of = selections.TopK if aggregate.where is None else selections.FilteredTopK
             return kind_of(k, descending=descending)
         case aggregates.FilteredAggregate(where=where) if where is not None:
-            of = _measure(aggregate.unfiltered, schema, kind, is_placed)
+            of = _measure(aggregate.unfiltered, schema, kind, windows)
             assert isinstance(of, selections.Selection)
             return selections.Filtered(of)
         case aggregates.First() | aggregates.Last():
@@ -256,6 +268,18 @@ def _measure(
         case aggregates.FunctionOf(fn=fn, result=result):
             return selections.FunctionOf(fn, result)
     raise RecensionError(f"the local engine cannot compute {aggregate}")
+
+
+def _weighted_mean(kind: pa.DataType, windows: WindowKind) -> accumulators.Accumulator | selections.Selection:
+    match windows:
+        case None:  # all events of a snapshot live through it
+            return _mean(kind, pa.float64())
+        case Windows():
+            return WeightedMean(grid_of(windows))
+        case CountWindows():
+            return WeightedMeanOfEvents()
+        case unknown:
+            assert_never(unknown)
 
 
 def _mean(kind: pa.DataType, result: pa.DataType) -> accumulators.Accumulator:

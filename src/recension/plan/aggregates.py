@@ -161,6 +161,13 @@ class Mean(Aggregate):
         return pa.decimal128(digits, scale)
 
 
+@dataclass(frozen=True)
+class TimeWeightedMean(FloatAggregate):
+    """The mean of the values, each weighted by how long its event lives within the window."""
+
+    name = "time_weighted_mean"
+
+
 class TruthAggregate(Aggregate):
     """An aggregate of truth values, nulls apart, that is one."""
 

@@ -85,7 +85,8 @@ def having(plan: Node, condition: Tree) -> Node:
     if not isinstance(node, AggregateNode | ModuleWindow) or _yields_rows(node):
         raise SchemaError(
             f"having({render(condition)}): {aggregates_of(condition)[0]} is an aggregate of the events of "
-            "agg(...), which is not the step before; write having(...) right after it, or where(...) of its columns"
+            "agg(...), which is not the step before; write having(...) right after it, or where(...) of its "
+            "columns"
         )
     require_columns(columns_of(condition), plan.schema, f"having({render(condition)})")
     by_name = {name: computed.tree for name, computed in outputs}

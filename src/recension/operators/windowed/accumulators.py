@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
 from recension.operators.base import Chunks
 from recension.operators.windowed.double_double import Floats
@@ -50,7 +50,7 @@ class PlacedAccumulator(Accumulator):
     """
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        """Nothing: see `points`."""
+        """Nothing but what `points` says."""
         none, zero = np.zeros(size, np.int64), np.zeros(size)
         return Contributions([none] * self.ints, [(zero, zero)] * self.pairs)
 
@@ -83,7 +83,7 @@ class PlacedAccumulator(Accumulator):
 class PlacedChanges:
     """The elements of a batch on the axis of windows: each takes an event's end from ``old`` to ``new``.
 
-    ``hash`` is that of the group, which stays when numbers change.
+    ``hash`` is that of the group, which stays when numbers change. The batch has the times themselves.
     """
 
     group: Index
@@ -91,6 +91,7 @@ class PlacedChanges:
     vs: Index
     old: Index
     new: Index
+    batch: EventBatch
 
 
 class CountEvents(Accumulator):
@@ -246,6 +247,24 @@ class MeanIntegers(Mean):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(_round_pair(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+
+
+def number_pairs(values: pa.Array) -> tuple[list[Index], Pair]:
+    """How many values there are, and how many of them are NaN and infinite; and the others as pairs."""
+    valid = _is_valid(values).astype(np.int64)
+    if pa.types.is_floating(values.type):
+        numbers, *kinds = _split_finite(_floats(values))
+        return [valid, *kinds], (numbers, np.zeros(len(values)))
+    none = np.zeros(len(values), np.int64)
+    return [valid, none, none], _exact_pair(_longs(values))
+
+
+def mean_of(total: Pair, weight: Pair, counts: list[Index]) -> pa.Array:
+    """Weighted means; null where there are no values. ``counts`` are those of `number_pairs`."""
+    valid, *kinds = counts
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = _round_pair(total) / _round_pair(weight)
+    return pa.array(_with_kinds(means, *kinds), mask=(valid == 0) | (weight[0] == 0))
 
 
 def _exact_pair(numbers: Longs) -> Pair:

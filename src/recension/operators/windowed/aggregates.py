@@ -37,7 +37,15 @@ from recension.operators.windowed.events import (
     EventsOfGroups,
     order_of_events,
 )
-from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
+from recension.operators.windowed.index import (
+    Closing,
+    Ends,
+    IndexSpec,
+    Stretches,
+    View,
+    WindowChange,
+    WindowIndex,
+)
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import NOTHING, Contributions, Points
@@ -78,7 +86,9 @@ class AggregateSpec:
     def index_spec(self, view: View) -> IndexSpec:
         """What the index has to keep for it."""
         keys = pa.schema([]) if self.key_schema is None else self.key_schema
-        return IndexSpec(keys, view, "seen" if self.breaks_ties else "unseen", *self.count_columns())
+        sees_ends = any(isinstance(a.measure, Selection) and a.measure.sees_ends for a in self.aggregations)
+        ends: Ends = "seen" if self.breaks_ties else "clipped" if sees_ends else "unseen"
+        return IndexSpec(keys, view, ends, *self.count_columns())
 
 
 def deciding(aggregations: Sequence[Aggregation]) -> Deciding:
@@ -147,7 +157,7 @@ class Aggregates(Measure):
         vs, old, new, place = batch.vs, old_end(batch), new_end(batch), self._index.place
         if place is not None:
             (vs, new), old = place(batch.vs, new), place(batch.vs, old)[1]
-        changes = PlacedChanges(group, self._index.group_hash(group), vs, old, new)
+        changes = PlacedChanges(group, self._index.group_hash(group), vs, old, new, batch)
         found, ints, pairs = list[Points](), 0, 0
         for aggregation in self._aggregations:
             measure = aggregation.measure
@@ -262,6 +272,7 @@ def _concat_points(found: list[Points]) -> Points:
     return Points(
         concat(lambda points: points.group),
         concat(lambda points: points.time),
+        concat(lambda points: points.refs),
         concat(lambda points: points.cover),
         [concat(lambda points, i=i: points.ints[i]) for i in range(len(found[0].ints))],  # type: ignore[misc]
         [

@@ -48,7 +48,8 @@ class CountDistinct(PlacedAccumulator):
         group = of.group[rows[first[at]]]
         step = np.repeat([1, -1], len(moved))
         time = np.concatenate([old_end(moved), new_end(moved)])
-        return Points(np.concatenate([group, group]), time, np.zeros(len(step), np.int64), [step], [])
+        none = np.zeros(len(step), np.int64)  # runs begin and end where events do, and those are end points
+        return Points(np.concatenate([group, group]), time, none, none, [step], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(ints[0])

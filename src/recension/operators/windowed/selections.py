@@ -31,6 +31,8 @@ class Selection(ABC):
 
     picks: int | None = None
     """How many events decide, the first in `order`; None: all of them."""
+    sees_ends: bool = False
+    """Does the answer depend on the lifetimes of events within the window?"""
 
     def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
         """All events in the order in which they are chosen; ``by_event`` gives that which breaks ties."""

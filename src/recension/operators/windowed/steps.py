@@ -28,11 +28,12 @@ Pair = tuple[Floats, Floats]
 class Points:
     """Changes of the sums at points of the axis, which do not follow from what each event adds.
 
-    ``cover`` as in `PointChanges`. A point without an end point must lie in a stretch that is touched.
+    ``refs`` and ``cover`` as in `PointChanges`: what is to be kept beyond the batch needs an end point.
     """
 
     group: Index
     time: Ticks
+    refs: Index
     cover: Index
     ints: list[Index]
     pairs: list[Pair]
@@ -196,7 +197,7 @@ def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra:
 
 def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:
     none, one = np.zeros(len(extra.time), np.int64), np.ones(len(change.a), np.int64)
-    ints, pairs = extra.amounts(len(amounts.ints), len(amounts.pairs))
+    refs, ints, pairs = extra.amounts(len(amounts.ints), len(amounts.pairs))
     changes = PointChanges(
         [np.concatenate([x, -x, more]) for x, more in zip(amounts.ints, ints, strict=True)],
         [
@@ -204,7 +205,7 @@ def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: 
             for (high, low), more in zip(amounts.pairs, pairs, strict=True)
         ],
         np.concatenate([change.a, change.b, extra.time]),
-        np.concatenate([*change.refs(), none]),
+        np.concatenate([*change.refs(), refs]),
         np.concatenate([*change.cover(), extra.cover]),
         np.concatenate([one, -one, none]),
     )
@@ -255,16 +256,15 @@ class _Extra:
             points,
         )
 
-    def amounts(self, ints: int, pairs: int) -> tuple[list[Index], list[Pair]]:
-        """By how much each of so many columns changes at the points."""
+    def amounts(self, ints: int, pairs: int) -> tuple[Index, list[Index], list[Pair]]:
+        """By how much end points and each of so many columns change at the points."""
         if self.points is None:
             none, zero = np.zeros(len(self.time), np.int64), np.zeros(len(self.time))
-            return [none] * ints, [(zero, zero)] * pairs
+            return none, [none] * ints, [(zero, zero)] * pairs
         before = len(self.time) - len(self.points.time)
         none, zero = np.zeros(before, np.int64), np.zeros(before)
-        return [np.append(none, x) for x in self.points.ints], [
-            (np.append(zero, high), np.append(zero, low)) for high, low in self.points.pairs
-        ]
+        refs, *whole = (np.append(none, x) for x in (self.points.refs, *self.points.ints))
+        return refs, whole, [(np.append(zero, high), np.append(zero, low)) for high, low in self.points.pairs]
 
 
 def _running_total(column: Index, order: Index, last: Index) -> Index:
