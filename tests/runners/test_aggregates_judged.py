@@ -17,7 +17,11 @@ duckdb = pytest.importorskip("duckdb")
 pd = pytest.importorskip("pandas")
 
 SCHEMA = {
-    "k": "string", "u": "string", "i": "int64", "x": "float64", "ok": "bool",
+    "k": "string",
+    "u": "string",
+    "i": "int64",
+    "x": "float64",
+    "ok": "bool",
     "d": "decimal128(12, 3)",
 }
 SIZE, HOP, COUNT = 100, 40, 4000

@@ -109,8 +109,8 @@ class UniqueValues(Selection):
         valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         snapshot, event = events.incidence_in(valid)
         value = np.unique(row_hash(pa.record_batch([values], ["value"]), len(values)), return_inverse=True)[1]
-        pairs = np.unique(np.stack([snapshot, value[event]]), axis=1)
-        return pa.array(np.bincount(pairs[0], minlength=events.snapshots))
+        pairs = np.unique(snapshot * len(values) + value[event])
+        return pa.array(np.bincount(pairs // max(len(values), 1), minlength=events.snapshots))
 
 
 class ArgExtreme(Selection):
