@@ -22,6 +22,7 @@ SUITES = (
     "moving_window",
     "interval_join",
     "windows",
+    "aggregates",
     "modules",
     "coalescing",
     "group_apply",

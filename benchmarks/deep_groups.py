@@ -34,6 +34,7 @@ QUERIES: Final[dict[str, rc.Stream]] = {
     "first": SOURCE.agg(y=rc.first("x")),
     "last": SOURCE.agg(y=rc.last("x")),
     "quantile": SOURCE.agg(y=rc.quantile("x", 0.9)),
+    "n_unique": SOURCE.agg(y=rc.n_unique("x")),
     "top 3": SOURCE.agg(rc.top_k(3, by="x")),
     "max, tumbling": SOURCE.tumbling(TICKS).agg(y=rc.max("x")),
     "max, hopping": SOURCE.hopping(4 * TICKS, TICKS).agg(y=rc.max("x")),

@@ -25,6 +25,7 @@ from recension.lowering import operator_of
 from recension.lowering.explain_choices import describe_choice
 from recension.plan import nodes
 from recension.plan.aggregate import AggregateNode
+from recension.plan.aggregates import Count
 from recension.plan.consistency import Consistency
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.levels import MIDDLE, STRONG, WEAK, at_level
@@ -206,7 +207,7 @@ class OverSessions(AggregateNode):
 
 
 def test_an_aggregate_over_windows_of_another_kind_is_refused() -> None:
-    node = OverSessions(stream().plan, (), (("n", rc.count()),), "eager")
+    node = OverSessions(stream().plan, (), (("n", Count()),), "eager")
     with pytest.raises(RecensionError, match="the local engine cannot run 'aggregate n = count"):
         operator_of(node)
     with pytest.raises(RecensionError, match="explain cannot say"):

@@ -124,11 +124,71 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
             "be exact to int64 in units of 0.01 (times 100)",
         )
         for name, said, of in (
-            ("sum", "sum(d)", rc.sum("d")),
-            ("mean", "mean(d)", rc.mean("d")),
             ("stddev", "stddev(d)", rc.stddev("d")),
             ("quantile", "quantile(d, 0.5)", rc.quantile("d", 0.5)),
         )
+    ),
+    (
+        lambda: prices.agg(x=rc.sum(col("d").cast(pa.decimal256(40, 2)))),
+        SchemaError,
+        "sum(d.cast('decimal256(40, 2)')): sum takes decimals of at most 38 digits, with a scale from 0, and "
+        "d.cast('decimal256(40, 2)') is decimal256(40, 2); cast it to decimal128(38, 0) or float64",
+    ),
+    # Aggregates are expressions, in agg and having only
+    (
+        lambda: leases.where(rc.count() > 3),
+        SchemaError,
+        "count() is an aggregate, here in count() > 3: it says something of many events, not of each one; "
+        "it stands in agg(...) or having(...)",
+    ),
+    (
+        lambda: leases.agg(x=rc.sum(rc.max("bytes"))),
+        SchemaError,
+        "max(bytes) is an aggregate: it says something of many events, not of each one; it stands in "
+        "agg(...) or having(...)",
+    ),
+    (
+        lambda: leases.agg(x=rc.sum("bytes") / col("bytes")),
+        SchemaError,
+        "agg: sum(bytes) / bytes reads bytes outside of an aggregate, where only keys of group_by have one "
+        "value; take rc.first('bytes'), rc.max('bytes'), ...",
+    ),
+    (
+        lambda: leases.agg(x=col("bytes")),
+        SchemaError,
+        "agg: bytes is not an aggregate; use rc.count(), rc.sum('column'), ...",
+    ),
+    (
+        lambda: leases.agg(rc.sum("bytes") / rc.count()),
+        SchemaError,
+        "agg: name each aggregate, as in agg(answer=sum(bytes) / count())",
+    ),
+    (
+        lambda: leases.agg(x=rc.top_k(3, by="bytes") + 1),
+        SchemaError,
+        "agg: top_k(3, by=bytes) yields rows, so nothing can be computed from it",
+    ),
+    (
+        lambda: leases.agg(n=rc.count()).select("n").having(rc.sum("bytes") > 3),
+        SchemaError,
+        "having(sum(bytes) > 3): sum(bytes) is an aggregate of the events of agg(...), which is not the step "
+        "before; write having(...) right after it, or where(...) of its columns",
+    ),
+    (lambda: leases.having(), SchemaError, "having: give a condition, such as rc.count() > 1"),
+    (
+        lambda: leases.agg(x=rc.any("bytes")),
+        SchemaError,
+        "any(bytes): any needs truth values, but bytes is float64; give a condition, such as col('x') > 0",
+    ),
+    (
+        lambda: leases.agg(x=rc.first("site", where="bytes")),
+        SchemaError,
+        "first(where=bytes): a condition must be true or false, but bytes is float64",
+    ),
+    (
+        lambda: rc.quantile("bytes", 0.5, "other"),  # type: ignore[arg-type]
+        SchemaError,
+        "quantile: interpolation is one of 'linear', 'lower', 'higher', 'nearest', 'midpoint', not 'other'",
     ),
     # Steps made of others speak of themselves
     (
@@ -222,7 +282,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.join(sites, on="site", how="outer"),  # type: ignore[arg-type]
         SchemaError,
-        "join: how is 'inner', 'left', 'semi' or 'anti', not 'outer'",
+        "join: how is 'inner', 'left', 'full', 'semi' or 'anti', not 'outer'",
     ),
     (
         lambda: leases.join(sites, on="site", suffix=""),

@@ -106,6 +106,8 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "as_of": lambda g: g.as_of(g.select("v")),
     "coalesce": lambda g: g.coalesce("v", window=rc.rows(2)),
     "agg": lambda g: g.agg(n=rc.count()),
+    "having": lambda g: g.agg(n=rc.count()).having(rc.sum("v") > 1),
+    "filter": lambda g: g.filter(rc.col("v") > 1),
     "tumbling": lambda g: g.tumbling(5).agg(n=rc.count()),
     "hopping": lambda g: g.hopping(5, 2).agg(n=rc.count()),
     "snapshot": lambda g: g.snapshot().agg(n=rc.count()),

@@ -117,7 +117,7 @@ APPLIED: list[StepKind] = [
             lambda g, t, how=how: g.select("v").join(g.select("v").shift(3), on="v", how=how),
             lambda g, t, how=how: denote.join(_only_v(g), denote.shift(_only_v(g), 3), on="v", how=how),
         )
-        for how in ("left", "semi", "anti")
+        for how in ("left", "full", "semi", "anti")
     ),
     _applied(
         "clip by the group itself",

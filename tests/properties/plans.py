@@ -31,7 +31,8 @@ def _joined(how: str) -> StepKind:
         return pairs if how in ("semi", "anti") else pairs.select("k", v=rc.col("v") + rc.col("v_right"))
 
     def meaning(s: History, t: History) -> History:
-        found = denote.join(s, t, on="k", how=how, right_columns=("k", "v"))  # type: ignore[arg-type]
+        columns: Any = {"right_columns": ("k", "v"), "left_columns": ("k", "v")}
+        found = denote.join(s, t, on="k", how=how, **columns)  # type: ignore[arg-type]
         return found if how in ("semi", "anti") else _paired(found)
 
     return StepKind(f"join {how}", build, meaning)
@@ -222,6 +223,40 @@ _READINGS += [
     _extent(rc.rows(3, 1), None, None, "auto", applied=True),
 ]
 
+
+def _is_positive(payload: Any) -> bool:
+    return payload["v"] is not None and payload["v"] > 0
+
+
+def _any_or_all(events: Any) -> Any:
+    if any(_is_positive(event.payload) for event in events):
+        return denote.min("v")(events)
+    return denote.n_unique("k")(events)
+
+
+def _having(speculate: str, *, grouped: bool) -> StepKind:
+    """Answers that a condition on an aggregate without a column leaves."""
+
+    def build(s: Any, t: Any) -> Any:
+        if grouped:
+            answers = s.group_by("k").agg(v=rc.sum("v"), speculate=speculate)
+            return answers.having(rc.count() > 1, rc.col("v") >= 0)
+        answers = s.agg(v=rc.sum("v"), speculate=speculate).having(rc.count() > 1, rc.col("v") >= 0)
+        return answers.select(k=rc.lit("all"), v=rc.col("v"))
+
+    def means(s: History, t: History) -> History:
+        def of(group: History) -> History:
+            found = denote.snapshot(group, denote.agg(v=denote.sum("v"), n=denote.count()))
+            return denote.select(denote.where(found, lambda p: p["n"] > 1 and is_natural(p)), "v")
+
+        if grouped:
+            return denote.grouped(s, "k", of)
+        return denote.select(of(s), k=lambda p: "all", v=lambda p: p["v"])
+
+    label = f"having {speculate}{' by k' if grouped else ''}"
+    return StepKind(label, build, means, is_immediate=speculate == "eager")
+
+
 _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("count", lambda: rc.count(), denote.count()),
     ("count values", lambda: rc.count("v"), denote.count("v")),
@@ -230,6 +265,21 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("max", lambda: rc.max("v"), denote.max("v")),
     ("first", lambda: rc.first("v"), denote.first("v")),
     ("last", lambda: rc.last("v"), denote.last("v")),
+    ("n_unique", lambda: rc.n_unique("v"), denote.n_unique("v")),
+    ("arg_max", lambda: rc.arg_max("v", by="k"), denote.arg_max("v", "k")),
+    ("median", lambda: rc.median("v").round().cast("int64"), denote.computed(round, denote.median("v"))),
+    (
+        "sum less count",
+        lambda: rc.sum("v") * 2 - rc.count(where=rc.col("v") > 0),
+        denote.computed(
+            lambda s, n: 2 * s - n, denote.sum("v"), denote.filtered(denote.count(), _is_positive)
+        ),
+    ),
+    (
+        "any or all",
+        lambda: rc.when(rc.any(rc.col("v") > 0)).then(rc.min("v")).otherwise(rc.n_unique("k")),
+        _any_or_all,
+    ),
 ]
 
 STEPS: list[StepKind] = [
@@ -261,7 +311,8 @@ STEPS: list[StepKind] = [
     StepKind("merge", lambda s, t: rc.merge(s, s.align(1)), lambda s, t: s, is_immediate=False),
     StepKind("advance_time", lambda s, t: s.advance_time(100), lambda s, t: s),
     StepKind("clip", lambda s, t: s.clip(by=t, on="k"), lambda s, t: denote.clip(s, t, "k")),
-    *(_joined(how) for how in ("inner", "left", "semi", "anti")),
+    *(_joined(how) for how in ("inner", "left", "full", "semi", "anti")),
+    *(_having(speculate, grouped=grouped) for speculate in ("eager", "perfect") for grouped in (False, True)),
     *(
         _aggregate(name, speculate, agg, meaning, grouped=grouped)
         for name, agg, meaning in _AGGREGATES
@@ -275,6 +326,7 @@ STEPS: list[StepKind] = [
             (5, 2, 1, "count"),
             (2, 3, 0, "max"),
             (6, 3, -1, "first"),
+            (5, 2, 0, "n_unique"),
         )
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)
@@ -289,6 +341,7 @@ STEPS: list[StepKind] = [
             (3, "end", "first"),
             (1, "end", "count"),
             (2, "end", "max"),
+            (2, "start", "n_unique"),
         )
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import reduce
 from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
@@ -11,8 +12,9 @@ from recension.api.windows import Answer, WindowedStream, windows_of
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike
 from recension.core.window_limit import MAX_WINDOWS
-from recension.plan.aggregates import Aggregate
-from recension.plan.expressions import IntoExpression, column
+from recension.plan.answers import having
+from recension.plan.expressions import Expr, IntoExpression, column, tree_of
+from recension.plan.expressions.tree import Call
 from recension.plan.group_apply import group_apply
 from recension.plan.module_window import WindowKind
 from recension.plan.node import Outputs, Speculate, all_of
@@ -36,7 +38,7 @@ class WindowMethods(Generic[S]):
 
     def agg(
         self,
-        *rows: Aggregate,
+        *rows: Expr,
         speculate: Speculate = "perfect",
         recompute: bool = False,
         **named: Answer,
@@ -52,6 +54,8 @@ class WindowMethods(Generic[S]):
         ['n', 'total']
         >>> s.group_by(odd=rc.col("x") % 2).agg(rc.top_k(3, by="x")).schema.names
         ['odd', 'x', 'rank']
+        >>> s.agg(mean=rc.sum("x") / rc.count(), large=rc.count(where=rc.col("x") > 9)).schema.names
+        ['mean', 'large']
         """
         return self.snapshot().agg(*rows, speculate=speculate, recompute=recompute, **named)
 
@@ -148,6 +152,25 @@ class AggregateMethods(StreamBase):
         for name in names:
             if name in self.plan.schema.names:
                 raise SchemaError(f"group_by: there is a column {name!r} already; give the key another name")
+
+    def having(self, *conditions: IntoExpression) -> Self:
+        """The answers of the `agg` before that satisfy all conditions; null is not true.
+
+        A condition reads columns of the answers, and any aggregate of the same events, which then needs no
+        column. Of columns alone it is the same as `where`.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"site": "string", "x": "int64"})
+        >>> busy = s.group_by("site").agg(total=rc.sum("x")).having(rc.count() > 1, rc.col("total") > 3)
+        >>> rows = [rc.Insert({"site": "a", "x": x}, x, 9) for x in (1, 2, 3)]
+        >>> rc.run(busy, {"s": rows}, close=True).show()
+        _vs  _ve  site  total
+        3    9    a     6
+        """
+        if not conditions:
+            raise SchemaError("having: give a condition, such as rc.count() > 1")
+        given = [tree_of(condition) for condition in conditions]
+        return self._then(having(self.plan, reduce(lambda one, other: Call("&", (one, other)), given)))
 
 
 class GroupedStream(WindowMethods[S]):

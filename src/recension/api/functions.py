@@ -1,4 +1,8 @@
-"""Functions that queries are written with: aggregates and users' own, of columns' names or expressions."""
+"""Functions that queries are written with: aggregates and users' own, of columns' names or expressions.
+
+An aggregate is an expression: it may stand in arithmetic and conditions beside others (`agg`, `having`). Of
+every aggregate ``where`` says which events count. Where nulls do not count, the others' values become null.
+"""
 
 from __future__ import annotations
 
@@ -8,135 +12,237 @@ from typing import Any, overload
 from recension.core.errors import SchemaError
 from recension.modules.functions import OVER, Function, Over, on_arrays
 from recension.plan import aggregates as specs
-from recension.plan.expressions import Expr, IntoExpression, expression
-from recension.plan.expressions.tree import FunctionCall
+from recension.plan.aggregates import Interpolation
+from recension.plan.expressions import Expr, Expression, IntoExpression, expression, tree_of
+from recension.plan.expressions.tree import AggregateCall, Call, FunctionCall, Literal
 from recension.plan.schemas import IntoType, type_of
 
 # All of these are names of `recension` itself.
 __all__ = [
     "aggregate",
+    "all",
+    "any",
+    "arg_max",
+    "arg_min",
     "collect",
     "count",
     "first",
     "last",
     "max",
     "mean",
+    "median",
     "min",
+    "n_unique",
     "quantile",
     "stddev",
     "sum",
+    "time_weighted_mean",
     "top_k",
     "udf",
 ]
 
 
-def count(column: IntoExpression | None = None) -> specs.Aggregate:
+def count(column: IntoExpression | None = None, *, where: IntoExpression | None = None) -> Expr:
     """How many events, or how many of a column's values are not null.
 
-    >>> print(count(), count("x"))
-    count() count(x)
+    >>> import recension as rc
+    >>> print(count(), count("x"), count(where=rc.col("x") > 3))
+    count() count(x) count(when(x > 3).then(True))
     """
-    return specs.Count(None if column is None else expression(column))
+    if column is None and where is None:
+        return made_of(specs.Count(None))
+    return made_of(specs.Count(_argument(Literal(True) if column is None else column, where)))
 
 
-def sum(column: IntoExpression) -> specs.Aggregate:
-    """The sum: int64 of whole numbers and truth values, float64 of floats.
+def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The sum: int64 of whole numbers and truth values, float64 of floats, exact of decimals.
 
     >>> import recension as rc
     >>> print(sum(rc.col("price") * rc.col("amount")))
     sum(price * amount)
     """
-    return specs.Sum(expression(column))
+    return made_of(specs.Sum(_argument(column, where)))
 
 
-def mean(column: IntoExpression) -> specs.Aggregate:
-    """The mean.
+def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The mean; of decimals it has four more digits, rounded half up.
 
     >>> print(mean("x"))
     mean(x)
     """
-    return specs.Mean(expression(column))
+    return made_of(specs.Mean(_argument(column, where)))
 
 
-def min(column: IntoExpression) -> specs.Aggregate:
+def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The mean of the values, each weighted by how long its event lives within the window, as a float.
+
+    An event that reaches beyond the window, or never ends, counts for the part inside. Throughout a snapshot
+    the same events live: there it is the mean.
+
+    >>> import recension as rc
+    >>> s = rc.source("s", {"x": "int64"})
+    >>> mean = s.tumbling(10).agg(mean=rc.time_weighted_mean("x"))
+    >>> rc.run(mean, {"s": [rc.Insert({"x": 1}, 0, 9), rc.Insert({"x": 5}, 9, 20)]}, close=True).show()
+    _vs  _ve  mean
+    0    10   1.4
+    10   20   5.0
+    """
+    return made_of(specs.TimeWeightedMean(_argument(column, where)))
+
+
+def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The least value; NaN only if there is nothing else.
 
     >>> print(min("x"))
     min(x)
     """
-    return specs.Min(expression(column))
+    return made_of(specs.Min(_argument(column, where)))
 
 
-def max(column: IntoExpression) -> specs.Aggregate:
+def max(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The greatest value; NaN is greater than every number.
 
     >>> print(max("x"))
     max(x)
     """
-    return specs.Max(expression(column))
+    return made_of(specs.Max(_argument(column, where)))
 
 
-def stddev(column: IntoExpression) -> specs.Aggregate:
+def arg_max(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The value of the event that has the greatest ``by``; of several, of the first by (vs, ve, payload).
+
+    Events whose ``by`` is null do not count. NaN is greater than every number.
+
+    >>> print(arg_max("user", by="bytes"))
+    arg_max(user, by=bytes)
+    """
+    return made_of(specs.ArgMax(expression(column), _argument(by, where)))
+
+
+def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The value of the event that has the least ``by``; of several, of the first by (vs, ve, payload).
+
+    Events whose ``by`` is null do not count. NaN decides only if there is nothing else.
+
+    >>> print(arg_min("user", by="bytes"))
+    arg_min(user, by=bytes)
+    """
+    return made_of(specs.ArgMin(expression(column), _argument(by, where)))
+
+
+def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """How many different values there are, exactly; null is none, NaN is one.
+
+    >>> print(n_unique("user"))
+    n_unique(user)
+    """
+    return made_of(specs.NUnique(_argument(column, where)))
+
+
+def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """Is a condition true of some event? Null does not count, and of nothing else the answer is null.
+
+    >>> import recension as rc
+    >>> print(any(rc.col("bytes") > 3))
+    any(bytes > 3)
+    """
+    return made_of(specs.AnyTrue(_argument(column, where)))
+
+
+def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """Is a condition true of every event? Null does not count, and of nothing else the answer is null.
+
+    >>> print(all("ok"))
+    all(ok)
+    """
+    return made_of(specs.AllTrue(_argument(column, where)))
+
+
+def stddev(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The sample standard deviation (n - 1); null of fewer than two values.
 
     >>> print(stddev("x"))
     stddev(x)
     """
-    return specs.StdDev(expression(column))
+    return made_of(specs.StdDev(_argument(column, where)))
 
 
-def quantile(column: IntoExpression, q: float) -> specs.Aggregate:
-    """The value a part ``q`` of the way through the sorted values, linear between neighbours.
+def quantile(
+    column: IntoExpression,
+    q: float,
+    interpolation: Interpolation = "linear",
+    *,
+    where: IntoExpression | None = None,
+) -> Expr:
+    """The value a part ``q`` of the way through the sorted values, as a float.
 
-    >>> print(quantile("x", 0.5))
+    Between two values ``interpolation`` decides: ``linear``, the ``lower`` or the ``higher`` of the two, the
+    ``nearest`` (the one of even rank, from 0, if both are equally near), or their ``midpoint``.
+
+    >>> print(quantile("x", 0.9), quantile("x", 0.9, "lower"))
+    quantile(x, 0.9) quantile(x, 0.9, interpolation='lower')
+    """
+    return made_of(specs.Quantile(_argument(column, where), q, interpolation))
+
+
+def median(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
+    """The middle one of the sorted values, or what lies halfway between the two in the middle, as a float.
+
+    >>> print(median("x"))
     quantile(x, 0.5)
     """
-    return specs.Quantile(expression(column), q)
+    return quantile(column, 0.5, where=where)
 
 
-def first(column: IntoExpression) -> specs.Aggregate:
+def first(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The value of the first event, by (vs, ve, payload).
 
     >>> print(first("x"))
     first(x)
     """
-    return specs.First(expression(column))
+    return made_of(specs.First(expression(column), where=_condition(where)))
 
 
-def last(column: IntoExpression) -> specs.Aggregate:
+def last(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The value of the last event, by (vs, ve, payload).
 
-    >>> print(last("x"))
-    last(x)
+    >>> print(last("x", where="ok"))
+    last(x, where=ok)
     """
-    return specs.Last(expression(column))
+    return made_of(specs.Last(expression(column), where=_condition(where)))
 
 
-def collect(column: IntoExpression) -> specs.Aggregate:
+def collect(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """All values as a list, in (vs, ve, payload) order.
 
     >>> print(collect("x"))
     collect(x)
     """
-    return specs.Collect(expression(column))
+    return made_of(specs.Collect(expression(column), where=_condition(where)))
 
 
-def top_k(k: int, by: IntoExpression, descending: bool = True) -> specs.Aggregate:
+def top_k(
+    k: int, by: IntoExpression, descending: bool = True, *, where: IntoExpression | None = None
+) -> Expr:
     """The first ``k`` events by a column, as whole rows with their ``rank`` from 1.
 
     >>> print(top_k(3, by="bytes"))
     top_k(3, by=bytes)
     """
-    return specs.TopK(expression(by), k, descending)
+    return made_of(specs.TopK(expression(by), k, descending, where=_condition(where)))
 
 
 def aggregate(
-    fn: Callable[[Any], Any], column: IntoExpression, *, result: IntoType = "float64"
-) -> specs.Aggregate:
+    fn: Callable[[Any], Any],
+    column: IntoExpression,
+    *,
+    result: IntoType = "float64",
+    where: IntoExpression | None = None,
+) -> Expr:
     """Any function of one array: the column's values, nulls included, in order of start and then of value.
 
     A function of pandas, such as ``pd.Series.skew``, gets a Series. It gives a float64 unless ``result``
-    names another type.
+    names another type. It is not called for a window of which no event satisfies ``where``: that is null.
 
     >>> import numpy as np
     >>> print(aggregate(np.ptp, "x", result="int64"))
@@ -144,7 +250,23 @@ def aggregate(
     """
     if not callable(fn):
         raise SchemaError(f"aggregate: {fn!r} is not a function")
-    return specs.FunctionOf(expression(column), on_arrays(fn), type_of(result, "aggregate(result=...)"))
+    kind = type_of(result, "aggregate(result=...)")
+    return made_of(specs.FunctionOf(expression(column), on_arrays(fn), kind, where=_condition(where)))
+
+
+def made_of(aggregate: specs.Aggregate) -> Expr:
+    """An aggregate as users have it: an expression, without a name of its own."""
+    return Expr(AggregateCall(aggregate), None)
+
+
+def _argument(column: IntoExpression, where: IntoExpression | None) -> Expression:
+    """The value that counts; null for events that do not."""
+    value = Expression(column) if isinstance(column, Literal) else expression(column)
+    return value if where is None else Expression(Call("when", (expression(where).tree, value.tree)))
+
+
+def _condition(where: IntoExpression | None) -> Expression | None:
+    return None if where is None else expression(where)
 
 
 @overload
@@ -189,7 +311,7 @@ def udf(fn: Callable[..., Any] | None = None, *, result: IntoType, over: Over = 
     def call(*columns: IntoExpression) -> Expr:
         if not columns:
             raise SchemaError(f"udf {function.name}: give it a column, as in {function.name}('x')")
-        return Expr(FunctionCall(function, tuple(expression(column).tree for column in columns)), None)
+        return Expr(FunctionCall(function, tuple(map(tree_of, columns))), None)
 
     call.__name__, call.__doc__ = function.name, fn.__doc__
     return call

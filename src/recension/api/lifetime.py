@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from recension.api.base import StreamBase, key_names, plan_of
 from recension.core import ticks
@@ -11,7 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.expressions import IntoExpression, expression
-from recension.plan.join import How, Join
+from recension.plan.join import How, Join, full_join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
 from recension.plan.timed_span import with_lifetime
@@ -166,7 +166,7 @@ class JoinMethods(StreamBase):
         other: StreamBase,
         on: str | Iterable[str] | None = None,
         where: IntoExpression | None = None,
-        how: How = "inner",
+        how: How | Literal["full"] = "inner",
         suffix: str = "_right",
     ) -> Self:
         """Payloads of matching events joined, lifetimes intersected.
@@ -181,7 +181,8 @@ class JoinMethods(StreamBase):
             A condition on the pair. It sees the joined columns, suffix included.
         how
             ``inner``: the pairs. ``semi`` / ``anti``: the left events on the parts of their lifetimes that
-            some / no match covers. ``left``: the pairs, and the anti parts with nulls.
+            some / no match covers. ``left``: the pairs, and the anti parts with nulls. ``full``: these, and
+            the anti parts of the right events with nulls; they have the right event's keys.
         suffix
             Added to right columns whose names the left stream has too.
 
@@ -192,5 +193,7 @@ class JoinMethods(StreamBase):
         ['host', 'cpu', 'cpu_right']
         """
         condition = None if where is None else expression(where)
-        right = plan_of(other, "join")
-        return self._then(Join(self.plan, right, key_names(on, "join"), condition, how, suffix))
+        right, keys = plan_of(other, "join"), key_names(on, "join")
+        if how == "full":
+            return self._then(full_join(self.plan, right, keys, condition, suffix))
+        return self._then(Join(self.plan, right, keys, condition, how, suffix))

@@ -35,6 +35,16 @@ class SpanMethods(StreamBase):
             plan = where_timed(plan, predicate) if reads_times(predicate) else Where(plan, predicate)
         return self._then(plan)
 
+    def filter(self, *predicates: IntoExpression) -> Self:
+        """Another name of `where`.
+
+        >>> import recension as rc
+        >>> leases = rc.source("leases", {"site": "string", "bytes": "float64"})
+        >>> print(leases.filter(rc.col("bytes") > 0).explain().splitlines()[0])
+        where bytes > 0
+        """
+        return self.where(*predicates)
+
     def select(self, *columns: IntoExpression, **named: IntoExpression) -> Self:
         """Only these columns, then the computed ones.
 

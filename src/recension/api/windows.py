@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -14,14 +14,18 @@ from recension.modules.module import Clipping, Module, Stamping
 from recension.modules.registry import module_named
 from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
+from recension.plan.answers import VERB, AggregateColumns, require_answer
+from recension.plan.expressions import Expr, column
+from recension.plan.expressions.tree import AggregateCall, Tree
 from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, WindowKind, call_of
-from recension.plan.node import Node, Outputs, Speculate
+from recension.plan.node import Node, Outputs, Speculate, columns_named
+from recension.plan.span import Project
 from recension.plan.timed_span import name_timed, reads_times
 from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
 
 S = TypeVar("S", bound=StreamBase)
-Answer: TypeAlias = Aggregate | Module | type[Module] | str
-"""An aggregate of the library, or a user-defined one: itself, its class, or its name."""
+Answer: TypeAlias = Expr | Module | type[Module] | str
+"""What is computed from aggregates of the library; or a user-defined one: itself, its class, or its name."""
 
 
 class WindowedStream(Generic[S]):
@@ -40,7 +44,7 @@ class WindowedStream(Generic[S]):
 
     def agg(
         self,
-        *rows: Aggregate,
+        *rows: Expr,
         speculate: Speculate = "perfect",
         recompute: bool = False,
         **named: Answer,
@@ -50,6 +54,7 @@ class WindowedStream(Generic[S]):
         Aggregates are the library's or user-defined modules, which may be called by class or by name.
         ``perfect`` and ``ordered`` show a window once it has ended, ``eager`` at once, revising it later.
         The output of modules is kept, to be retracted later; with ``recompute`` it is computed again instead.
+        An answer may be computed from several aggregates of the library, and from keys.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -140,14 +145,34 @@ def aggregate_node(
 ) -> Node:
     """The aggregates over windows; those that yield rows need no name."""
     found = [
-        *((None, made) for made in map(_to_module, rows)),
-        *((name, _to_module(a)) for name, a in named.items()),
+        *((None, _to_answer(given)) for given in rows),
+        *((name, _to_answer(given)) for name, given in named.items()),
     ]
-    for name, aggregate in found:
-        _require_aggregate(name, aggregate)
-    if any(isinstance(aggregate, Module) for _, aggregate in found):
-        answers = tuple((name or "", _answer(aggregate, plan)) for name, aggregate in found)
-        return ModuleWindow(plan, keys, answers, windows, policies)
+    for name, answer in found:
+        _require_answer(name, answer, [key for key, _ in keys])
+    plain = [(name or "", a) for name, a in found if not isinstance(a, Tree)]
+    columns = AggregateColumns(plain, [*(key for key, _ in keys), *named])
+    outputs = [
+        (name or "", columns.compute(answer) if isinstance(answer, Tree) else column(name or ""))
+        for name, answer in found
+    ]
+    node = _answers_node(plan, keys, columns.found, windows, policies)
+    if len(plain) == len(found):
+        return node
+    return Project(node, (*columns_named(key for key, _ in keys), *outputs), VERB)
+
+
+def _answers_node(
+    plan: Node,
+    keys: Outputs,
+    found: Sequence[tuple[str, Any]],
+    windows: WindowKind,
+    policies: Policies,
+) -> Node:
+    if any(isinstance(answer, Module) for _, answer in found):
+        return ModuleWindow(
+            plan, keys, tuple((n, _module_answer(a, plan)) for n, a in found), windows, policies
+        )
     _refuse_policies(policies)
     plan, aggregates = _name_times(plan, [(name or aggregate.name, aggregate) for name, aggregate in found])
     parts = plan, keys, aggregates, policies.speculate
@@ -165,38 +190,50 @@ def _name_times(
 ) -> tuple[Node, tuple[tuple[str, Aggregate], ...]]:
     """The aggregates of times and lifetimes as aggregates of columns that hold them."""
     for _, aggregate in aggregates:
-        if aggregate.yields_rows and aggregate.argument is not None and reads_times(aggregate.argument):
+        if aggregate.yields_rows and any(map(reads_times, aggregate.inputs)):
             raise SchemaError(
                 f"agg: {aggregate} yields rows, so what it goes by must be one of their columns; make it one "
                 "first, as in with_columns(lasted=rc.lifetime())"
             )
-    below, arguments = name_timed(plan, [aggregate.argument for _, aggregate in aggregates], "agg")
+    read = list(dict.fromkeys(computed for _, aggregate in aggregates for computed in aggregate.inputs))
+    below, columns = name_timed(plan, read, "agg")
     if below is plan:
         return plan, tuple(aggregates)
-    named = zip(aggregates, arguments, strict=True)
-    return below, tuple((name, replace(aggregate, argument=of)) for (name, aggregate), of in named)
+    column_of = dict(zip(read, columns, strict=True))
+    return below, tuple((name, aggregate.map_inputs(column_of.__getitem__)) for name, aggregate in aggregates)
 
 
-def _to_module(aggregate: Any) -> Any:
-    """A module that is named, or given as its class, as the module itself."""
-    is_module = isinstance(aggregate, str) or (isinstance(aggregate, type) and issubclass(aggregate, Module))
-    return module(aggregate) if is_module else aggregate
+def _to_answer(given: Any) -> Any:
+    """A module that is named, or given as its class, as itself; an aggregate; or a tree of some."""
+    if isinstance(given, str) or (isinstance(given, type) and issubclass(given, Module)):
+        return module(given)
+    tree = given.tree if isinstance(given, Expr) else None
+    return tree.aggregate if isinstance(tree, AggregateCall) else given if tree is None else tree
 
 
-def _require_aggregate(name: str | None, aggregate: Any) -> None:
-    if not isinstance(aggregate, Aggregate | Module):
-        raise SchemaError(f"agg: {aggregate!r} is not an aggregate; use rc.count(), rc.sum('column'), ...")
-    if isinstance(aggregate, Module) and aggregate.yields_rows:
-        raise SchemaError(f"agg: {aggregate.name} yields rows; use apply(...)")
-    if name is None and not aggregate.yields_rows:
-        call = str(aggregate) if isinstance(aggregate, Module) else f"rc.{aggregate}"
+def _require_answer(name: str | None, answer: Any, keys: Sequence[str]) -> None:
+    if not isinstance(answer, Aggregate | Module | Tree):
+        raise SchemaError(f"agg: {answer!r} is not an aggregate; use rc.count(), rc.sum('column'), ...")
+    if isinstance(answer, Tree):
+        require_answer(answer, keys)
+    if isinstance(answer, Module) and answer.yields_rows:
+        raise SchemaError(f"agg: {answer.name} yields rows; use apply(...)")
+    if name is None and (isinstance(answer, Tree) or not answer.yields_rows):
+        call = f"rc.{answer}" if isinstance(answer, Aggregate) else str(answer)
+        call = str(Expr(answer, None)) if isinstance(answer, Tree) else call
         raise SchemaError(f"agg: name each aggregate, as in agg(answer={call})")
 
 
-def _answer(aggregate: Any, plan: Node) -> ModuleCall | Aggregate:
-    if isinstance(aggregate, FunctionOf):
-        aggregate = ArrayFunction(aggregate.fn, aggregate.result, aggregate.argument)
-    return call_of(aggregate, plan.schema) if isinstance(aggregate, Module) else aggregate
+def _module_answer(answer: Aggregate | Module, plan: Node) -> ModuleCall | Aggregate:
+    """Beside modules a function of the user's own is one of them."""
+    if isinstance(answer, FunctionOf):
+        if answer.where is not None:
+            raise SchemaError(
+                f"agg: {answer} cannot stand beside modules with a condition; make nulls of the other values "
+                "with rc.when(...).then(...)"
+            )
+        answer = ArrayFunction(answer.fn, answer.result, answer.argument)
+    return call_of(answer, plan.schema) if isinstance(answer, Module) else answer
 
 
 def _refuse_policies(policies: Policies) -> None:

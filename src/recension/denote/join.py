@@ -14,7 +14,7 @@ from recension.core.events import Event, Payload
 from recension.denote.intervals import Interval, common, merge_intervals, uncovered_parts
 from recension.denote.order import Columns, History, key_of, names
 
-How: TypeAlias = Literal["inner", "left", "semi", "anti"]
+How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
 Match: TypeAlias = tuple[Payload, Interval]
 
 
@@ -26,10 +26,12 @@ def join(
     how: How = "inner",
     suffix: str = "_right",
     right_columns: Sequence[str] = (),
+    left_columns: Sequence[str] = (),
 ) -> History:
     """Join on equal keys and a predicate over the joined payload.
 
-    ``right_columns`` names the columns that a left join fills with nulls when ``right`` is empty.
+    ``right_columns`` names the columns that a left join fills with nulls when ``right`` is empty, and
+    ``left_columns`` those that a full one fills when ``left`` is.
 
     >>> print(*join([Event({"k": 1, "x": 2}, 0, 9)], [Event({"k": 1, "x": 3}, 4, 12)], on="k"))
     [4, 9) {'k': 1, 'x': 2, 'x_right': 3}
@@ -38,16 +40,23 @@ def join(
     for event in left:
         matches = _matches(event, right, names(on), where, suffix)
         covered = [lifetime for _, lifetime in matches]
-        if how in ("inner", "left"):
+        if how in ("inner", "left", "full"):
             result += [Event(payload, *lifetime) for payload, lifetime in matches]
         if how == "semi":
             result += [Event(event.payload, *part) for part in merge_intervals(covered)]
-        if how in ("anti", "left"):
+        if how in ("anti", "left", "full"):
             nulls = dict.fromkeys(right[0].payload if right else right_columns)
             payload = (
-                join_payloads(event.payload, nulls, names(on), suffix) if how == "left" else event.payload
+                event.payload if how == "anti" else join_payloads(event.payload, nulls, names(on), suffix)
             )
             result += [Event(payload, *part) for part in uncovered_parts((event.vs, event.ve), covered)]
+    for other in right if how == "full" else ():
+        found = [_matches(event, [other], names(on), where, suffix) for event in left]
+        covered = [lifetime for matches in found for _, lifetime in matches]
+        nulls = dict.fromkeys(left[0].payload if left else left_columns)
+        keys = {key: other.payload[key] for key in names(on)}
+        payload = join_payloads(nulls | keys, other.payload, names(on), suffix)
+        result += [Event(payload, *part) for part in uncovered_parts((other.vs, other.ve), covered)]
     return result
 
 

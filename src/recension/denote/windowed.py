@@ -8,8 +8,10 @@ of them apart, so that the order says nothing of an end that was clipped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
@@ -86,6 +88,28 @@ def window_measure(
         ]
 
     return window_apply(history, windows, row, clip="none")
+
+
+def time_weighted_mean(column: str) -> TimeSensitive:
+    """The mean of the values that are not null, each weighted by how long its event lives in the window.
+
+    >>> from recension.denote import tumbling
+    >>> events = [Event({"x": 1}, 0, 9), Event({"x": 5}, 9, 20)]
+    >>> print(window_measure(events, tumbling(10), {"mean": time_weighted_mean("x")})[0])
+    [0, 10) {'mean': 1.4}
+    """
+
+    def compute(events: History, window: Window) -> float | None:
+        known = [event for event in events if event.payload[column] is not None]
+        parts = [(event.payload[column], event.ve - event.vs) for event in known if event.ve > event.vs]
+        weight = sum(length for _, length in parts)
+        if not weight:
+            return None
+        if not all(math.isfinite(value) for value, _ in parts):
+            return sum(float(value) for value, length in parts)
+        return float(sum(Fraction(value) * length for value, length in parts) / weight)
+
+    return TimeSensitive(compute)
 
 
 def _by_start(event: Event) -> Key:

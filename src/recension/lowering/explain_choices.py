@@ -8,7 +8,7 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Length, WallClock
 from recension.lowering import schemes
-from recension.lowering.windowed import aggregation, shares_panes, view_of, waits_for
+from recension.lowering.windowed import aggregate_spec, shares_panes, view_of, waits_for
 from recension.modules.module import Module
 from recension.operators.windowed.accumulators import Accumulator
 from recension.plan import lifetimes, nodes
@@ -136,7 +136,8 @@ def _describe_memory(remember: Length) -> str:
 
 def _describe_measures(node: AggregateNode, variant: str) -> str:
     measures = [
-        (name, aggregation(aggregate, node.event_schema).measure) for name, aggregate in node.aggregates
+        (name, made.measure)
+        for (name, _), made in zip(node.aggregates, aggregate_spec(node).aggregations, strict=True)
     ]
     sums = [name for name, measure in measures if isinstance(measure, Accumulator)]
     others = [name for name, measure in measures if name not in sums]

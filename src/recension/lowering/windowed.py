@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 import pyarrow as pa
 
@@ -23,24 +23,29 @@ from recension.operators.modules.answers import (
 from recension.operators.modules.hosting import Caller, HostedModule, Order
 from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
 from recension.operators.modules.states import PaneStates, States
-from recension.operators.windowed import accumulators, selections
+from recension.operators.windowed import accumulators, decimals, selections
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
 from recension.operators.windowed.counts import CountIndex
+from recension.operators.windowed.distinct_values import CountDistinct
 from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.parts import read_changes
 from recension.operators.windowed.snapshots import SnapshotIndex
+from recension.operators.windowed.time_weighted import WeightedMean, WeightedMeanOfEvents
 from recension.plan import aggregates
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate
-from recension.plan.evaluation import Computed, Projection
-from recension.plan.expressions import Expression, column, expression
-from recension.plan.module_window import ModuleCall, ModuleWindow
+from recension.plan.evaluation import Computed, ComputedTogether, Projection
+from recension.plan.expressions import Expression, column, expression, result_type
+from recension.plan.module_window import ModuleCall, ModuleWindow, WindowKind
 from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
 from recension.plan.windows import CountWindows, WindowAggregate, Windows
+
+_NO_AXIS: Final = CountWindows(1)
+"""Windows of which nothing is known but the events in them."""
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
@@ -178,11 +183,24 @@ def shares_panes(node: ModuleWindow, module: Module) -> bool:
 
 
 def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
-    made = aggregation(aggregate, schema)
-    if aggregate.argument is None:
+    if isinstance(aggregate, aggregates.TimeWeightedMean):
+        raise RecensionError(
+            f"{aggregate} cannot stand beside modules; write it as one of them, an rc.TimeSensitiveAggregate"
+        )
+    made = aggregation(aggregate, schema, _NO_AXIS)
+    kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]
+    names = [stored.add(computed, kind) for computed, kind in zip(aggregate.inputs, kinds, strict=True)]
+    if not names:
         return made
-    name = stored.add(aggregate.argument, aggregate.argument_type(schema))
-    return Aggregation(lambda payload: payload.column(name), made.measure)
+    read = _argument([column(name) for name in names], kinds)
+    return Aggregation(read, made.measure)
+
+
+def _argument(inputs: Sequence[Expression], kinds: Sequence[pa.DataType]) -> Computed | ComputedTogether:
+    """What computes the values of events: structs if there are several."""
+    if len(inputs) == 1:
+        return Computed(inputs[0], kinds[0])
+    return ComputedTogether(tuple(inputs), tuple(kinds))
 
 
 def aggregate_spec(node: AggregateNode) -> AggregateSpec:
@@ -190,45 +208,89 @@ def aggregate_spec(node: AggregateNode) -> AggregateSpec:
     of = node.input.schema
     key_schema = projected_schema(node.keys, of, "group_by")
     keys = Projection(node.keys, key_schema) if node.keys else None
-    aggregations = [aggregation(aggregate, node.event_schema) for _, aggregate in node.aggregates]
+    aggregations = [
+        aggregation(aggregate, node.event_schema, getattr(node, "windows", None))
+        for _, aggregate in node.aggregates
+    ]
     read = read_changes if isinstance(node, OfAllParts) else None
     return AggregateSpec(node.schema, of, aggregations, keys, key_schema, node.breaks_ties, read)
 
 
-def aggregation(aggregate: aggregates.Aggregate, schema: pa.Schema) -> Aggregation:
-    """Sums where the aggregate can take an event back, the events themselves where it cannot."""
-    if aggregate.argument is None:
+def aggregation(
+    aggregate: aggregates.Aggregate, schema: pa.Schema, windows: WindowKind = None
+) -> Aggregation:
+    """Sums where the aggregate can take an event back, the events themselves where it cannot.
+
+    Events need not live through count windows; there sums that keep state of their own do not know how to
+    change.
+    """
+    if not aggregate.inputs:
         return Aggregation(None, accumulators.CountEvents())
-    kind = aggregate.argument_type(schema)
-    argument = Computed(aggregate.argument, kind)
-    is_float = pa.types.is_floating(kind)
+    kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]
+    return Aggregation(_argument(aggregate.inputs, kinds), _measure(aggregate, schema, kinds[0], windows))
+
+
+def _measure(
+    aggregate: Aggregate, schema: pa.Schema, kind: pa.DataType, windows: WindowKind
+) -> accumulators.Accumulator | selections.Selection | selections.TopK:
     match aggregate:
         case aggregates.Count():
-            return Aggregation(argument, accumulators.CountValues())
+            return accumulators.CountValues()
         case aggregates.Sum():
-            return Aggregation(argument, _sum(kind))
+            return _sum(kind)
         case aggregates.Mean():
-            return Aggregation(argument, accumulators.Mean() if is_float else accumulators.MeanIntegers())
+            return _mean(kind, aggregate.result_type(schema))
+        case aggregates.TimeWeightedMean():
+            return _weighted_mean(kind, windows)
+        case aggregates.AnyTrue() | aggregates.AllTrue():
+            return accumulators.CountTruths(every=isinstance(aggregate, aggregates.AllTrue))
+        case aggregates.NUnique():
+            return selections.UniqueValues() if isinstance(windows, CountWindows) else CountDistinct()
         case aggregates.Min() | aggregates.Max():
-            return Aggregation(argument, selections.Extreme(greatest=isinstance(aggregate, aggregates.Max)))
-        case aggregates.First() | aggregates.Last():
-            return Aggregation(argument, selections.Positional(last=isinstance(aggregate, aggregates.Last)))
-        case aggregates.Collect():
-            return Aggregation(argument, selections.Collect())
-        case aggregates.Quantile():
-            return Aggregation(argument, selections.RankedValues(aggregate.choose))
-        case aggregates.ValueAggregate():
-            return Aggregation(
-                argument, selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))
-            )
-        case aggregates.FunctionOf(fn=fn, result=result):
-            return Aggregation(argument, selections.FunctionOf(fn, result))
+            return selections.Extreme(greatest=isinstance(aggregate, aggregates.Max))
+        case aggregates.ArgMin() | aggregates.ArgMax():
+            return selections.ArgExtreme(greatest=isinstance(aggregate, aggregates.ArgMax))
         case aggregates.TopK(k=k, descending=descending):
-            return Aggregation(argument, selections.TopK(k, descending=descending))
+            kind_of = selections.TopK if aggregate.where is None else selections.FilteredTopK
+            return kind_of(k, descending=descending)
+        case aggregates.FilteredAggregate(where=where) if where is not None:
+            of = _measure(aggregate.unfiltered, schema, kind, windows)
+            assert isinstance(of, selections.Selection)
+            return selections.Filtered(of)
+        case aggregates.First() | aggregates.Last():
+            return selections.Positional(last=isinstance(aggregate, aggregates.Last))
+        case aggregates.Collect():
+            return selections.Collect()
+        case aggregates.Quantile():
+            return selections.RankedValues(aggregate.choose)
+        case aggregates.ValueAggregate():
+            return selections.SortedValues(aggregate.kernel, aggregate.result_type(schema))
+        case aggregates.FunctionOf(fn=fn, result=result):
+            return selections.FunctionOf(fn, result)
     raise RecensionError(f"the local engine cannot compute {aggregate}")
 
 
+def _weighted_mean(kind: pa.DataType, windows: WindowKind) -> accumulators.Accumulator | selections.Selection:
+    match windows:
+        case None:  # all events of a snapshot live through it
+            return _mean(kind, pa.float64())
+        case Windows():
+            return WeightedMean(grid_of(windows))
+        case CountWindows():
+            return WeightedMeanOfEvents()
+        case unknown:
+            assert_never(unknown)
+
+
+def _mean(kind: pa.DataType, result: pa.DataType) -> accumulators.Accumulator:
+    if pa.types.is_decimal(kind):
+        return decimals.MeanDecimals(kind, result)
+    return accumulators.Mean() if pa.types.is_floating(kind) else accumulators.MeanIntegers()
+
+
 def _sum(kind: pa.DataType) -> accumulators.Accumulator:
+    if pa.types.is_decimal(kind):
+        return decimals.SumDecimals(kind)
     if pa.types.is_floating(kind):
         return accumulators.SumFloats()
     # Sums of narrower numbers stay within int64 for any number of events that fits in memory.

@@ -63,7 +63,8 @@ class AggregateNode(GroupedNode):
 
     @property
     def _answers(self) -> list[str]:
-        return [str(a) if a.yields_rows else f"{name} = {a}" for name, a in self.aggregates]
+        """A hidden one is called as it is written."""
+        return [str(a) if a.yields_rows or name == str(a) else f"{name} = {a}" for name, a in self.aggregates]
 
     @property
     def rows(self) -> TopK | None:

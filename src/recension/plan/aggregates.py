@@ -1,16 +1,20 @@
 """Aggregates: what events that are alive together say, as one value or as rows.
 
 They agree with `recension.denote.aggregates`: ``count()`` counts events, ``count(c)`` values that are not
-null; ``sum mean min max stddev quantile`` ignore nulls and are null of none; ``first last collect`` and
-functions of the user's own keep them, the former in (vs, ve, payload) order, the latter by start and value.
+null; ``sum mean min max stddev quantile any all arg_max arg_min`` ignore nulls and are null of none;
+``first last collect`` and functions of the user's own keep them, the former in (vs, ve, payload) order, the
+latter by start and value.
+
+A condition on the events that count makes nulls of the others' values, where nulls do not count; the
+aggregates that keep nulls have it as ``where``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +22,15 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.errors import SchemaError
-from recension.plan.expressions import Expression, column, result_type
+from recension.plan.expressions import Expression, column, require_boolean, result_type
 from recension.plan.schemas import type_name
 
 Numbers: TypeAlias = npt.NDArray[Any]
+Interpolation: TypeAlias = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+"""What a quantile is that lies between two values."""
+MEAN_DIGITS: Final = 4
+"""So many digits the mean of decimals has that they do not have, as in Spark."""
+_MOST_DIGITS: Final = 38
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,21 @@ class Aggregate(ABC):
         """The type of the answer over events of this schema, or a SchemaError."""
 
     @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """All that it reads of each event, the argument first."""
+        return () if self.argument is None else (self.argument,)
+
+    def map_inputs(self, change: Callable[[Expression], Expression]) -> Self:
+        """The same aggregate of what a function makes of each of its inputs."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(
+            self, **{name: change(value) for name, value in own.items() if isinstance(value, Expression)}
+        )
+
+    @property
     def references(self) -> frozenset[str]:
         """The columns it reads by name; one that is order sensitive reads them all."""
-        return self.argument.references if self.argument else frozenset()
+        return frozenset().union(*(computed.references for computed in self.inputs))
 
     def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
         """What makes one answer of the answers ``name`` of several parts of the events, if anything does."""
@@ -58,6 +79,35 @@ class Aggregate(ABC):
 
     def __str__(self) -> str:
         return f"{self.name}({'' if self.argument is None else self.argument})"
+
+
+@dataclass(frozen=True)
+class FilteredAggregate(Aggregate):
+    """An aggregate that keeps nulls: the events for which ``where`` is not true do not count."""
+
+    where: Expression | None = field(default=None, kw_only=True)
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        return super().inputs if self.where is None else (*super().inputs, self.where)
+
+    @property
+    def unfiltered(self) -> FilteredAggregate:
+        """The same of all events."""
+        return replace(self, where=None)
+
+    def require_condition(self, schema: pa.Schema) -> None:
+        """Raise unless the condition is true or false of each event."""
+        if self.where is not None:
+            require_boolean(self.where, schema, f"{self.name}(where={self.where})")
+
+    def _show(self, *parts: str) -> str:
+        """A call with these arguments and the condition."""
+        where = [] if self.where is None else [f"where={self.where}"]
+        return f"{self.name}({', '.join([*parts, *where])})"
+
+    def __str__(self) -> str:
+        return self._show(str(self.argument))
 
 
 @dataclass(frozen=True)
@@ -79,18 +129,20 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """The sum: int64 of whole numbers and truth values, float64 of floats."""
+    """The sum: int64 of whole numbers and truth values, float64 of floats, of decimals one of 38 digits."""
 
     name = "sum"
     is_sum = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        kind = _numeric_type(self, schema)
+        kind = _numeric_type(self, schema, takes_decimals=True)
+        if pa.types.is_decimal(kind):
+            return pa.decimal128(_MOST_DIGITS, kind.scale)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
     def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
         """Floats would be rounded twice."""
-        return Sum(column(name)) if pa.types.is_int64(self.result_type(schema)) else None
+        return None if pa.types.is_floating(self.result_type(schema)) else Sum(column(name))
 
 
 class FloatAggregate(Aggregate):
@@ -102,11 +154,68 @@ class FloatAggregate(Aggregate):
 
 
 @dataclass(frozen=True)
-class Mean(FloatAggregate):
-    """The sum divided by the number of values."""
+class Mean(Aggregate):
+    """The sum divided by the number of values; of decimals with four more digits, rounded half up."""
 
     name = "mean"
     is_sum = True
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        kind = _numeric_type(self, schema, takes_decimals=True)
+        if not pa.types.is_decimal(kind):
+            return pa.float64()
+        digits, scale = (min(n + MEAN_DIGITS, _MOST_DIGITS) for n in (kind.precision, kind.scale))
+        return pa.decimal128(digits, scale)
+
+
+@dataclass(frozen=True)
+class TimeWeightedMean(FloatAggregate):
+    """The mean of the values, each weighted by how long its event lives within the window."""
+
+    name = "time_weighted_mean"
+
+
+class TruthAggregate(Aggregate):
+    """An aggregate of truth values, nulls apart, that is one."""
+
+    is_sum = True
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        kind = self.argument_type(schema)
+        if not pa.types.is_boolean(kind):
+            raise SchemaError(
+                f"{self}: {self.name} needs truth values, but {self.argument} is {type_name(kind)}; "
+                "give a condition, such as col('x') > 0"
+            )
+        return pa.bool_()
+
+    def combining(self, name: str, schema: pa.Schema) -> Aggregate:
+        return replace(self, argument=column(name))
+
+
+@dataclass(frozen=True)
+class AnyTrue(TruthAggregate):
+    """Is some value true?"""
+
+    name = "any"
+
+
+@dataclass(frozen=True)
+class AllTrue(TruthAggregate):
+    """Are all values true?"""
+
+    name = "all"
+
+
+@dataclass(frozen=True)
+class NUnique(Aggregate):
+    """How many different values there are, nulls apart."""
+
+    name = "n_unique"
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        self.argument_type(schema)
+        return pa.int64()
 
 
 @dataclass(frozen=True)
@@ -138,14 +247,18 @@ class StdDev(FloatAggregate, ValueAggregate):
 
 @dataclass(frozen=True)
 class Quantile(FloatAggregate):
-    """The value a part ``q`` of the way through the sorted values, linear between neighbours."""
+    """The value a part ``q`` of the way through the sorted values; ``interpolation`` is for between two."""
 
     q: float
+    interpolation: Interpolation = "linear"
     name = "quantile"
 
     def __post_init__(self) -> None:
         if not 0 <= self.q <= 1:
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
+        if self.interpolation not in (known := get_args(Interpolation)):
+            names = ", ".join(map(repr, known))
+            raise SchemaError(f"quantile: interpolation is one of {names}, not {self.interpolation!r}")
 
     def choose(self, count: Index, find: Callable[[Index], Numbers]) -> pa.Array:
         """The answers of windows with ``count`` values, at least one each.
@@ -153,15 +266,25 @@ class Quantile(FloatAggregate):
         ``find`` gives the values of their ranks, from 0, of which it gets several rows.
         """
         place = self.q * (count - 1)
+        match self.interpolation:
+            case "lower":
+                place = np.floor(place)
+            case "higher":
+                place = np.ceil(place)
+            case "nearest":  # of two that are equally near the one with the even rank
+                place = np.rint(place)
         low = np.floor(place).astype(np.int64)
         share = place - low
+        if self.interpolation == "midpoint":
+            share = np.where(share > 0, 0.5, 0.0)
         # -0.0 and 0.0 are one value, and which of them is found is open.
         below, above = find(np.stack([low, low + (share > 0)])) + 0.0
         with np.errstate(invalid="ignore"):  # between two infinities lies NaN
             return pa.array(np.where(share == 0, below, below + (above - below) * share))
 
     def __str__(self) -> str:
-        return f"quantile({self.argument}, {self.q})"
+        between = "" if self.interpolation == "linear" else f", interpolation={self.interpolation!r}"
+        return f"quantile({self.argument}, {self.q}{between})"
 
 
 class ExtremeAggregate(Aggregate):
@@ -189,40 +312,43 @@ class Max(ExtremeAggregate):
 
 
 @dataclass(frozen=True)
-class First(Aggregate):
+class First(FilteredAggregate):
     """The value of the first event."""
 
     name = "first"
     is_order_sensitive = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
+        self.require_condition(schema)
         return self.argument_type(schema)
 
 
 @dataclass(frozen=True)
-class Last(Aggregate):
+class Last(FilteredAggregate):
     """The value of the last event."""
 
     name = "last"
     is_order_sensitive = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
+        self.require_condition(schema)
         return self.argument_type(schema)
 
 
 @dataclass(frozen=True)
-class Collect(Aggregate):
+class Collect(FilteredAggregate):
     """All values as a list."""
 
     name = "collect"
     is_order_sensitive = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
+        self.require_condition(schema)
         return pa.list_(self.argument_type(schema))
 
 
 @dataclass(frozen=True)
-class FunctionOf(Aggregate):
+class FunctionOf(FilteredAggregate):
     """Any function of one column's values, which it gets as an array, nulls included, by start and value.
 
     Ends do not matter for that order, so it need not wait for ends that are not final.
@@ -233,15 +359,16 @@ class FunctionOf(Aggregate):
     name = "aggregate"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
+        self.require_condition(schema)
         self.argument_type(schema)
         return self.result
 
     def __str__(self) -> str:
-        return f"{getattr(self.fn, '__name__', 'function')}({self.argument})"
+        return super().__str__().replace(self.name, getattr(self.fn, "__name__", "function"), 1)
 
 
 @dataclass(frozen=True)
-class TopK(Aggregate):
+class TopK(FilteredAggregate):
     """The first ``k`` events by a column: whole payloads with their ``rank`` from 1.
 
     ``argument`` is what the events are sorted by. A null never outranks a value.
@@ -262,19 +389,64 @@ class TopK(Aggregate):
 
     def row_schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the rows: all of the payload's, then ``rank``."""
+        self.require_condition(schema)
         _ordered_type(self, schema)
         if "rank" in schema.names:
             raise SchemaError("top_k adds a column 'rank', and the payload has one; rename it first")
         return schema.append(pa.field("rank", pa.int64()))
 
     def __str__(self) -> str:
-        return f"top_k({self.k}, by={self.argument}{'' if self.descending else ', descending=False'})"
+        ascending = [] if self.descending else ["descending=False"]
+        return self._show(str(self.k), f"by={self.argument}", *ascending)
 
 
-def _numeric_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+@dataclass(frozen=True)
+class ArgExtreme(Aggregate):
+    """The value of the first event, in (vs, ve, payload) order, of those that are extreme ``by`` another.
+
+    An event for which that is null does not count.
+    """
+
+    by: Expression
+    is_order_sensitive = True
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        return (*super().inputs, self.by)
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        _ordered_type(replace(self, argument=self.by), schema)
+        return self.argument_type(schema)
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.argument}, by={self.by})"
+
+
+@dataclass(frozen=True)
+class ArgMax(ArgExtreme):
+    """The greatest decides; NaN is greater than every number."""
+
+    name = "arg_max"
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgExtreme):
+    """The least decides; NaN only if there is nothing else."""
+
+    name = "arg_min"
+
+
+def _numeric_type(aggregate: Aggregate, schema: pa.Schema, *, takes_decimals: bool = False) -> pa.DataType:
     kind = aggregate.argument_type(schema)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return kind
+    if takes_decimals and pa.types.is_decimal(kind) and kind.scale >= 0 and kind.precision <= _MOST_DIGITS:
+        return kind
+    if takes_decimals and pa.types.is_decimal(kind):
+        raise SchemaError(
+            f"{aggregate}: {aggregate.name} takes decimals of at most 38 digits, with a scale from 0, "
+            f"and {aggregate.argument} is {type_name(kind)}; cast it to decimal128(38, 0) or float64"
+        )
     if pa.types.is_decimal(kind):
         unit = f" in units of {10.0**-kind.scale:g} (times {10**kind.scale})" if kind.scale > 0 else ""
         raise SchemaError(

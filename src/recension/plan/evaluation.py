@@ -98,6 +98,19 @@ class Computed:
         return evaluate([self.value], [self.kind], payload, size)[0]
 
 
+@dataclass(frozen=True)
+class ComputedTogether:
+    """Several computed columns as one of structs, such as a value and whether it counts."""
+
+    values: tuple[Expression, ...]
+    kinds: tuple[pa.DataType, ...]
+
+    def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
+        """One struct a row; none is null."""
+        arrays = evaluate(self.values, self.kinds, payload, size)
+        return pa.StructArray.from_arrays(arrays, [str(i) for i in range(len(arrays))])
+
+
 def span_kernel(predicates: Sequence[Predicate], projection: Projection | None) -> Kernel:
     """A pass that filters by all predicates, each on what the one before left, and then projects."""
 

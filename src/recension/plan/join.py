@@ -9,11 +9,12 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError
-from recension.plan.expressions import Expression, column, require_boolean, require_columns
+from recension.plan.expressions import Expression, column, expression, lit, require_boolean, require_columns
+from recension.plan.expressions.tree import substitute
 from recension.plan.node import FilterRule, Names, Node, PairNode, all_of, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
-from recension.plan.span import Project, indistinct_columns
+from recension.plan.span import Project, Union, indistinct_columns
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 
@@ -60,7 +61,9 @@ class Join(PairNode):
 
     def derive_schema(self) -> pa.Schema:
         if self.how not in get_args(How):
-            raise SchemaError(f"{self.verb}: how is 'inner', 'left', 'semi' or 'anti', not {self.how!r}")
+            raise SchemaError(
+                f"{self.verb}: how is 'inner', 'left', 'full', 'semi' or 'anti', not {self.how!r}"
+            )
         require_columns(self.on, self.left.schema, f"{self.verb}(on=...)")
         require_columns(self.on, self.right.schema, f"{self.verb}(on=...), in the right stream")
         for key in self.on:
@@ -171,3 +174,36 @@ _RULES = {
     "semi": _semi_join_properties,
     "anti": _anti_join_properties,
 }
+
+
+def full_join(left: Node, right: Node, on: tuple[str, ...], where: Expression | None, suffix: str) -> Node:
+    """The left join, and the right events, with nulls for the left ones, while no left event matches them.
+
+    The keys of these are the right event's.
+    """
+    pairs = Join(left, right, on, where, "left", suffix)
+    rest = _unmatched_right(pairs)
+    nulls = {field.name: expression(lit(None, field.type)) for field in left.schema}
+    outputs = nulls | dict(columns_named(on)) | {new: column(old) for old, new in pairs.right_outputs}
+    return Union((pairs, Project(rest, tuple(outputs.items()), "join")))
+
+
+def _unmatched_right(pairs: Join) -> Join:
+    """The right events, on the parts of their lifetimes that no left event covers."""
+    left, right, where = pairs.left.schema.names, pairs.right.schema.names, pairs.where
+    suffix = "_left"
+    while {name + suffix for name in left} & {*left, *right}:
+        suffix += "'"
+    swapped = Join(pairs.right, pairs.left, pairs.on, None, "anti", suffix)
+    if where is None:
+        return swapped
+    known = indistinct_columns(pairs.right.schema, pairs.on)
+    if strange := sorted((where.references & set(pairs.on)) - set(known)):
+        raise SchemaError(
+            f"join(where={where}): in a full join the condition cannot read the key {strange[0]!r}, which is "
+            "a float: 0.0 and -0.0 are equal keys; join on another column, or compare it before"
+        )
+    # Seen from the other side the same columns have other names.
+    names = {key: key for key in pairs.on} | dict(swapped.right_outputs)
+    names |= {new: old for old, new in pairs.right_outputs}
+    return replace(swapped, where=Expression(substitute(where.tree, lambda name: column(names[name]).tree)))

@@ -163,7 +163,7 @@ class ModuleWindow(GroupedNode):
 
     def _describe(self, shape: str) -> str:
         by = f" by {describe_outputs(self.keys)}" if self.keys else ""
-        parts = [str(a) if self.operator else f"{name} = {a}" for name, a in self.answers]
+        parts = [str(a) if self.operator or name == str(a) else f"{name} = {a}" for name, a in self.answers]
         clip = f", clip {self.policies.clip}" if self.ends != "unseen" else ""
         verb = f"apply{by} {parts[0]}" if self.operator else f"aggregate {', '.join(parts)}{by}"
         stamp = "" if self.policies.stamp == "align" else f", stamp {self.policies.stamp}"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from recension.plan.aggregate import AggregateNode, SnapshotAggregate
 from recension.plan.node import Names, Node
 from recension.plan.properties import Properties
+from recension.plan.schemas import name_apart
 from recension.plan.windows import WindowAggregate, Windows
 
 _CHANGES = {
@@ -68,7 +69,7 @@ class PartialSums(OfOnePart):
     def derive_schema(self) -> pa.Schema:
         keys = [self.answers.field(name) for name, _ in self.keys]
         taken = {field.name for field in keys}
-        return pa.schema([*keys, *((_name_apart(name, taken), kind) for name, kind in _CHANGES.items())])
+        return pa.schema([*keys, *((name_apart(name, taken), kind) for name, kind in _CHANGES.items())])
 
     def derive_properties(self) -> Properties:
         """Those of the events: only the other half of the aggregate reads it, and asks for these."""
@@ -79,10 +80,6 @@ class PartialSums(OfOnePart):
 
     def without_unread(self, needed: Names) -> Node:
         return self
-
-
-def _name_apart(name: str, taken: set[str]) -> str:
-    return _name_apart(f"{name}'", taken) if name in taken else name
 
 
 class OfAllParts(AggregateNode):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -228,3 +228,8 @@ class _TypeNameParser:
         if found is None:
             raise ValueError(self._text)
         return found
+
+
+def name_apart(name: str, taken: Container[str]) -> str:
+    """The name, with a mark if it is taken."""
+    return name_apart(f"{name}'", taken) if name in taken else name

@@ -493,13 +493,11 @@ def _timed_steps(plan: Node) -> TimedSpan | None:
     )
 
 
-def name_timed(
-    plan: Node, computed: Sequence[Expression | None], verb: str
-) -> tuple[Node, list[Expression | None]]:
+def name_timed(plan: Node, computed: Sequence[Expression], verb: str) -> tuple[Node, list[Expression]]:
     """The plan with a column for each expression that reads times, and the expressions over it."""
     named: dict[Expression, str] = {}
     for each in computed:
-        if each is not None and reads_times(each) and each not in named:
+        if reads_times(each) and each not in named:
             name = {START: "start", END: "end"}.get(str(each), str(each))
             while name in plan.schema.names or name in named.values():
                 name += "'"
@@ -507,5 +505,5 @@ def name_timed(
     if not named:
         return plan, list(computed)
     outputs = (*all_of(plan.schema), *((name, each) for each, name in named.items()))
-    found = [column(named[each]) if each is not None and each in named else each for each in computed]
+    found = [column(named[each]) if each in named else each for each in computed]
     return timed_span(plan, (), outputs, verb), found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -12,9 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import EventBatch, Index, Mask
+from recension.core.rowhash import Hashes
+from recension.operators.base import Chunks
 from recension.operators.windowed.double_double import Floats
-from recension.operators.windowed.steps import Contributions, Pair
+from recension.operators.windowed.steps import Contributions, Pair, Points
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
@@ -40,6 +43,57 @@ class Accumulator(ABC):
         """The aggregate where ``n`` events are live and the sums are as given."""
 
 
+class PlacedAccumulator(Accumulator):
+    """One whose sums change where its own state says, not where each event begins and ends.
+
+    It keeps state of its own, and so needs windows that events live through.
+    """
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        """Nothing but what `points` says."""
+        none, zero = np.zeros(size, np.int64), np.zeros(size)
+        return Contributions([none] * self.ints, [(zero, zero)] * self.pairs)
+
+    @abstractmethod
+    def points(self, values: pa.Array, changes: PlacedChanges) -> Points:
+        """Where the sums change, and by how much, as the ends of events with these values move."""
+
+    @abstractmethod
+    def forget_before(self, place: int) -> None:
+        """Nothing changes before this place any more."""
+
+    @abstractmethod
+    def rows(self) -> int:
+        """How many rows of state are held."""
+
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory taken."""
+
+    @abstractmethod
+    def snapshot(self) -> Chunks:
+        """The state as named tables."""
+
+    @abstractmethod
+    def restore(self, chunks: Chunks) -> None:
+        """Become what `snapshot` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChanges:
+    """The elements of a batch on the axis of windows: each takes an event's end from ``old`` to ``new``.
+
+    ``hash`` is that of the group, which stays when numbers change. The batch has the times themselves.
+    """
+
+    group: Index
+    hash: Hashes
+    vs: Index
+    old: Index
+    new: Index
+    batch: EventBatch
+
+
 class CountEvents(Accumulator):
     """How many events are live."""
 
@@ -60,6 +114,22 @@ class CountValues(Accumulator):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(ints[0])
+
+
+class CountTruths(Accumulator):
+    """Is some value true, or is every one? Null if there is none."""
+
+    ints = 2
+
+    def __init__(self, *, every: bool) -> None:
+        self._every = every
+
+    def contributions(self, values: pa.Array | None, size: int) -> Contributions:
+        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+
+    def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
+        valid, true = ints
+        return pa.array(true == valid if self._every else true > 0, mask=valid == 0)
 
 
 class SumIntegers(Accumulator):
@@ -106,6 +176,14 @@ class BeyondInt64Error(Exception):
         self.row = row
 
 
+class BeyondDecimalError(Exception):
+    """The sum or mean of ``row`` has more digits than its type."""
+
+    def __init__(self, row: int, kind: pa.DataType) -> None:
+        super().__init__(f"a decimal does not fit in {kind}")
+        self.row, self.kind = row, kind
+
+
 class TooLargeError(Exception):
     """A float is too large for sums of many to stay finite."""
 
@@ -129,6 +207,11 @@ def name_overflows(name: str, key_of: Callable[[int], pa.RecordBatch] | None = N
         keys = [] if key_of is None else key_of(why.row).to_pylist()
         group = f" of {keys[0]}" if any(keys) else ""
         reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
+        raise OverflowError(reason) from None
+    except BeyondDecimalError as why:
+        keys = [] if key_of is None else key_of(why.row).to_pylist()
+        group = f" of {keys[0]}" if any(keys) else ""
+        reason = f"the decimal {name}{group} does not fit in {why.kind}; give the column as float64"
         raise OverflowError(reason) from None
 
 
@@ -164,6 +247,24 @@ class MeanIntegers(Mean):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(_round_pair(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
+
+
+def number_pairs(values: pa.Array) -> tuple[list[Index], Pair]:
+    """How many values there are, and how many of them are NaN and infinite; and the others as pairs."""
+    valid = _is_valid(values).astype(np.int64)
+    if pa.types.is_floating(values.type):
+        numbers, *kinds = _split_finite(_floats(values))
+        return [valid, *kinds], (numbers, np.zeros(len(values)))
+    none = np.zeros(len(values), np.int64)
+    return [valid, none, none], _exact_pair(_longs(values))
+
+
+def mean_of(total: Pair, weight: Pair, counts: list[Index]) -> pa.Array:
+    """Weighted means; null where there are no values. ``counts`` are those of `number_pairs`."""
+    valid, *kinds = counts
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = _round_pair(total) / _round_pair(weight)
+    return pa.array(_with_kinds(means, *kinds), mask=(valid == 0) | (weight[0] == 0))
 
 
 def _exact_pair(numbers: Longs) -> Pair:

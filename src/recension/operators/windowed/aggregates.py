@@ -9,20 +9,27 @@ its end moved by a single retraction, where the index allows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty, take_rows
+from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows
 from recension.core.netting import expand
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
+from recension.operators.state.chunks import add_prefix, take_prefix
 from recension.operators.state.ranked_events import Pick
-from recension.operators.windowed.accumulators import Accumulator, name_overflows
+from recension.operators.windowed.accumulators import (
+    Accumulator,
+    PlacedAccumulator,
+    PlacedChanges,
+    name_overflows,
+)
 from recension.operators.windowed.events import (
     Argument,
     CoveringEvents,
@@ -30,10 +37,18 @@ from recension.operators.windowed.events import (
     EventsOfGroups,
     order_of_events,
 )
-from recension.operators.windowed.index import Closing, IndexSpec, Stretches, View, WindowChange, WindowIndex
+from recension.operators.windowed.index import (
+    Closing,
+    Ends,
+    IndexSpec,
+    Stretches,
+    View,
+    WindowChange,
+    WindowIndex,
+)
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
-from recension.operators.windowed.steps import NOTHING, Contributions
+from recension.operators.windowed.steps import NOTHING, Contributions, Points
 from recension.operators.windowed.working_set import Sums
 
 
@@ -71,7 +86,9 @@ class AggregateSpec:
     def index_spec(self, view: View) -> IndexSpec:
         """What the index has to keep for it."""
         keys = pa.schema([]) if self.key_schema is None else self.key_schema
-        return IndexSpec(keys, view, "seen" if self.breaks_ties else "unseen", *self.count_columns())
+        sees_ends = any(isinstance(a.measure, Selection) and a.measure.sees_ends for a in self.aggregations)
+        ends: Ends = "seen" if self.breaks_ties else "clipped" if sees_ends else "unseen"
+        return IndexSpec(keys, view, ends, *self.count_columns())
 
 
 def deciding(aggregations: Sequence[Aggregation]) -> Deciding:
@@ -111,6 +128,7 @@ class Aggregates(Measure):
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
+        self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
         # The events of a count window do not live through it.
         is_lived_through = index.is_fixed or index.place is None
         self._deciding = deciding(spec.aggregations) if is_lived_through else Deciding()
@@ -120,7 +138,7 @@ class Aggregates(Measure):
     def no_events(self) -> EventBatch:
         return self._no_events
 
-    def contributions(self, batch: EventBatch) -> Contributions:
+    def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         if not len(batch):
             return self._no_amounts
         if self._read_changes is not None:
@@ -132,7 +150,23 @@ class Aggregates(Measure):
                 with name_overflows(self.schema.names[place]):
                     part = aggregation.measure.contributions(values, len(batch))
                 total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
-        return total
+        return replace(total, points=self._points(batch, group)) if self._placed else total
+
+    def _points(self, batch: EventBatch, group: Index) -> Points:
+        """Where the sums that have state of their own change, in all columns."""
+        vs, old, new, place = batch.vs, old_end(batch), new_end(batch), self._index.place
+        if place is not None:
+            (vs, new), old = place(batch.vs, new), place(batch.vs, old)[1]
+        changes = PlacedChanges(group, self._index.group_hash(group), vs, old, new, batch)
+        found, ints, pairs = list[Points](), 0, 0
+        for aggregation in self._aggregations:
+            measure = aggregation.measure
+            if isinstance(measure, PlacedAccumulator) and aggregation.argument is not None:
+                own = measure.points(aggregation.argument(batch.payload), changes)
+                found.append(_among(own, ints, pairs, self._no_amounts))
+            if isinstance(measure, Accumulator):
+                ints, pairs = ints + measure.ints, pairs + measure.pairs
+        return found[0] if len(found) == 1 else _concat_points(found)
 
     def apply(self, change: WindowChange, batch: EventBatch, group: Index) -> EventBatch:
         old = self._results(change.old, change.old_end) if len(change) else None
@@ -191,24 +225,61 @@ class Aggregates(Measure):
             if closing.gone is not None:
                 self._events.remove_at(self._index.group_hash(closing.gone[0]), closing.gone[1])
             self._events.expire(closing.past)
+        for measure in self._placed:
+            measure.forget_before(closing.past)
         return closing.until if self._index.moves == "both" else closing.first_open
 
     def clear(self) -> None:
         if self._events is not None:
             self._events.expire(FOREVER)
+        for measure in self._placed:
+            measure.forget_before(FOREVER)
 
     def rows(self) -> int:
-        return 0 if self._events is None else len(self._events)
+        placed = sum(measure.rows() for measure in self._placed)
+        return placed if self._events is None else placed + len(self._events)
 
     def nbytes(self) -> int:
-        return 0 if self._events is None else self._events.nbytes()
+        placed = sum(measure.nbytes() for measure in self._placed)
+        return placed if self._events is None else placed + self._events.nbytes()
 
     def snapshot(self) -> Chunks:
-        return {} if self._events is None else self._events.snapshot()
+        own = {} if self._events is None else dict(self._events.snapshot())
+        for i, measure in enumerate(self._placed):
+            own |= add_prefix(f"placed{i}", measure.snapshot())
+        return own
 
     def restore(self, chunks: Chunks) -> None:
         if self._events is not None:
             self._events.restore(chunks)
+        for i, measure in enumerate(self._placed):
+            measure.restore(take_prefix(f"placed{i}", chunks))
+
+
+def _among(own: Points, ints: int, pairs: int, all_columns: Contributions) -> Points:
+    """The points of one aggregate, with the columns of all: its own come after so many."""
+    none, zero = np.zeros(len(own.time), np.int64), np.zeros(len(own.time))
+    whole, parts = [none] * len(all_columns.ints), [(zero, zero)] * len(all_columns.pairs)
+    whole[ints : ints + len(own.ints)] = own.ints
+    parts[pairs : pairs + len(own.pairs)] = own.pairs
+    return replace(own, ints=whole, pairs=parts)
+
+
+def _concat_points(found: list[Points]) -> Points:
+    def concat(column: Callable[[Points], Any]) -> Any:
+        return np.concatenate([column(points) for points in found])
+
+    return Points(
+        concat(lambda points: points.group),
+        concat(lambda points: points.time),
+        concat(lambda points: points.refs),
+        concat(lambda points: points.cover),
+        [concat(lambda points, i=i: points.ints[i]) for i in range(len(found[0].ints))],  # type: ignore[misc]
+        [
+            (concat(lambda p, i=i: p.pairs[i][0]), concat(lambda p, i=i: p.pairs[i][1]))  # type: ignore[misc]
+            for i in range(len(found[0].pairs))
+        ],
+    )
 
 
 @dataclass(frozen=True, slots=True)

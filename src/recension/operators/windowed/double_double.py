@@ -31,6 +31,21 @@ def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Flo
     return two_sum(high, error + (a[1] + b[1]))
 
 
+def multiply(a: tuple[Floats, Floats], b: Floats) -> tuple[Floats, Floats]:
+    """The product of a pair and a number; of a single number, exactly."""
+    product = a[0] * b
+    (x, y), (u, v) = _halves(a[0]), _halves(b)
+    error = y * v - (((product - x * u) - y * u) - x * v)
+    return two_sum(product, error + a[1] * b)
+
+
+def _halves(a: Floats) -> tuple[Floats, Floats]:
+    """Two numbers of half the digits whose sum it is."""
+    scaled = a * float(2**27 + 1)
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Sums of the prefixes of each stretch, as pairs; stretches do not affect each other.
 

@@ -7,7 +7,7 @@ question about overlapping ranges, not about every (event, snapshot) pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
 
@@ -55,11 +55,19 @@ class CoveringEvents:
     """Of which snapshots only events are here that can be picked."""
     deep: Callable[[Argument], ValuesAt] | None = None
     """The values of all events of the deep ones, if some were asked to be counted."""
+    low: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+    high: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Where each snapshot begins and ends on the axis, if that is known."""
 
     @cached_property
     def order(self) -> Index:
         """The events by (vs, ve, payload), the order that breaks ties."""
         return order_of_events(self.vs, self.ve, self.payload)
+
+    def take(self, rows: Index) -> CoveringEvents:
+        """Some of the events."""
+        first, stop, vs, ve = (column[rows] for column in (self.first, self.stop, self.vs, self.ve))
+        return replace(self, first=first, stop=stop, vs=vs, ve=ve, payload=take_rows(self.payload, rows))
 
     @cached_property
     def incidence(self) -> tuple[Index, Index]:
@@ -197,7 +205,8 @@ class EventsOfGroups:
             if deciding.counted and rows.any()
             else None
         )
-        return CoveringEvents(len(group), begins, stops, vs, ve, self._live.payload(at), rows, deep)
+        payload = self._live.payload(at)
+        return CoveringEvents(len(group), begins, stops, vs, ve, payload, rows, deep, start, end)
 
     def _look_at(self, group: Hashes, time: Ticks, argument: Argument) -> ValuesAt:
         """The values of all events of groups at some times."""

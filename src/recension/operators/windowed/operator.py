@@ -63,7 +63,7 @@ class Measure(ABC):
         """The batch with only the columns that are read."""
         return batch
 
-    def contributions(self, batch: EventBatch) -> Contributions:
+    def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         """What each event adds to the sums that the index carries."""
         return NOTHING
 
@@ -149,7 +149,7 @@ class WindowedOperator(Operator):
         self.index.check_last(batch)
 
     def _step(self, batch: EventBatch, group: Index, watermark: int) -> EventBatch:
-        change = self.index.change(batch, group, self.measure.contributions(batch), watermark)
+        change = self.index.change(batch, group, self.measure.contributions(batch, group), watermark)
         out = self._nothing
         if len(batch) or len(change):
             out = self.measure.apply(change, batch, group)

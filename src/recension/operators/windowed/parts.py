@@ -51,7 +51,7 @@ class PartialSums(Operator):
         if not len(batch):
             return self._nothing
         group, keys = self._number(batch)
-        of, changes = point_changes(group, *self._ends(batch), self._measure.contributions(batch))
+        of, changes = point_changes(group, *self._ends(batch), self._measure.contributions(batch, group))
         latest = np.full(int(group.max()) + 1, BEGINNING)
         np.maximum.at(latest, group, batch.vs)
         own = [] if keys is None else keys.rows(of).columns

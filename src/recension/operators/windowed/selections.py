@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import ModuleError, describe_error
+from recension.core.rowhash import row_hash
 from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import NotDeterministicError, module_error
 from recension.modules.members import Window
@@ -30,6 +31,8 @@ class Selection(ABC):
 
     picks: int | None = None
     """How many events decide, the first in `order`; None: all of them."""
+    sees_ends: bool = False
+    """Does the answer depend on the lifetimes of events within the window?"""
 
     def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
         """All events in the order in which they are chosen; ``by_event`` gives that which breaks ties."""
@@ -99,6 +102,66 @@ class SortedValues(Selection):
         return _spread(self._kernel(values.take(pa.array(event)), count[is_filled]), is_filled)
 
 
+class UniqueValues(Selection):
+    """How many different values there are; nulls do not count."""
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        snapshot, event = events.incidence_in(valid)
+        value = np.unique(row_hash(pa.record_batch([values], ["value"]), len(values)), return_inverse=True)[1]
+        pairs = np.unique(snapshot * len(values) + value[event])
+        return pa.array(np.bincount(pairs // max(len(values), 1), minlength=events.snapshots))
+
+
+class ArgExtreme(Selection):
+    """The value of the first event of those with the least or greatest of another; that is never null.
+
+    Its values are structs: the value, and what it is chosen by.
+    """
+
+    picks = 1
+
+    def __init__(self, *, greatest: bool) -> None:
+        self._by = TopK(1, descending=greatest)
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        return self._by.order(values.field(1), by_event)
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        value, by = values.flatten()
+        order = self.order(values, lambda: events.order)
+        # Those that do not count come last.
+        order = order[: len(order) - by.null_count]
+        return _values_at(value, order, events.least_rank(np.arange(len(order)), order))
+
+
+class Filtered(Selection):
+    """Another selection, of the events that satisfy a condition.
+
+    Its values are structs: the value, and whether the event counts. Where no event does, the answer is null,
+    and of lists the empty one.
+    """
+
+    def __init__(self, of: Selection) -> None:
+        self._of, self.picks = of, of.picks
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        return _put_first(_truths(values), self._of.order(values.field(0), by_event))
+
+    def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
+        rows = np.flatnonzero(_truths(values))
+        return self._of.result(events.take(rows), values.field(0).take(pa.array(rows)))
+
+
+def _truths(values: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(values.field(1), False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _put_first(counts: Mask, order: Index) -> Index:
+    """The rows that count in this order, then the others."""
+    return np.concatenate([order[counts[order]], order[~counts[order]]])
+
+
 class RankedValues(Selection):
     """Numbers of some ranks among those of each snapshot; nulls do not count, and of none the answer is null.
 
@@ -153,7 +216,8 @@ class FunctionOf(Selection):
         offsets = _offsets(snapshot, events.snapshots).tolist()
         # Each snapshot by itself: what a null does to the type of an array must not reach another one.
         parts = [taken.slice(a, b - a).to_numpy(zero_copy_only=False) for a, b in pairwise(offsets)]
-        answers = [self._call_function(row, part) for row, part in enumerate(parts)]
+        # A window is only empty if none of its events count.
+        answers = [self._call_function(row, part) if len(part) else None for row, part in enumerate(parts)]
         try:
             return exact_array(answers, self._type)
         except MISFITS:
@@ -201,9 +265,12 @@ class TopK:
         keyed = np.where(ranks < 0, np.iinfo(np.int64).max, -ranks if self._descending else ranks)
         return by_event()[np.argsort(keyed, kind="stable")]
 
+    def _candidates(self, events: CoveringEvents, values: pa.Array) -> Index:
+        return self.order(values, lambda: events.order)
+
     def choose(self, events: CoveringEvents, values: pa.Array) -> tuple[Index, Index, Index]:
         """Chosen events snapshot by snapshot, their ranks from 1, and how many each snapshot has."""
-        order = self.order(values, lambda: events.order)
+        order = self._candidates(events, values)
         first, stop, size = events.first[order], events.stop[order], events.snapshots
         pairs = int((stop - first).sum())
         if pairs <= _ROUND * self.picks * (len(order) + size):
@@ -215,6 +282,17 @@ class TopK:
         best = least_of_ranges(size, first, stop, self.picks)
         snapshot, place = np.nonzero(best >= 0)
         return order[best[snapshot, place]], place + 1, np.bincount(snapshot, minlength=size)
+
+
+class FilteredTopK(TopK):
+    """The first of the events that satisfy a condition; values as those of `Filtered`."""
+
+    def order(self, values: pa.Array, by_event: Callable[[], Index]) -> Index:
+        return _put_first(_truths(values), super().order(values.field(0), by_event))
+
+    def _candidates(self, events: CoveringEvents, values: pa.Array) -> Index:
+        order = self.order(values, lambda: events.order)
+        return order[: np.count_nonzero(_truths(values))]
 
 
 def _values_at(values: pa.Array, order: Index, rank: Index) -> pa.Array:

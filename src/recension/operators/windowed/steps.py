@@ -10,7 +10,7 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,11 +25,27 @@ Pair = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
+class Points:
+    """Changes of the sums at points of the axis, which do not follow from what each event adds.
+
+    ``refs`` and ``cover`` as in `PointChanges`: what is to be kept beyond the batch needs an end point.
+    """
+
+    group: Index
+    time: Ticks
+    refs: Index
+    cover: Index
+    ints: list[Index]
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True, slots=True)
 class Contributions:
     """What each event adds to the accumulators: whole numbers exactly, floats as pairs."""
 
     ints: list[Index]
     pairs: list[Pair]
+    points: Points | None = field(default=None, kw_only=True)
 
 
 NOTHING = Contributions([], [])
@@ -90,9 +106,10 @@ def axis_steps(
     further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
     change = _EndChange(group, vs, a, b, since)
-    extra = _Extra.collect(group, since, look, spans)
+    extra = _Extra.collect(group, since, look, spans, amounts.points)
     begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
-    if not amounts.pairs and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
+    is_counted = not amounts.pairs and amounts.points is None
+    if is_counted and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
         return _count_steps(dense, change, amounts.ints, extra)
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
@@ -122,7 +139,7 @@ def sum_points(
     spans: tuple[Index, Ticks, Ticks] | None = None,
 ) -> AxisSteps:
     """The steps of changes at points; ``look`` and ``spans`` as for `axis_steps`."""
-    extra = _Extra.collect(group, None, look, spans)
+    extra = _Extra.collect(group, None, look, spans, None)
     none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
     keys = np.concatenate(sort_keys([group, extra.group], [changes.time, extra.time]))
     whole = PointChanges(
@@ -179,18 +196,18 @@ def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra:
 
 
 def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:
-    none, zero = np.zeros(len(extra.time), np.int64), np.zeros(len(extra.time))
-    n, *ints = (np.concatenate([x, -x, none]) for x in (np.ones(len(change.a), np.int64), *amounts.ints))
+    none, one = np.zeros(len(extra.time), np.int64), np.ones(len(change.a), np.int64)
+    refs, ints, pairs = extra.amounts(len(amounts.ints), len(amounts.pairs))
     changes = PointChanges(
-        ints,
+        [np.concatenate([x, -x, more]) for x, more in zip(amounts.ints, ints, strict=True)],
         [
-            (np.concatenate([high, -high, zero]), np.concatenate([low, -low, zero]))
-            for high, low in amounts.pairs
+            (np.concatenate([high, -high, more[0]]), np.concatenate([low, -low, more[1]]))
+            for (high, low), more in zip(amounts.pairs, pairs, strict=True)
         ],
         np.concatenate([change.a, change.b, extra.time]),
-        np.concatenate([*change.refs(), none]),
+        np.concatenate([*change.refs(), refs]),
         np.concatenate([*change.cover(), extra.cover]),
-        n,
+        np.concatenate([one, -one, none]),
     )
     return _sum_along(keys, np.concatenate([change.group, change.group, extra.group]), changes)
 
@@ -209,11 +226,15 @@ def _sum_along(keys: Index, group: Index, changes: PointChanges) -> AxisSteps:
 
 @dataclass(frozen=True, slots=True)
 class _Extra:
-    """Further points: where a touched stretch begins or ends, or that are only looked at."""
+    """Further points: where a touched stretch begins or ends, or that are only looked at.
+
+    The last of them are those of ``points``, at which sums change.
+    """
 
     group: Index
     time: Ticks
     cover: Index
+    points: Points | None
 
     @staticmethod
     def collect(
@@ -221,16 +242,29 @@ class _Extra:
         since: Ticks | None,
         look: tuple[Ticks, Index] | None,
         spans: tuple[Index, Ticks, Ticks] | None,
+        points: Points | None,
     ) -> _Extra:
-        parts = [] if since is None else [(group, since, 1)]
+        parts: list[tuple[Index, Ticks, Index | int]] = [] if since is None else [(group, since, 1)]
         parts += [] if look is None else [(look[1], look[0], 0)]
         parts += [] if spans is None else [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
+        parts += [] if points is None else [(points.group, points.time, points.cover)]
         none = np.zeros(0, np.int64)
         return _Extra(
             np.concatenate([none, *(p[0] for p in parts)]),
             np.concatenate([none, *(p[1] for p in parts)]),
             np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
+            points,
         )
+
+    def amounts(self, ints: int, pairs: int) -> tuple[Index, list[Index], list[Pair]]:
+        """By how much end points and each of so many columns change at the points."""
+        if self.points is None:
+            none, zero = np.zeros(len(self.time), np.int64), np.zeros(len(self.time))
+            return none, [none] * ints, [(zero, zero)] * pairs
+        before = len(self.time) - len(self.points.time)
+        none, zero = np.zeros(before, np.int64), np.zeros(before)
+        refs, *whole = (np.append(none, x) for x in (self.points.refs, *self.points.ints))
+        return refs, whole, [(np.append(zero, high), np.append(zero, low)) for high, low in self.points.pairs]
 
 
 def _running_total(column: Index, order: Index, last: Index) -> Index:

@@ -10,6 +10,7 @@ from recension.plan.expressions.expression import (
     require_columns,
     result_name,
     result_type,
+    tree_of,
 )
 from recension.plan.expressions.functions import (
     all_horizontal,
@@ -51,5 +52,6 @@ __all__ = [
     "result_type",
     "start",
     "sum_horizontal",
+    "tree_of",
     "when",
 ]

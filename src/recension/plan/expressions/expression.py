@@ -20,9 +20,11 @@ from recension.plan.expressions.expr import Expr
 from recension.plan.expressions.tree import (
     ARITHMETIC,
     TOTAL,
+    AggregateCall,
     Call,
     Column,
     Tree,
+    aggregates_of,
     calls_functions,
     columns_of,
     render,
@@ -84,7 +86,19 @@ def expression(value: IntoExpression) -> Expression:
     """
     if isinstance(value, Expression):
         return value
-    return Expression(Column(value) if isinstance(value, str) else operand(value))
+    tree = tree_of(value)
+    if found := aggregates_of(tree):
+        where = "" if isinstance(tree, AggregateCall) else f", here in {render(tree)}"
+        raise SchemaError(
+            f"{found[0]} is an aggregate{where}: it says something of many events, not of each one; "
+            "it stands in agg(...) or having(...)"
+        )
+    return Expression(tree)
+
+
+def tree_of(value: IntoExpression) -> Tree:
+    """The same as a tree, in which there may be aggregates."""
+    return Column(value) if isinstance(value, str) else operand(value)
 
 
 def column(name: str) -> Expression:

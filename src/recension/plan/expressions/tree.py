@@ -1,4 +1,4 @@
-"""Expressions as trees: columns, literals, calls of known operations, calls of the user's functions.
+"""Expressions as trees: columns, literals, calls of known operations, of the user's functions, of aggregates.
 
 The nodes are frozen and compared by structure (`plan.structure`). They say what is computed, not how:
 `values` computes them, the Spark runner translates some of them. Their text is for people: two expressions
@@ -121,6 +121,18 @@ class FunctionCall(Tree):
         return replace(self, operands=tuple(children))
 
 
+@dataclass(frozen=True, eq=False)
+class AggregateCall(Tree):
+    """An aggregate of the events of a window; `agg` makes a column of it before the rest is computed."""
+
+    aggregate: Any
+
+
+def aggregates_of(tree: Tree) -> list[Any]:
+    """The aggregates in it, from left to right, some perhaps twice."""
+    return [node.aggregate for node in walk(tree) if isinstance(node, AggregateCall)]
+
+
 def walk(tree: Tree) -> Iterator[Tree]:
     """The tree and everything below it."""
     yield tree
@@ -207,6 +219,8 @@ def _render_with_binding(tree: Tree) -> tuple[str, int]:
             return repr(value), _ATOM
         case Literal(value, dtype):
             return f"lit({value!r}, {_render_value(dtype)})", _ATOM
+        case AggregateCall(aggregate):
+            return str(aggregate), _ATOM
         case FunctionCall(function, operands):
             return f"{function.name}({', '.join(map(render, operands))})", _ATOM
         case Call(name) if name in _UNARY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,12 @@ from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing.assertions import assert_equivalent
 
-SCHEMA = pa.schema([("k", pa.float64()), ("v", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+SCHEMA = pa.schema(
+    [
+        *(("k", pa.float64()), ("v", pa.int64()), ("x", pa.float64()), ("s", pa.string())),
+        *(("b", pa.bool_()), ("d", pa.decimal128(9, 2))),
+    ]
+)
 NAN = float("nan")
 
 
@@ -33,6 +39,8 @@ def _events(seed: int) -> list[Event]:
                 "v": rnd.choice([0, 3, -7, 2**53 + 1, None]),
                 "x": rnd.choice([0.5, -0.0, 1e20, -1e20, 3.25, NAN, float("inf"), None, None]),
                 "s": rnd.choice(["a", "b", "é", None]),
+                "b": rnd.choice([True, True, False, None]),
+                "d": rnd.choice([Decimal("0.01"), Decimal("-1234567.89"), Decimal("7.00"), None]),
             },
             vs := rnd.randrange(-5, 12),
             vs + rnd.randrange(1, 8),
@@ -57,6 +65,20 @@ MANY: dict[str, dict[str, Any]] = {
         "c": rc.collect("s"),
         "w": rc.aggregate(_known, "v", result="int64"),
     },
+    "truths": {
+        "any": rc.any("b"),
+        "all": rc.all(rc.col("v") > 0),
+        "n": rc.count(where="b"),
+        "t": rc.sum("v", where=rc.col("s") == "a"),
+    },
+    "everyday": {
+        "u": rc.n_unique("x"),
+        "m": rc.median("v", where="b"),
+        "who": rc.arg_max("s", by="x"),
+        "w": rc.time_weighted_mean("x"),
+        "f": rc.first("s", where="b"),
+    },
+    "decimals": {"t": rc.sum("d"), "a": rc.mean("d"), "lo": rc.min("d"), "hi": rc.max("d", where="b")},
 }
 
 
@@ -71,7 +93,9 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
     queries += [
         source.group_by(odd=rc.col("v") % 2).agg(rc.top_k(2, by="x")),
         source.hopping(6, 3, until=4).agg(rc.top_k(1, by="v", descending=False)),
-        source.group_by("k").count_window(2, by="end").agg(t=rc.sum("x"), n=rc.count()),
+        source.group_by("k").count_window(2, by="end").agg(t=rc.sum("x"), n=rc.count(), u=rc.n_unique("s")),
+        source.group_by("s").agg(share=rc.count(where="b") / rc.count()).having(rc.max("v") > 0),
+        source.group_by("s").tumbling(5).agg(n=rc.count("v") + 1).having(rc.sum("d") > 0, rc.col("n") > 1),
     ]
     found = answers([batch(quick, query, {"s": given}) for query in queries])
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from recension.core.batch import from_elements
 from recension.core.events import Element, Insert
 from recension.core.ticks import FOREVER
 from recension.denote.order import History
-from recension.plan.aggregates import Aggregate
 from recension.plan.fragments import describe_fragments
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.packing import Packing
@@ -30,7 +30,15 @@ from recension.testing import assert_equivalent
 from recension.testing.model import StreamModel
 from recension.testing.strategies import batchings, events, physical_streams
 
-SCHEMA = pa.schema([("k", pa.string()), ("i", pa.int64()), ("f", pa.float64())])
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("i", pa.int64()),
+        ("f", pa.float64()),
+        ("b", pa.bool_()),
+        ("d", pa.decimal128(20, 2)),
+    ]
+)
 S = rc.source("s", SCHEMA)
 SUMS = {
     "n": (rc.count(), denote.count()),
@@ -39,8 +47,19 @@ SUMS = {
     "m": (rc.mean("i"), denote.mean("i")),
     "fs": (rc.sum("f"), denote.sum("f")),
     "fm": (rc.mean("f"), denote.mean("f")),
+    "any": (rc.any("b"), denote.any("b")),
+    "all": (rc.all("b"), denote.all("b")),
+    "ds": (rc.sum("d"), denote.sum("d")),
+    "dm": (rc.mean("d"), denote.mean("d")),
+    "where": (rc.count(where="b"), denote.filtered(denote.count(), lambda p: p["b"])),
 }
-EXTREMES = {"n": SUMS["n"], "least": (rc.min("f"), denote.min("f")), "most": (rc.max("i"), denote.max("i"))}
+EXTREMES = {
+    "n": SUMS["n"],
+    "any": SUMS["any"],
+    "ds": SUMS["ds"],
+    "least": (rc.min("f"), denote.min("f")),
+    "most": (rc.max("i"), denote.max("i")),
+}
 UNTIL = 30
 WINDOWS: dict[str, tuple[Callable[..., rc.Stream], Callable[[History, denote.RowFunction], History]]] = {
     "snapshots": (lambda of, **how: of.agg(**how), denote.snapshot),
@@ -66,7 +85,7 @@ class Query:
 
     windows: str
     variant: str
-    answers: Mapping[str, tuple[Aggregate, denote.Aggregate]]
+    answers: Mapping[str, tuple[rc.Expr, denote.Aggregate]]
     grouped: bool = False
 
     def build(self) -> rc.Stream:
@@ -109,6 +128,8 @@ def streams() -> st.SearchStrategy[History]:
         "k": st.sampled_from(["a", "b", "c", None]),
         "i": st.sampled_from([1, 0, -5, 2**56, None]),
         "f": st.sampled_from([1.5, 0.1, 1e16, -1e16, 3e-5, float("nan"), float("inf"), -float("inf"), None]),
+        "b": st.sampled_from([True, False, None]),
+        "d": st.sampled_from([Decimal("0.01"), Decimal("-7.35"), Decimal("123456789012345678.90"), None]),
     }
     payloads = st.tuples(*columns.values()).map(lambda row: dict(zip(columns, row, strict=True)))
     found = st.lists(events(payloads), max_size=8)
@@ -169,7 +190,7 @@ def test_a_shard_shows_endless_windows_up_to_the_time_of_all() -> None:
         plan = S.tumbling(10).agg(speculate="eager", **named).plan
         shown = [Shown(Rehearsal([plan], shards)) for shards in (1, 3)]
         for number in range(6):
-            row = {"k": "a", "i": number, "f": 0.5}
+            row = {"k": "a", "i": number, "f": 0.5, "b": True, "d": Decimal("0.50")}
             for one in shown:
                 one.feed([Insert(row, 10 * number + 1, FOREVER if number % 2 else 10 * number + 2)])
             assert_equivalent(shown[1].model.events(), shown[0].model.events())
@@ -177,7 +198,7 @@ def test_a_shard_shows_endless_windows_up_to_the_time_of_all() -> None:
 
 
 def test_what_does_not_fit_is_refused_in_parts_too() -> None:
-    row, large = {"k": "a", "i": 0, "f": 0.0}, 2**62
+    row, large = {"k": "a", "i": 0, "f": 0.0, "b": None, "d": None}, 2**62
     events = [Insert({**row, "i": large + part}, 1, 5) for part in range(4)]
     with pytest.raises(rc.RecensionError, match="the sum total does not fit in int64"):
         Shown(Rehearsal([S.agg(total=rc.sum("i")).plan], 2)).feed([*events, rc.Cti(9)])

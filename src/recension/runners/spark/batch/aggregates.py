@@ -1,9 +1,9 @@
 """Aggregates per snapshot and per window, and users' modules over windows.
 
-Sums (counts, and sums and means of whole numbers) sweep over end points; on a grid of windows the axis is
-that of window numbers, and each stretch of equal answers becomes its windows. The least and greatest of
-windows are plain groups of (key, window). All else, where order, ties or digits of floats matter, runs on
-the local engine's operators, partitioned by key.
+Sums (counts, any and all, and sums and means of whole numbers) sweep over end points; on a grid of windows
+the axis is that of window numbers, and each stretch of equal answers becomes its windows. The least and
+greatest of windows are plain groups of (key, window). All else, where order, ties or digits of floats
+matter, runs on the local engine's operators, partitioned by key.
 
 A whole number is added in two halves of 32 bits. Neither overflows, both can be taken back, and put
 together they give the sum, or tell that it does not fit in int64: an error, as on the local engine.
@@ -26,7 +26,7 @@ from recension.lowering.windowed import limit_of
 from recension.operators.windowed.grid import AT_BEGINNING, GAP, NEAR_GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.aggregate import AggregateNode
-from recension.plan.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from recension.plan.aggregates import Aggregate, AllTrue, AnyTrue, Count, Max, Mean, Min, Sum
 from recension.plan.nodes import ModuleWindow, SnapshotAggregate, WindowAggregate
 from recension.plan.windows import Windows
 from recension.runners.spark.batch.frame import VE, VS, Frame, column_name, describe_time
@@ -192,7 +192,7 @@ class SumParts:
 
 def is_sum(aggregate: Aggregate, schema: pa.Schema) -> bool:
     """Counts, and sums and means of whole numbers; floats need sums that forget nothing."""
-    if isinstance(aggregate, Count):
+    if isinstance(aggregate, Count | AnyTrue | AllTrue):
         return True
     if not isinstance(aggregate, Sum | Mean):
         return False
@@ -213,6 +213,12 @@ def sum_parts(aggregate: Aggregate, argument: str | None, name: str) -> SumParts
     if isinstance(aggregate, Count):
         return SumParts({f"{name}n": valid}, lambda: f.col(f"{name}n"))
     value = f.coalesce(f.col(argument).cast("bigint"), f.lit(0).cast("bigint"))
+    if isinstance(aggregate, AnyTrue | AllTrue):
+        true = f.col(f"{name}true")
+        holds = true == f.col(f"{name}n") if isinstance(aggregate, AllTrue) else true > 0
+        return SumParts(
+            {f"{name}n": valid, f"{name}true": value}, lambda: f.when(f.col(f"{name}n") > 0, holds)
+        )
     halves = {
         f"{name}n": valid,
         f"{name}high": f.shiftright(value, 32),
