@@ -16,7 +16,14 @@ from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, WindowKind, call_of
 from recension.plan.node import Node, Outputs, Speculate
-from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
+from recension.plan.windows import (
+    CountAggregate,
+    CountWindows,
+    SessionAggregate,
+    SessionWindows,
+    WindowAggregate,
+    Windows,
+)
 
 S = TypeVar("S", bound=StreamBase)
 Answer: TypeAlias = Aggregate | Module | type[Module] | str
@@ -26,7 +33,8 @@ Answer: TypeAlias = Aggregate | Module | type[Module] | str
 class WindowedStream(Generic[S]):
     """A stream seen through windows.
 
-    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it.
+    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it. It is
+    in one session.
     """
 
     __slots__ = ("_keys", "_policies", "_stream", "_windows")
@@ -155,6 +163,8 @@ def aggregate_node(
             return WindowAggregate(*parts, windows)
         case CountWindows():
             return CountAggregate(*parts, windows)
+        case SessionWindows():
+            return SessionAggregate(*parts, windows)
         case None:
             return SnapshotAggregate(*parts)
 

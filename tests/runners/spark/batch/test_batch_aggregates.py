@@ -72,6 +72,9 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
         source.group_by(odd=rc.col("v") % 2).agg(rc.top_k(2, by="x")),
         source.hopping(6, 3, until=4).agg(rc.top_k(1, by="v", descending=False)),
         source.group_by("k").count_window(2, by="end").agg(t=rc.sum("x"), n=rc.count()),
+        source.group_by("k").sessions(2).agg(**MANY["extremes"]),
+        source.group_by("k").sessions(1).agg(**MANY["order"]),
+        source.sessions(3).agg(**MANY["sums"]),
     ]
     found = answers([batch(quick, query, {"s": given}) for query in queries])
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
