@@ -22,6 +22,7 @@ SUITES = (
     "moving_window",
     "interval_join",
     "windows",
+    "sessions",
     "modules",
     "coalescing",
     "group_apply",

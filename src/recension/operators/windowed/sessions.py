@@ -9,7 +9,7 @@ Two events of a group belong together if the later one begins before the earlier
 
 An insert joins what it reaches, so that the sessions before a batch and its new events are intervals, and the
 sessions after it are those that the intervals make. Only where a retraction is among them, the points at
-which events begin and end are looked at (`session_rows`).
+which events begin and end are looked at (`session_points`).
 
 A session is shown once the watermark has come to its end plus the gap, or at once. It is closed by a CTI at
 that time: no later event reaches it, and no end in it can move. So its first start holds the CTI until then.
@@ -25,16 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, Mask, new_end, old_end
-from recension.core.netting import expand, order_of
-from recension.core.sorted_runs import Column, Columns, take_columns
+from recension.core.batch import EventBatch, Index, Mask
+from recension.core.sorted_runs import Columns, take_columns
 from recension.core.ticks import BEGINNING, Ticks, add
 from recension.operators.base import Chunks
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import align_moments, never_inserted_error
-from recension.operators.state.leaf_table import LeafExtract, LeafTable
+from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.state.session_rows import SessionRows
-from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
     Closing,
@@ -43,6 +41,14 @@ from recension.operators.windowed.index import (
     WindowChange,
     WindowIndex,
     is_in_view,
+)
+from recension.operators.windowed.session_points import (
+    Elements,
+    MergedPoints,
+    SessionPoints,
+    Spans,
+    add_up,
+    firsts,
 )
 from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums, state_columns
@@ -80,7 +86,8 @@ class SessionIndex(WindowIndex):
     def __init__(self, spec: IndexSpec, gap: int, *, insert_only: bool = False) -> None:
         columns = state_columns(spec.ints, spec.pairs)
         del columns["refs"]
-        self._sessions = SessionRows(columns, spec.key_schema, insert_only=insert_only)
+        self._sessions = SessionRows({"end": np.int64, **columns}, spec.key_schema)
+        self._inside = None if insert_only else SessionPoints(columns)
         super().__init__(self._sessions, spec)
         # A session begins with an insert, which moves the watermark to its start: it has always begun.
         self._view = "ended" if spec.view == "ended" else "all"
@@ -100,13 +107,16 @@ class SessionIndex(WindowIndex):
             return self._compare(looked, looked, watermark, lambda: self._set_watermark(watermark))
         elements = Elements.sort(batch, group, amounts)
         clusters = self._cluster(elements)
-        points = None if self._sessions.points is None else self._merge_points(elements, clusters)
+        points = None if elements.is_plain else self._merge_points(elements, clusters)
         now = self._unite(elements, clusters, points)
 
         def write_back() -> None:
             self._write(clusters, now, watermark)
             if points is not None:
                 points.write_back()
+            elif self._inside is not None:
+                self._inside.add(elements)
+            if self._inside is not None:
                 self._trim_later(elements, clusters)
             self.watermark = watermark
 
@@ -174,14 +184,12 @@ class SessionIndex(WindowIndex):
         size, spans = len(clusters), clusters.spans
         sums = self._no_sums(size)
         if len(clusters.was):
-            first = _firsts(clusters.of_session)
+            first = firsts(clusters.of_session)
             sums.put(clusters.of_session[first], add_up(clusters.was.sums, first))
-        sums = sums.add(add_up(elements.sums, _firsts(clusters.of_element)))
+        sums = sums.add(add_up(elements.sums, firsts(clusters.of_element)))
         united = Sessions(spans.group, spans.start, spans.end, sums)
-        if elements.is_plain:
-            return united
         if points is None:
-            raise never_inserted_error()
+            return united
         is_taken = np.zeros(size, np.bool_)
         is_taken[clusters.of_element[elements.sign != 1]] = True
         parts = self._part(united, points, is_taken)
@@ -189,7 +197,7 @@ class SessionIndex(WindowIndex):
 
     def _part(self, united: Sessions, points: MergedPoints, is_taken: Mask) -> Sessions:
         """What is left of clusters in which something was taken back: the parts between their gaps."""
-        cluster, rows = points.find_within(united.take(is_taken))
+        cluster, rows = points.find_within(Spans(united.group, united.start, united.end).take(is_taken))
         which = np.flatnonzero(is_taken)
         time, sums = points.time[rows], points.sums.take(rows)
         leaves = points.ends[rows] - sums.n
@@ -210,22 +218,18 @@ class SessionIndex(WindowIndex):
             rest = self._no_sums(len(united))
             others = np.flatnonzero(~is_first)
             if len(others):
-                own = _firsts(of_part[others])
+                own = firsts(of_part[others])
                 rest.put(of_part[others][own], add_up(sums.take(others), own))
             whole = united.sums.take(of_part[old])
             sums.put(old, whole.add(_negate(rest.take(of_part[old]))))
         return Sessions(united.group[of_part], start, time[ends], sums)
 
     def _merge_points(self, elements: Elements, clusters: Clusters) -> MergedPoints:
-        """The points of the groups with what the batch changes."""
-        table = self._sessions.points
-        assert table is not None
-        changes = PointSteps.sum(elements)
-        group, low, high = changes.group, changes.time, changes.time
-        if not elements.is_plain and table.has_long(group):
-            # Where sessions may split, all of their points are needed.
-            group, low, high = clusters.spans.group, clusters.spans.start, clusters.spans.end
-        return MergedPoints.merge(table, table.extract(group, low, high), changes)
+        """The points of the clusters, with what the batch changes."""
+        if self._inside is None:
+            raise never_inserted_error()
+        self._inside.settle_waiting()
+        return self._inside.merge(elements, clusters.spans)
 
     def _write(self, clusters: Clusters, now: Sessions, watermark: int) -> None:
         columns = now.columns()
@@ -244,7 +248,7 @@ class SessionIndex(WindowIndex):
 
     def _trim_later(self, elements: Elements, clusters: Clusters) -> None:
         """Where a session goes on for long, its points are dropped before it ends."""
-        last = np.append(_firsts(clusters.of_element)[1:], len(elements)) - 1
+        last = np.append(firsts(clusters.of_element)[1:], len(elements)) - 1
         start = elements.vs[last]
         rows = np.flatnonzero(clusters.spans.end > add(add(start, self._gap), self._gap))
         self._sessions.look_again(start[rows], clusters.spans.group[rows])
@@ -273,75 +277,36 @@ class SessionIndex(WindowIndex):
     def close(self, t: int, earliest: int) -> Closing:
         # Ends that can still move are in sessions that are open anyway.
         self._settled = closed = self._horizon(t)
-        gone = self._sessions.forget_until(closed)
+        groups, gone = self._sessions.forget_until(closed)
+        if self._inside is not None:
+            self._inside.settle(groups, closed)
         first_open = min(t, self._sessions.earliest_held())
         rows = np.flatnonzero(gone["end"] > first_open)
         where = gone["group"][rows], gone["time"][rows], gone["end"][rows]
         return Closing(first_open, first_open, closed, first_open, where)
 
+    def clear(self) -> None:
+        super().clear()
+        if self._inside is not None:
+            self._inside.clear()
+
+    def __len__(self) -> int:
+        return super().__len__() + (0 if self._inside is None else len(self._inside))
+
+    def nbytes(self) -> int:
+        return super().nbytes() + (0 if self._inside is None else self._inside.nbytes())
+
     def snapshot(self) -> Chunks:
-        return {**super().snapshot(), "settled": pa.table({"t": [self._settled]})}
+        own = {"settled": pa.table({"t": [self._settled]})}
+        inside = {} if self._inside is None else {"inside": self._inside}
+        return {**super().snapshot(), **own, **inside}
 
     def restore(self, chunks: Chunks) -> None:
         super().restore(chunks)
         self._settled = chunks["settled"]["t"][0].as_py()
-
-
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """The elements of a batch in order of (group, start).
-
-    ``sign``: 1 for an event that comes, -1 for one that goes, 0 for one whose end moves. ``sums`` are what
-    each adds to those of its session.
-    """
-
-    group: Index
-    vs: Ticks
-    old: Ticks
-    new: Ticks
-    sign: Index
-    sums: Sums
-    is_plain: bool
-
-    @staticmethod
-    def sort(batch: EventBatch, group: Index, amounts: Contributions) -> Elements:
-        """From a batch and what its events add to the sums."""
-        order = order_of(sort_keys([group], [batch.vs])[0])
-        vs, old, new = (column[order] for column in (batch.vs, old_end(batch), new_end(batch)))
-        sign, is_plain = (new > vs).astype(np.int64) - (old > vs), bool((batch.kind == INSERT).all())
-        ints = [column[order] for column in amounts.ints]
-        pairs = [(high[order], low[order]) for high, low in amounts.pairs]
-        if not is_plain:
-            ints = [sign * column for column in ints]
-            pairs = [(sign * high, sign * low) for high, low in pairs]
-        return Elements(group[order], vs, old, new, sign, Sums(sign, ints, pairs), is_plain)
-
-    def __len__(self) -> int:
-        return len(self.group)
-
-    @property
-    def end(self) -> Ticks:
-        """The end before or after, whichever is later."""
-        return np.maximum(self.old, self.new)
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Intervals, in order of (group, start)."""
-
-    group: Index
-    start: Ticks
-    end: Ticks
-
-    @staticmethod
-    def between(begins: Mask, group: Index, start: Ticks, reach: Ticks) -> Spans:
-        """From each row that begins one to the last before the next."""
-        first = np.flatnonzero(begins)
-        return Spans(group[first], start[first], reach[np.append(first[1:], len(begins)) - 1])
-
-    def take(self, which: Mask) -> Spans:
-        """Some of them."""
-        return Spans(self.group[which], self.start[which], self.end[which])
+        if self._inside is not None:
+            self._inside.restore(chunks["inside"])
+            self._inside.settled = self._settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,99 +342,6 @@ def find_begins(group: Index, start: Ticks, end: Ticks, gap: int) -> tuple[Mask,
     begins = np.ones(len(keys), np.bool_)
     begins[1:] = (group[1:] != group[:-1]) | (start[1:] >= add(reach[:-1], gap))
     return begins, reach
-
-
-@dataclass(frozen=True, slots=True)
-class PointSteps:
-    """What changes at each point, in order of (group, time): how many events begin (with sums) and end."""
-
-    group: Index
-    time: Ticks
-    ends: Index
-    begin_at: Index
-    begin: Sums
-
-    @staticmethod
-    def sum(elements: Elements) -> PointSteps:
-        """From the elements one by one."""
-        rows = np.flatnonzero(elements.sign)
-        group, vs = elements.group[rows], elements.vs[rows]
-        is_new = np.append(True, (group[1:] != group[:-1]) | (vs[1:] != vs[:-1]))[: len(rows)]
-        first = np.flatnonzero(is_new)
-        begin = add_up(elements.sums if elements.is_plain else elements.sums.take(rows), first)
-        gone, come = (np.flatnonzero(end > elements.vs) for end in (elements.old, elements.new))
-        at = np.concatenate([elements.old[gone], elements.new[come]])
-        by = np.repeat([-1, 1], [len(gone), len(come)])
-        begins, ends = sort_keys(
-            [group[first], np.concatenate([elements.group[gone], elements.group[come]])], [vs[first], at]
-        )
-        keys, where, place = np.unique(np.append(begins, ends), return_index=True, return_inverse=True)
-        groups = np.concatenate([group[first], elements.group[gone], elements.group[come]])[where]
-        times = np.append(vs[first], at)[where]
-        count = np.bincount(place[len(first) :], by, len(keys)).astype(np.int64)
-        return PointSteps(groups, times, count, place[: len(first)], begin)
-
-
-@dataclass(frozen=True, slots=True)
-class MergedPoints:
-    """The points that were read, with what a batch changes; those at which nothing is left are gone."""
-
-    table: LeafTable
-    extract: LeafExtract
-    group: Index
-    time: Ticks
-    ends: Index
-    sums: Sums
-
-    @staticmethod
-    def merge(table: LeafTable, extract: LeafExtract, steps: PointSteps) -> MergedPoints:
-        """The points of an extract with steps."""
-        known = extract.columns
-        if bool(extract.follower.any()):
-            known = take_columns(known, ~extract.follower)
-        group, time, at_known, at_steps = align_moments(known, steps.group, steps.time)
-
-        def spread(name: str) -> Column:
-            column = np.zeros(len(time), known[name].dtype)
-            column[at_known] = known[name]
-            return column
-
-        ends, sums = spread("ends"), Sums.from_columns(spread, len(steps.begin.ints), len(steps.begin.pairs))
-        ends[at_steps] += steps.ends
-        begins = at_steps[steps.begin_at]
-        sums.put(begins, sums.take(begins).add(steps.begin))
-        if bool((ends < 0).any()) or bool((sums.n < 0).any()):
-            raise never_inserted_error()
-        rows = np.flatnonzero((ends > 0) | (sums.n > 0))
-        return MergedPoints(table, extract, group[rows], time[rows], ends[rows], sums.take(rows))
-
-    def find_within(self, spans: Sessions) -> tuple[Index, Index]:
-        """Pairs (number, point) of the points in some spans, in order."""
-        keys = sort_keys([self.group, spans.group, spans.group], [self.time, spans.start, spans.end])
-        first, stop = np.searchsorted(keys[0], keys[1]), np.searchsorted(keys[0], keys[2], "right")
-        return expand(first, stop)
-
-    def write_back(self) -> None:
-        """Keep them."""
-        columns: Columns = {"group": self.group, "time": self.time, "ends": self.ends}
-        self.table.replace(self.extract, columns | self.sums.columns())
-
-
-def add_up(sums: Sums, first: Index) -> Sums:
-    """The sums of stretches of rows, which begin at ``first``."""
-    if len(first) == len(sums.n):
-        return sums
-    lengths = np.diff(np.append(first, len(sums.n)))
-    return Sums(
-        np.add.reduceat(sums.n, first),
-        [np.add.reduceat(column, first) for column in sums.ints],
-        [dd.sums(pair, lengths) for pair in sums.pairs],
-    )
-
-
-def _firsts(numbers: Index) -> Index:
-    """Where each number stands first; equal ones stand together."""
-    return np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
 
 
 def _negate(sums: Sums) -> Sums:
