@@ -23,6 +23,7 @@ SUITES = (
     "interval_join",
     "windows",
     "aggregates",
+    "sessions",
     "modules",
     "coalescing",
     "group_apply",

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from tests.docs.places import ROOT
 
 PAGE = ROOT / "docs" / "design" / "004-rulings.md"
-LABEL = re.compile(r"([A-G])(\d+)(?:–\1?(\d+))?")
+LABEL = re.compile(r"([A-GS])(\d+)(?:–\1?(\d+))?")
 # "ruling B10", "rulings F3 and F6", "CEDR rulings B15, G2"
-CITATION = re.compile(r"rulings? ((?:[A-G]\d+(?:–[A-G]?\d+)?(?:, | and |; )?)+)", re.IGNORECASE)
+CITATION = re.compile(r"rulings? ((?:[A-GS]\d+(?:–[A-GS]?\d+)?(?:, | and |; )?)+)", re.IGNORECASE)
 
 
 def labels(text: str) -> Iterator[str]:

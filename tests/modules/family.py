@@ -179,6 +179,7 @@ class Cut:
     hop: int = 0
     n: int = 0
     by: str = ""
+    gap: int = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -198,6 +199,10 @@ def _counted(n: int, by: Any) -> Cut:
     return Cut(f"{n} {by}s", lambda s: s.count_window(n, by), denote.count_window(n, by), n=n, by=by)
 
 
+def _sessions(gap: int) -> Cut:
+    return Cut(f"sessions, gap {gap}", lambda s: s.sessions(gap), denote.sessions(gap), gap=gap)
+
+
 CUTS = [
     _grid(5, 5),
     _grid(6, 3),
@@ -209,5 +214,7 @@ CUTS = [
     _counted(3, "start"),
     _counted(2, "end"),
     _counted(3, "end"),
+    _sessions(1),
+    _sessions(4),
 ]
 MODULES = [Listed, Spans, Sum, MergedSum, Weighted, Top, Echo, Last, KeptEcho]

@@ -69,6 +69,8 @@ class Case:
                 return bool(window.start < min((x - cut.size) // cut.hop + 1 for x in (cti, until)) * cut.hop)
             if cut.n:
                 return bool(window.end <= (until if cut.by == "start" else cti))
+            if cut.gap:
+                return bool(window.end + cut.gap <= cti)
             return bool(window.end < until)
 
         parts = groups_of(history, "k") if self.grouped else [history]
@@ -83,7 +85,10 @@ class Case:
     def _is_shown(self, window: Any, watermark: int) -> bool:
         if self.view == "all":
             return True
-        return bool((window.start if self.view == "begun" else window.end) <= watermark)
+        return bool((window.start if self.view == "begun" else self._shown_at(window)) <= watermark)
+
+    def _shown_at(self, window: Any) -> int:
+        return min(int(window.end) + self.cut.gap, FOREVER)
 
     def first_open(self, history: list[Event], t: int) -> int:
         """Ruling G7: the start of the first window that can still change; windows that are empty can fill."""
@@ -106,6 +111,8 @@ class Case:
             moments = sorted({e.vs if by_start else e.ve for e in part})
             past = [m for m in moments if m < until]
             return past[-(cut.n - 1) :][0] if past and cut.n > 1 else until
+        if cut.gap:
+            return min([t, *(w.start for w, _ in cut.meaning(part) if w.end + cut.gap > t)])
         held = [w.start for w, _ in cut.meaning(part) if w.start < until <= w.end]
         return min([until, *held])
 
@@ -128,6 +135,8 @@ class Case:
             past = sorted({m for m in ((x.vs if by_start else x.ve) for x in part) if m < until})
             kept = past[-(cut.n - 1) :] if cut.n > 1 else []
             return moment != FOREVER and (moment >= until or moment in kept)
+        if cut.gap:
+            return any(w.end + cut.gap > t for w, some in cut.meaning(part) if e in some)
         return e.ve >= until
 
 
@@ -174,15 +183,16 @@ class Play:
         if any(vs < self.watermark for vs in starts):
             event("late arrival")
         if not self.case.cut.size and not self.case.cut.n:
+            kind = "session" if self.case.cut.gap else "snapshot"
             was = {w for w, _ in self.case.cut.meaning(before)}
             now = {w for w, _ in self.case.cut.meaning(self.driver.input_history())}
             for old in was - now:
                 inside = [w for w in now if old.start <= w.start and w.end <= old.end]
                 around = [w for w in now if w.start <= old.start and old.end <= w.end]
                 if len(inside) > 1:
-                    event("split of a snapshot")
+                    event(f"split of a {kind}")
                 if around:
-                    event("merge of snapshots")
+                    event(f"merge of {kind}s")
         if any(isinstance(e, Retract) for e in batch) and self.case.sees_ends:
             event("an end that modules see moves")
 

@@ -64,6 +64,16 @@ def _steps(*, grouped: bool, eager: bool) -> list[StepKind]:
             _echo("none", "align", pairs),
         ),
         (
+            "module total over sessions",
+            lambda s: s.sessions(2).agg(v=Total(), speculate=speculate),
+            lambda s: denote.window_aggregate(s, denote.sessions(2), total),
+        ),
+        (
+            "module echo over sessions",
+            lambda s: s.sessions(1).clip_input("none").stamp_output("keep").apply(Echo, speculate=speculate),
+            _echo("none", "keep", denote.sessions(1)),
+        ),
+        (
             "module echo left keep",
             lambda s: (
                 s.tumbling(4, until=UNTIL)

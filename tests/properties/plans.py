@@ -96,6 +96,24 @@ def _counted(n: int, by: Any, speculate: str, agg: str, *, grouped: bool) -> Ste
     return StepKind(label, build, means, is_immediate=speculate == "eager")
 
 
+def _sessions(gap: int, speculate: str, agg: str, *, grouped: bool) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        answer = getattr(rc, agg)("v")
+        if grouped:
+            return s.group_by("k").sessions(gap).agg(v=answer, speculate=speculate)
+        return s.sessions(gap).agg(v=answer, speculate=speculate).select(k=rc.lit("all"), v=rc.col("v"))
+
+    def means(s: History, t: History) -> History:
+        rows = denote.agg(v=getattr(denote, agg)("v"))
+        windows = denote.sessions(gap)
+        if grouped:
+            return denote.grouped(s, "k", lambda group: denote.window_aggregate(group, windows, rows))
+        return denote.select(denote.window_aggregate(s, windows, rows), k=lambda p: "all", v=lambda p: p["v"])
+
+    label = f"{agg} over sessions, gap {gap} {speculate}{' by k' if grouped else ''}"
+    return StepKind(label, build, means, is_immediate=speculate == "eager")
+
+
 def _snapshots(*, grouped: bool) -> StepKind:
     """The same as `agg` on the stream itself."""
 
@@ -343,6 +361,12 @@ STEPS: list[StepKind] = [
             (2, "end", "max"),
             (2, "start", "n_unique"),
         )
+        for speculate in ("eager", "perfect", "ordered")
+        for grouped in (False, True)
+    ),
+    *(
+        _sessions(gap, speculate, agg, grouped=grouped)
+        for gap, agg in ((1, "sum"), (2, "count"), (3, "first"), (1, "max"), (20, "last"))
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)
     ),

@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 from recension.api.base import StreamBase, plan_of
 from recension.api.windows import Answer, WindowedStream, windows_of
 from recension.core.errors import SchemaError
-from recension.core.ticks import DurationLike, TimeLike
+from recension.core.ticks import DurationLike, TimeLike, duration
 from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.answers import having
 from recension.plan.expressions import Expr, IntoExpression, column, tree_of
@@ -20,7 +20,7 @@ from recension.plan.module_window import WindowKind
 from recension.plan.node import Outputs, Speculate, all_of
 from recension.plan.span import describe_outputs, projected_schema
 from recension.plan.timed_span import reads_times, timed_span
-from recension.plan.windows import CountWindows, Moment
+from recension.plan.windows import CountWindows, Moment, SessionWindows
 
 S = TypeVar("S", bound=StreamBase)
 
@@ -121,6 +121,26 @@ class WindowMethods(Generic[S]):
         3    8    10
         """
         return self._over_windows(CountWindows(n, by))
+
+    def sessions(self, gap: DurationLike) -> WindowedStream[S]:
+        """A window for all events that follow each other without a gap: a session.
+
+        Two events belong together if the later one begins before the earlier one's end plus ``gap``, and so
+        do all that are linked in this way. A session lives from its first start to its latest end. Late
+        events unite sessions, retractions split them. It is final at a CTI at its end plus the gap.
+
+        >>> import recension as rc
+        >>> s = rc.source("s", {"user": "string", "page": "string"})
+        >>> visits = s.group_by("user").sessions(30).agg(pages=rc.count(), last=rc.last("page"))
+        >>> clicks = [("ann", "/", 0), ("bob", "/", 5), ("ann", "/a", 20), ("ann", "/b", 60)]
+        >>> data = [rc.Insert({"user": user, "page": page}, at, at + 1) for user, page, at in clicks]
+        >>> rc.run(visits, {"s": data}, close=True).show()
+        _vs  _ve  user  pages  last
+        0    21   ann   2      /a
+        5    6    bob   1      /
+        60   61   ann   1      /b
+        """
+        return self._over_windows(SessionWindows(duration(gap)))
 
 
 class AggregateMethods(StreamBase):

@@ -21,7 +21,14 @@ from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, Win
 from recension.plan.node import Node, Outputs, Speculate, columns_named
 from recension.plan.span import Project
 from recension.plan.timed_span import name_timed, reads_times
-from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
+from recension.plan.windows import (
+    CountAggregate,
+    CountWindows,
+    SessionAggregate,
+    SessionWindows,
+    WindowAggregate,
+    Windows,
+)
 
 S = TypeVar("S", bound=StreamBase)
 Answer: TypeAlias = Expr | Module | type[Module] | str
@@ -31,7 +38,8 @@ Answer: TypeAlias = Expr | Module | type[Module] | str
 class WindowedStream(Generic[S]):
     """A stream seen through windows.
 
-    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it.
+    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it. It is
+    in one session.
     """
 
     __slots__ = ("_keys", "_policies", "_stream", "_windows")
@@ -181,6 +189,8 @@ def _answers_node(
             return WindowAggregate(*parts, windows)
         case CountWindows():
             return CountAggregate(*parts, windows)
+        case SessionWindows():
+            return SessionAggregate(*parts, windows)
         case None:
             return SnapshotAggregate(*parts)
 

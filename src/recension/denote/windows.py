@@ -1,7 +1,8 @@
 """Windows: a division of time into intervals, each with the events that belong to it; and snapshots.
 
 Source: [SI] III.B; rulings G1, G2. An event belongs to every window it overlaps; to a count window if
-its start (end) lies in it. Windows that hold no event do not exist. Grouped, every group has its own.
+its start (end) lies in it; to one session. Windows that hold no event do not exist. Grouped, every group
+has its own.
 Snapshots: [GH] 3.1; ruling B13. Neighbouring snapshots with equal answers stay two. Grouped, only the
 group's own end points cut: ``grouped(h, keys, snapshot...)``.
 """
@@ -106,6 +107,30 @@ def count_window(n: int, by: Literal["start", "end"] = "start") -> Windows:
         moments = sorted({moment(event) for event in history} - {FOREVER})
         windows = [Window(moments[i], moments[i + n - 1] + 1) for i in range(len(moments) - n + 1)]
         return [(w, [event for event in history if w.start <= moment(event) < w.end]) for w in windows]
+
+    return divide
+
+
+def sessions(gap: int) -> Windows:
+    """A window for all events each of which begins before an end of those before it, plus the gap.
+
+    >>> windows = sessions(gap=3)
+    >>> events = [Event({}, 1, 2), Event({}, 4, 9), Event({}, 5, 6), Event({}, 12, 13)]
+    >>> [(tuple(window), len(members)) for window, members in windows(events)]
+    [((1, 9), 3), ((12, 13), 1)]
+    """
+    if gap <= 0:
+        raise RecensionError(f"sessions with a gap of {gap}; it must be at least a tick")
+
+    def divide(history: History) -> list[tuple[Window, History]]:
+        found: list[tuple[Window, History]] = []
+        for event in sorted(history, key=lambda event: event.vs):
+            if found and event.vs < found[-1][0].end + gap:
+                window, members = found.pop()
+                found.append((Window(window.start, max(window.end, event.ve)), [*members, event]))
+            else:
+                found.append((Window(event.vs, event.ve), [event]))
+        return found
 
     return divide
 

@@ -56,6 +56,11 @@ def _count_aggregate(node: nodes.CountAggregate) -> str:
 
 
 @describe_choice.register
+def _session_aggregate(node: nodes.SessionAggregate) -> str:
+    return _describe_measures(node, _SESSION_VARIANTS[node.speculate])
+
+
+@describe_choice.register
 def _partial_sums(node: PartialSums) -> str:
     return "gives what each batch changes in the sums; it keeps nothing"
 
@@ -216,4 +221,9 @@ _COUNT_VARIANTS = {
     "perfect": "perfect: shows a window once it has ended, holds its cti at the first that can still fill",
     "ordered": "ordered: shows a window once it has ended, holds its cti at the first that can still fill",
     "eager": "eager: shows every window at once, holds its cti at the first that can still fill",
+}
+_SESSION_VARIANTS = {
+    "perfect": "perfect: shows a session once its gap has passed, holds its cti at the first that is open",
+    "ordered": "ordered: shows a session once its gap has passed, holds its cti at the first that is open",
+    "eager": "eager: shows every session at once, holds its cti at the first that is open",
 }

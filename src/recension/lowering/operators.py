@@ -40,6 +40,7 @@ from recension.operators.windowed.aggregates import aggregate_over
 from recension.operators.windowed.counts import CountIndex
 from recension.operators.windowed.index import View
 from recension.operators.windowed.numbered import NumberedIndex
+from recension.operators.windowed.sessions import SessionIndex
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.plan import lifetimes as logical
 from recension.plan import nodes
@@ -228,6 +229,16 @@ def _window_aggregate(node: nodes.WindowAggregate) -> Operator:
 def _count_aggregate(node: nodes.CountAggregate) -> Operator:
     n, by = node.windows.n, node.windows.by
     return aggregate_over(aggregate_spec(node), _whole_windows(node), lambda spec: CountIndex(spec, n, by))
+
+
+@operator_of.register
+def _session_aggregate(node: nodes.SessionAggregate) -> Operator:
+    insert_only = node.input.properties.is_insert_only
+    return aggregate_over(
+        aggregate_spec(node),
+        _whole_windows(node),
+        lambda spec: SessionIndex(spec, node.windows.gap, insert_only=insert_only),
+    )
 
 
 @operator_of.register

@@ -32,6 +32,7 @@ from recension.operators.windowed.index import IndexSpec, View, WindowIndex
 from recension.operators.windowed.numbered import NumberedIndex
 from recension.operators.windowed.operator import WindowedOperator
 from recension.operators.windowed.parts import read_changes
+from recension.operators.windowed.sessions import SessionIndex
 from recension.operators.windowed.snapshots import SnapshotIndex
 from recension.operators.windowed.time_weighted import WeightedMean, WeightedMeanOfEvents
 from recension.plan import aggregates
@@ -42,7 +43,7 @@ from recension.plan.expressions import Expression, column, expression, result_ty
 from recension.plan.module_window import ModuleCall, ModuleWindow, WindowKind
 from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
-from recension.plan.windows import CountWindows, WindowAggregate, Windows
+from recension.plan.windows import CountWindows, SessionWindows, WindowAggregate, Windows
 
 _NO_AXIS: Final = CountWindows(1)
 """Windows of which nothing is known but the events in them."""
@@ -94,6 +95,8 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             return NumberedIndex(spec, grid_of(node.windows), limit_of(node.windows, node))
         case CountWindows(n, by):
             return CountIndex(spec, n, by)
+        case SessionWindows(gap):
+            return SessionIndex(spec, gap, insert_only=node.input.properties.is_insert_only)
         case None:
             return SnapshotIndex(spec)
         case unknown:

@@ -18,7 +18,7 @@ from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, schema_of, type_name, type_of
 from recension.plan.span import describe_outputs, projected_schema
 from recension.plan.structure import NOT_STRUCTURE
-from recension.plan.windows import CountWindows, Windows
+from recension.plan.windows import CountWindows, SessionWindows, Windows
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _declared_result(module: Module) -> Any:
     return module.result
 
 
-WindowKind: TypeAlias = Windows | CountWindows | None
-"""A grid, counted moments, or the snapshots themselves."""
+WindowKind: TypeAlias = Windows | CountWindows | SessionWindows | None
+"""A grid, counted moments, sessions, or the snapshots themselves."""
 Answer: TypeAlias = ModuleCall | Aggregate
 Ends: TypeAlias = Literal["unseen", "clipped", "seen"]
 
@@ -159,7 +159,9 @@ class ModuleWindow(GroupedNode):
     @property
     def label_with_units(self) -> str:
         """The label for messages that have timestamps."""
-        return self._describe(self.windows.with_units) if isinstance(self.windows, Windows) else self.label
+        if isinstance(self.windows, Windows | SessionWindows):
+            return self._describe(self.windows.with_units)
+        return self.label
 
     def _describe(self, shape: str) -> str:
         by = f" by {describe_outputs(self.keys)}" if self.keys else ""
@@ -189,8 +191,12 @@ class ModuleWindow(GroupedNode):
 
     @property
     def waits_for_ends(self) -> bool:
-        """Can a window change as long as one of its events may still end otherwise?"""
-        return self.ends == "seen" and not self.input.properties.is_insert_only
+        """Can a window change as long as one of its events may still end otherwise?
+
+        A session waits for the ends of its events in any case.
+        """
+        is_session = isinstance(self.windows, SessionWindows)
+        return self.ends == "seen" and not is_session and not self.input.properties.is_insert_only
 
     @property
     def orders_events(self) -> bool:
@@ -201,10 +207,12 @@ class ModuleWindow(GroupedNode):
     def breaks_ties(self) -> bool:
         """Can an end that moves change which of two events that begin together counts as the first?
 
-        Counted by end, an event whose end moves moves itself: what that changes is not in the past.
+        Counted by end, an event whose end moves moves itself: what that changes is not in the past. A
+        session waits for the ends of its events in any case.
         """
         by_end = isinstance(self.windows, CountWindows) and self.windows.by == "end"
-        return self.orders_events and not by_end and not self.input.properties.is_insert_only
+        waits = by_end or isinstance(self.windows, SessionWindows)
+        return self.orders_events and not waits and not self.input.properties.is_insert_only
 
     @property
     def references(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from recension.plan.node import Node, Outputs, Speculate, walk
 from recension.plan.source import Source
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 from recension.plan.timed_span import TimedSpan
-from recension.plan.windows import CountAggregate, WindowAggregate
+from recension.plan.windows import CountAggregate, SessionAggregate, WindowAggregate
 
 __all__ = [
     "AdvanceTime",
@@ -49,6 +49,7 @@ __all__ = [
     "Outputs",
     "Port",
     "Project",
+    "SessionAggregate",
     "SnapshotAggregate",
     "Source",
     "Span",

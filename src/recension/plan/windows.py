@@ -1,7 +1,7 @@
 """Windows and aggregates over them: one answer for every window that holds an event.
 
 Windows lie on a grid (tumbling, hopping), or count: every run of ``n`` consecutive moments at which events
-start (or end) is one.
+start (or end) is one. Or events make them: those that follow each other without a long gap are a session.
 """
 
 from __future__ import annotations
@@ -170,4 +170,62 @@ class CountAggregate(AggregateNode):
             is_insert_only=waits and of.is_perfect,
             is_ordered=in_order,
             is_strictly_increasing=in_order and of.is_perfect and self.gives_one_row,
+        )
+
+
+@dataclass(frozen=True)
+class SessionWindows:
+    """From a first start to a latest end; each event begins before one of the ends so far, plus ``gap``."""
+
+    gap: int
+
+    def __post_init__(self) -> None:
+        require_positive(self.gap, "sessions", "a gap")
+
+    def __str__(self) -> str:
+        return f"sessions with a gap of {self.gap}"
+
+    @property
+    def with_units(self) -> str:
+        """The same with the gap in words, for messages that have timestamps."""
+        return f"sessions with a gap of {describe_duration(self.gap)}"
+
+
+@dataclass(frozen=True, eq=False)
+class SessionAggregate(AggregateNode):
+    """Aggregates per session, for every group by itself; a result lives as long as its session."""
+
+    windows: SessionWindows
+
+    named_times = ()
+
+    @property
+    def breaks_ties(self) -> bool:
+        """A session waits for the ends of its events in any case."""
+        return False
+
+    @property
+    def label(self) -> str:
+        return f"{super().label}, {self.windows}"
+
+    @property
+    def label_with_units(self) -> str:
+        """The label for messages that have timestamps."""
+        return f"{super().label}, {self.windows.with_units}"
+
+    def derive_properties(self) -> Properties:
+        """Sessions are shown and taken back whole: once the watermark has passed the gap, eager ones at once.
+
+        In order, nothing comes or ends before the watermark: what was shown stays. Sessions of one group
+        end in the order in which they start; those of different groups need not.
+        """
+        of = self.input.properties
+        waits = self.speculate != "eager"
+        in_order = waits and of.is_ordered and not self.keys
+        return Properties(
+            has_key=True,
+            is_shrink_only=True,
+            is_insert_only=waits and of.is_ordered,
+            is_ordered=in_order,
+            is_strictly_increasing=in_order and self.gives_one_row,
         )

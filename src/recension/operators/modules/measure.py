@@ -168,7 +168,8 @@ class Modules(Measure):
     def close(self, t: int, closing: Closing) -> int:
         self._in_cti = t
         if closing.gone is not None:
-            self._events.remove_at(self._index.group_hash(closing.gone[0]), closing.gone[1])
+            group, *places = closing.gone
+            self._events.remove_within(self._index.group_hash(group), *places)
         self._events.expire(closing.past)
         if self._kept is not None:
             self._kept.expire(closing.closed)

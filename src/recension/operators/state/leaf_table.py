@@ -134,6 +134,22 @@ class LeafTable:
         """How many rows of each leaf are before ``t``, and time and ``n`` of the last of them."""
         return self._log.look_before(groups, t)
 
+    def has_long(self, groups: Index) -> bool:
+        """Is one of the groups so long that only a part of it is read?"""
+        return len(self._long) > 0 and len(self.part_groups(groups)[1]) > 0
+
+    def first_times(self, groups: Index) -> Ticks:
+        """The time of the first row of each group, FOREVER if it has none; groups are sorted."""
+        leaves, long = self.part_groups(groups)
+        firsts = self._log.first_keys(leaves, np.ones(len(leaves), np.int64))
+        times = np.full(len(groups), FOREVER)
+        times[np.searchsorted(groups, leaves)] = firsts[1]
+        if len(long):
+            start = np.full(len(long), BEGINNING)
+            rows = self._long.extract(long, start, start).columns
+            times[np.searchsorted(groups, long)] = rows["time"][np.searchsorted(rows["group"], long)]
+        return times
+
     def trim(self, groups: Index, sizes: Index) -> None:
         """Take the first rows off some leaves."""
         if self._changed is not None:

@@ -129,9 +129,7 @@ class Aggregates(Measure):
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
-        # The events of a count window do not live through it.
-        is_lived_through = index.is_fixed or index.place is None
-        self._deciding = deciding(spec.aggregations) if is_lived_through else Deciding()
+        self._deciding = deciding(spec.aggregations) if index.is_lived_through else Deciding()
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
@@ -223,7 +221,8 @@ class Aggregates(Measure):
     def close(self, t: int, closing: Closing) -> int:
         if self._events is not None:
             if closing.gone is not None:
-                self._events.remove_at(self._index.group_hash(closing.gone[0]), closing.gone[1])
+                group, *places = closing.gone
+                self._events.remove_within(self._index.group_hash(group), *places)
             self._events.expire(closing.past)
         for measure in self._placed:
             measure.forget_before(closing.past)

@@ -49,6 +49,8 @@ _Values: TypeAlias = npt.NDArray[Any]
 class CountIndex(WindowIndex):
     """Count windows, by start or by end."""
 
+    is_lived_through = False
+
     def __init__(self, spec: IndexSpec, n: int, by: Literal["start", "end"]) -> None:
         self._kept = KeptMoments(state_columns(spec.ints, spec.pairs), spec.key_schema)
         super().__init__(self._kept, spec)
@@ -122,7 +124,8 @@ class CountIndex(WindowIndex):
         closed = min(t, earliest) if self.by_start else t
         gone = self._kept.forget_all_but_last(closed, self._n - 1)
         first_open = min(closed, self._kept.earliest_held())
-        return Closing(first_open, first_open, closed, first_open, (gone["group"], gone["time"]))
+        where = gone["group"], gone["time"], gone["time"] + 1
+        return Closing(first_open, first_open, closed, first_open, where)
 
 
 def _change(

@@ -257,9 +257,9 @@ class EventsOfGroups:
         start, end = (self._live.column(name, at) for name in self._own)
         return int(start[end >= t].min(initial=FOREVER))
 
-    def remove_at(self, group: Hashes, at: Ticks) -> None:
-        """Forget the events at these instants of these groups."""
-        gone = self._live.find_overlaps(group, at, at + 1)[1]
+    def remove_within(self, group: Hashes, low: Ticks, high: Ticks) -> None:
+        """Forget the events alive in these intervals of these groups, each of which is in one of them."""
+        gone = self._live.find_overlaps(group, low, high)[1]
         if self._ties is not None:
             start, end = (self._live.column(name, gone) for name in self._own)
             self._ties.change(self._live.column("group", gone), start, end, start)

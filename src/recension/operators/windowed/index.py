@@ -118,7 +118,7 @@ class ExpandedWindows:
 @dataclass(frozen=True, slots=True)
 class Closing:
     """What a CTI closes, on the axis: windows that end by ``closed`` are closed, events that end by
-    ``past`` belong to such windows only, and so do those at the places ``gone`` (group, place).
+    ``past`` belong to such windows only, and so do those in the places ``gone`` (group, from, to).
 
     ``first_open`` is the start in time of the first window that can still change. Where the ends of windows
     may move, nothing changes before ``until``.
@@ -128,7 +128,7 @@ class Closing:
     until: int
     closed: int
     past: int
-    gone: tuple[Index, Index] | None = None
+    gone: tuple[Index, Index, Index] | None = None
 
 
 class WindowIndex(ABC):
@@ -138,6 +138,8 @@ class WindowIndex(ABC):
     """Does the order on the axis follow the starts of events?"""
     is_fixed: ClassVar[bool] = False
     """Are there the same windows whatever events there are? Then a stretch may stand for many."""
+    is_lived_through: ClassVar[bool] = True
+    """Do the events of a window live through all of it?"""
     moves: Moves = "none"
     emits_in_order: bool = True
     """Are changes put in order of time over all groups?"""

@@ -96,6 +96,9 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
         source.group_by("k").count_window(2, by="end").agg(t=rc.sum("x"), n=rc.count(), u=rc.n_unique("s")),
         source.group_by("s").agg(share=rc.count(where="b") / rc.count()).having(rc.max("v") > 0),
         source.group_by("s").tumbling(5).agg(n=rc.count("v") + 1).having(rc.sum("d") > 0, rc.col("n") > 1),
+        source.group_by("k").sessions(2).agg(**MANY["extremes"]),
+        source.group_by("k").sessions(1).agg(**MANY["order"]),
+        source.sessions(3).agg(**MANY["sums"]),
     ]
     found = answers([batch(quick, query, {"s": given}) for query in queries])
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]

@@ -2,8 +2,8 @@
 
 Sums (counts, any and all, and sums and means of whole numbers) sweep over end points; on a grid of windows
 the axis is that of window numbers, and each stretch of equal answers becomes its windows. The least and
-greatest of windows are plain groups of (key, window). All else, where order, ties or digits of floats
-matter, runs on the local engine's operators, partitioned by key.
+greatest of windows are plain groups of (key, window), and so are sessions, by their numbers. All else, where
+order, ties or digits of floats matter, runs on the local engine's operators, partitioned by key.
 
 A whole number is added in two halves of 32 bits. Neither overflows, both can be taken back, and put
 together they give the sum, or tell that it does not fit in int64: an error, as on the local engine.
@@ -27,7 +27,7 @@ from recension.operators.windowed.grid import AT_BEGINNING, GAP, NEAR_GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate, AllTrue, AnyTrue, Count, Max, Mean, Min, Sum
-from recension.plan.nodes import ModuleWindow, SnapshotAggregate, WindowAggregate
+from recension.plan.nodes import ModuleWindow, SessionAggregate, SnapshotAggregate, WindowAggregate
 from recension.plan.windows import Windows
 from recension.runners.spark.batch.frame import VE, VS, Frame, column_name, describe_time
 from recension.runners.spark.batch.local_operators import map_partitions, stand_in_source, union_ports
@@ -38,6 +38,7 @@ from recension.runners.spark.types import carrier
 EVENTS = "events"
 BEYOND = "a sum of whole numbers does not fit in int64; give the column as float64"
 _AT = "_at"
+_BEGINS, _SESSION = "_begins", "_session"
 _LOW = 0xFFFFFFFF
 
 A = TypeVar("A", bound=AggregateNode)
@@ -64,6 +65,27 @@ def window_aggregate(node: WindowAggregate, frame: Frame) -> Frame:
         windows = explode_windows(number_windows(read.rows, grid), limit, grid)
         return read.answers(windows.groupBy(*read.keys, VS).agg(*read.totals()), window_lifetime(grid))
     return map_groups(node, frame)
+
+
+def session_aggregate(node: SessionAggregate, frame: Frame) -> Frame:
+    """One answer for every session of every group."""
+    if not _is_plain(node):
+        return map_groups(node, frame)
+    read = _AggregateInput.of(node, frame)
+    numbered = number_sessions(read.rows, read.keys, node.windows.gap)
+    lifetime = [f.min(VS).alias(VS), f.max(VE).alias(VE)]
+    found = numbered.groupBy(*read.keys, _SESSION).agg(*lifetime, *read.totals())
+    return read.answers(found, [f.col(VS), f.col(VE)])
+
+
+def number_sessions(rows: DataFrame, keys: Sequence[str], gap: int) -> DataFrame:
+    """The rows with the number of the session each is in, among those of its key."""
+    by_start = Window.partitionBy(*keys).orderBy(VS)
+    reach = f.max(VE).over(by_start.rowsBetween(Window.unboundedPreceding, -1))
+    # The first row has none before it: it begins a session, as does one that begins beyond the gap.
+    begins = f.when(f.col(VS) < add(reach, gap), 0).otherwise(1)
+    number = f.sum(_BEGINS).over(by_start.rowsBetween(Window.unboundedPreceding, 0))
+    return rows.withColumn(_BEGINS, begins).withColumn(_SESSION, number)
 
 
 def map_groups(node: A, frame: Frame) -> Frame:

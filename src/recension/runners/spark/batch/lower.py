@@ -101,6 +101,7 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.SnapshotAggregate: aggregates.snapshot_aggregate,
     nodes.WindowAggregate: aggregates.window_aggregate,
     nodes.CountAggregate: aggregates.map_groups,
+    nodes.SessionAggregate: aggregates.session_aggregate,
     nodes.ModuleWindow: aggregates.module_window,
     Consistency: _keep,
 }
