@@ -25,6 +25,7 @@ from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
 from recension.operators.modules.states import PaneStates, States
 from recension.operators.windowed import accumulators, selections
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
+from recension.operators.windowed.calendar import CalendarGrid, CalendarHops
 from recension.operators.windowed.counts import CountIndex
 from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.index import IndexSpec, View, WindowIndex
@@ -40,7 +41,7 @@ from recension.plan.expressions import Expression, column, expression
 from recension.plan.module_window import ModuleCall, ModuleWindow
 from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
-from recension.plan.windows import CountWindows, WindowAggregate, Windows
+from recension.plan.windows import CalendarWindows, CountWindows, WindowAggregate, Windows
 
 
 def module_windows(node: ModuleWindow) -> WindowedOperator:
@@ -95,8 +96,11 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             assert_never(unknown)
 
 
-def grid_of(windows: Windows) -> Grid:
+def grid_of(windows: Windows) -> Grid | CalendarGrid:
     """The grid as operators know it."""
+    if isinstance(windows, CalendarWindows):
+        hops = CalendarHops(windows.unit, windows.hop, windows.tz, windows.offset, windows.offset_months)
+        return CalendarGrid(hops, windows.size // windows.hop, windows.until)
     return Grid(windows.size, windows.hop, windows.offset, windows.until)
 
 
