@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
-from recension.core.calendar import find_zone
+from recension.core.calendar import DAY, find_zone
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import AWARE, describe_time
@@ -32,9 +32,12 @@ from recension.operators.windowed.grid import AT_BEGINNING
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _TICK: Final = dt.timedelta(microseconds=1)
-_MONDAY: Final = dt.datetime(1969, 12, 29)
-_FIRST, _LAST = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
-"""What lies between is sure to be a time of the calendar in every zone."""
+_MONDAY: Final = -3 * DAY
+"""The week that holds 1 January 1970 begins on 29 December."""
+_FIRST, _LAST = -719_162 * DAY, 2_932_896 * DAY
+"""The days on which the years 1 and 9999 begin and end: zones have rules for what lies between."""
+_GAP: Final = 26 * DAY // 24
+"""The longest time that a clock skips is a day, and none changes again so soon after."""
 _MARGIN: Final = 64
 """The table grows by so many hops at least, so that it does not grow with every batch."""
 _LEFT_OUT: Final = 16
@@ -53,26 +56,28 @@ class CalendarHops:
     offset: int = 0
     offset_months: int = 0
 
-    def clock(self, number: int) -> dt.datetime:
-        """What the clock shows where a hop begins."""
+    def clock(self, numbers: Index) -> Ticks:
+        """What the clock shows where hops begin, as ticks since the clock showed 1 January 1970."""
         if self.unit == "month":
-            years, month = divmod(number * self.hop + self.offset_months, 12)
-            return dt.datetime(1970 + years, month + 1, 1) + self.offset * _TICK
-        return self._origin + number * self._length + self.offset * _TICK
+            months = numbers * self.hop + self.offset_months
+            begin: Ticks = months.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+            return begin + self.offset
+        return numbers * self._length + (self._origin + self.offset)
 
-    def number_near(self, clock: dt.datetime) -> int:
-        """A hop that begins at most two hops from this time."""
+    def number_near(self, t: int) -> int:
+        """A hop that begins at most two hops from ``t``."""
         if self.unit == "month":
-            return ((clock.year - 1970) * 12 + clock.month - 1 - self.offset_months) // self.hop
-        return (clock - self._origin - self.offset * _TICK) // self._length
+            month = int(np.datetime64(t, "us").astype("datetime64[M]").astype(np.int64))
+            return (month - self.offset_months) // self.hop
+        return (t - self._origin - self.offset) // self._length
 
     @property
-    def _origin(self) -> dt.datetime:
-        return _MONDAY if self.unit == "week" else _EPOCH
+    def _origin(self) -> int:
+        return _MONDAY if self.unit == "week" else 0
 
     @property
-    def _length(self) -> dt.timedelta:
-        return dt.timedelta(days=self.hop * (7 if self.unit == "week" else 1))
+    def _length(self) -> int:
+        return self.hop * (7 if self.unit == "week" else 1) * DAY
 
 
 class Boundaries:
@@ -83,10 +88,8 @@ class Boundaries:
 
     def __init__(self, hops: CalendarHops) -> None:
         self._hops, self._zone = hops, find_zone(hops.tz)
-        self._least, self._most = (
-            hops.number_near(clock) + more for clock, more in ((_FIRST, 2), (_LAST, -2))
-        )
-        self.table: tuple[int, Ticks] = (0, self._compute(0, 2))
+        self._least, self._most = hops.number_near(_FIRST) + 3, hops.number_near(_LAST) - 3
+        self.table: tuple[int, Ticks] = (0, self._compute(0, 1))
 
     def cover(self, least: int, most: int) -> tuple[int, Ticks]:
         """The first hop of the table and where each begins; hops ``least`` to ``most`` are in it if they
@@ -104,33 +107,42 @@ class Boundaries:
 
     def number_near(self, t: int) -> int:
         """A hop that begins at most two hops from ``t``, or the last on that side of the calendar."""
-        try:
-            return min(max(self._hops.number_near(_EPOCH + t * _TICK), self._least), self._most)
-        except OverflowError:
-            return self._least if t < 0 else self._most
+        return min(max(self._hops.number_near(t), self._least), self._most)
 
     def _compute(self, first: int, stop: int) -> Ticks:
-        found = (self._first_instant(self._hops.clock(number)) for number in range(first, stop))
-        return np.fromiter(found, np.int64, max(stop - first, 0))
-
-    def _first_instant(self, clock: dt.datetime) -> int:
-        """The first instant at which the zone's clock shows this time or a later one."""
-        local = clock.replace(tzinfo=self._zone)
-        # Of a time that is shown twice this is the earlier; of one that is skipped it lies past the gap.
-        before, after = local.utcoffset(), local.replace(fold=1).utcoffset()
-        assert before is not None
-        assert after is not None
-        instant = clock - before
-        if after > before:
-            instant = self._end_of_gap(clock, clock - after, instant)
-        return (instant - _EPOCH) // _TICK
+        """The first instants at which the zone's clock shows the beginning of hops, or a later time."""
+        clock = self._hops.clock(np.arange(first, stop))
+        shown, offset = _datetimes(clock), self._zone.utcoffset
+        before = _ticks([offset(at) for at in shown])
+        # Of a time that is shown twice this is the earlier; one that is skipped lies past the gap.
+        instants = clock - before
+        later = _ticks([offset(at) for at in _datetimes(clock + _GAP)])
+        for row in np.flatnonzero(later > before).tolist():
+            after = offset(shown[row].replace(fold=1))
+            if after is not None and (early := shown[row] - after) < (
+                late := _EPOCH + int(instants[row]) * _TICK
+            ):
+                instants[row] = (self._end_of_gap(shown[row], early, late) - _EPOCH) // _TICK
+        return instants
 
     def _end_of_gap(self, clock: dt.datetime, early: dt.datetime, late: dt.datetime) -> dt.datetime:
+        """The instant between these two from which on the clock shows later times."""
         while late - early > _TICK:
             middle = early + (late - early) // 2
             shown = self._zone.fromutc(middle.replace(tzinfo=self._zone)).replace(tzinfo=None)
             early, late = (early, middle) if shown >= clock else (middle, late)
         return late
+
+
+def _datetimes(clock: Ticks) -> list[dt.datetime]:
+    found: list[dt.datetime] = clock.astype("datetime64[us]").tolist()
+    return found
+
+
+def _ticks(offsets: list[dt.timedelta | None]) -> Ticks:
+    """Offsets as ticks; a zone has few, each of which is one object."""
+    known = {offset: 0 if offset is None else offset // _TICK for offset in set(offsets)}
+    return np.fromiter((known[offset] for offset in offsets), np.int64, len(offsets))
 
 
 @lru_cache(maxsize=256)
