@@ -54,7 +54,7 @@ def calendar_windows(
 
     @cache
     def begin(number: int) -> int:
-        return _first_instant(shown(number), tz)
+        return first_instant(shown(number), tz)
 
     def over(event: Event) -> list[Window]:
         end = event.ve if until is None else min(event.ve, until)
@@ -86,7 +86,7 @@ def calendar_windows(
 
 
 @cache
-def _first_instant(clock: datetime, tz: str) -> int:
+def first_instant(clock: datetime, tz: str) -> int:
     """The first instant at which the clock shows this time or a later one."""
     zone = ZoneInfo(tz)
 
