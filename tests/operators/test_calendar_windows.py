@@ -222,3 +222,11 @@ def test_a_state_whose_boundaries_were_others_is_refused(monkeypatch: pytest.Mon
 def test_explain_names_the_windows() -> None:
     query = S.hopping("1y", "1q", tz="Asia/Tokyo", offset="1mo 6h").agg(n=rc.count())
     assert "windows every 1 quarter of 1 year in Asia/Tokyo from 1 month and 6h" in query.explain()
+
+
+def test_windows_before_1970_have_their_numbers_in_a_fresh_table() -> None:
+    hops = CalendarHops("day", 1, "UTC")
+    grid = CalendarGrid(hops, 3)
+    grid._boundaries = Boundaries(hops)
+    assert grid.start(np.array([-500, -499])).tolist() == [-500 * DAY, -499 * DAY]
+    assert grid.end(np.array([-500])).tolist() == [-497 * DAY]

@@ -98,7 +98,7 @@ class Boundaries:
         stop = first + len(at)
         least, most = max(least, self._least), min(most + 1, self._most)
         if least < first or most > stop:
-            # It always has the year 1970, from which windows are counted.
+            # It always has the hop 0.
             least = first if least >= first else max(self._least, least - _MARGIN)
             most = stop if most <= stop else min(self._most, most + _MARGIN)
             at = np.concatenate([self._compute(least, first), at, self._compute(stop, most)])
@@ -240,10 +240,12 @@ class CalendarGrid:
         self._used = low, high
 
     def _fingerprint(self, low: int, high: int) -> str:
-        windows = self._windows_numbered(low, high)
-        used = slice(max(low - windows.first, 0), max(high - windows.first + 1, 0))
-        parts = (windows.starts, windows.ends) if low <= high else ()
-        return hashlib.blake2b(b"".join(part[used].tobytes() for part in parts), digest_size=16).hexdigest()
+        found = b""
+        if low <= high:
+            windows = self._windows_numbered(low, high)
+            used = slice(low - windows.first, high - windows.first + 1)
+            found = windows.starts[used].tobytes() + windows.ends[used].tobytes()
+        return hashlib.blake2b(found, digest_size=16).hexdigest()
 
     @property
     def _stop(self) -> int:
@@ -279,11 +281,12 @@ class CalendarGrid:
         return self._windows(low - _LEFT_OUT, high + self._per_window + _LEFT_OUT)
 
     def _windows(self, least: int, most: int) -> _Windows:
-        first, at = self._boundaries.cover(least, most)
+        # With the window of the hop 0, from which they are counted.
+        first, at = self._boundaries.cover(least, max(most, self._per_window + 1))
         if self._known is None or self._known[0] is not at:
             starts, ends = at[: -self._per_window], at[self._per_window :]
             is_window = (at[:-1] < at[1:])[: len(starts)]
-            number = -int(np.count_nonzero(is_window[: max(-first, 0)]))
+            number = -int(np.count_nonzero(is_window[:-first])) if first else 0
             self._known = at, _Windows(number, starts[is_window], ends[is_window])
         return self._known[1]
 
@@ -321,12 +324,8 @@ class CalendarPanes:
 
     def number(self, time: Ticks) -> Index:
         """The pane each time lies in."""
-        near = (
-            [self._boundaries.number_near(t) for t in (int(time.min()), int(time.max()))]
-            if len(time)
-            else [0]
-        )
-        first, at = self._boundaries.cover(near[0] - 3, near[-1] + 3)
+        near = [self._boundaries.number_near(int(t)) for t in (time.min(initial=0), time.max(initial=0))]
+        first, at = self._boundaries.cover(near[0] - 3, near[1] + 3)
         return first + np.searchsorted(at, time, "right") - 1
 
     def start(self, pane: int) -> int:
