@@ -22,6 +22,7 @@ from recension.operators.windowed.calendar import Boundaries, CalendarGrid, Cale
 
 S = rc.source("s", {"x": "int64"})
 UTC = dt.UTC
+UNKNOWN: Any = 3
 ODD = [
     "Africa/Cairo",  # changes at midnight, twice around Ramadan
     "Africa/Casablanca",  # winter time in summer
@@ -167,7 +168,7 @@ def test_offsets() -> None:
         (lambda: S.tumbling(86_400_000_000, tz="UTC"), "size: 86400000000 are ticks"),
         (lambda: S.tumbling("1mo", tz="Europe/Pari"), "did you mean 'Europe/Paris'"),
         (lambda: S.tumbling("1mo", tz="+02:00"), "no time zone '\\+02:00'"),
-        (lambda: S.tumbling("1mo", tz=3), "3 is not the name of a time zone"),
+        (lambda: S.tumbling("1mo", tz=UNKNOWN), "3 is not the name of a time zone"),
         (lambda: S.hopping("1mo", "1d", tz="UTC"), "'1mo' is no multiple of a hop of '1d'"),
         (lambda: S.hopping("5mo", "1q", tz="UTC"), "5 months is no multiple of a hop of 1 quarter"),
         (lambda: S.hopping("10d", "1w", tz="UTC"), "'10d' is no multiple of a hop of '1w'"),

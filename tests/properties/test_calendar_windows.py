@@ -54,7 +54,8 @@ class Place:
         if isinstance(element, Cti):
             return Cti(self.at(element.t))
         names = ("vs", "ve", "new_ve") if isinstance(element, Retract) else ("vs", "ve")
-        return replace(element, **{name: self.at(getattr(element, name)) for name in names})
+        moments: Any = {name: self.at(getattr(element, name)) for name in names}
+        return replace(element, **moments)
 
     def windows(self, s: Any) -> Any:
         until = datetime(1970, 1, 1) + timedelta(microseconds=int(self.at(11)))

@@ -62,7 +62,7 @@ def calendar_windows(
             raise RecensionError(f"{event} never ends, nor do the windows over it: give them until=")
         if event.vs == BEGINNING:
             raise RecensionError(f"{event} has no beginning, nor do the windows over it")
-        found = []
+        found: list[Window] = []
         for number in count(_number_before(event.vs) - size // hop):
             window = Window(begin(number), begin(number + size // hop))
             if window.start >= end:

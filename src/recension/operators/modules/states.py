@@ -110,7 +110,9 @@ class States:
 class Panes(Protocol):
     """Time cut so that every window consists of ``per_window`` panes in a row."""
 
-    per_window: int
+    @property
+    def per_window(self) -> int:
+        """How many panes a window has."""
 
     def number(self, time: Ticks) -> Index:
         """The pane each time lies in."""
