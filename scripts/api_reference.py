@@ -127,13 +127,21 @@ def _signature(name: str, value: Any, *, is_bound: bool = False) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
             written.append("*")
         is_keyword = is_keyword or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        written.append(str(parameter.replace(annotation=_annotation(parameter.annotation))).replace("'", ""))
+        written.append(_parameter(parameter))
     gives = _annotation(found.return_annotation)
     tail = "" if gives is inspect.Signature.empty or inspect.isclass(value) else f" -> {gives}"
     line = f"{name}({', '.join(written)}){tail}"
     if len(line) > 100:
         line = "\n".join([f"{name}(", *(f"    {part}," for part in written), f"){tail}"])
     return f"```python\n{line}\n```\n"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    annotation = _annotation(parameter.annotation)
+    kind = "" if annotation is parameter.empty else f": {annotation}"
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{stars}{parameter.name}{kind}{default}"
 
 
 def _annotation(given: Any) -> Any:
