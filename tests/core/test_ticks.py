@@ -95,8 +95,41 @@ def test_what_is_not_a_duration_is_refused(written: Any) -> None:
         duration(written)
 
 
+@pytest.mark.parametrize(
+    ("written", "ticks"),
+    [
+        ("PT30M", 30 * 60 * 10**6),
+        ("P1D", 86_400 * 10**6),
+        ("P2W", 14 * 86_400 * 10**6),
+        ("P1DT12H", 36 * 3600 * 10**6),
+        ("PT0.5S", 500_000),
+        ("PT1,5H", 5400 * 10**6),
+        ("-PT1H", -3600 * 10**6),
+    ],
+)
+def test_iso_durations(written: str, ticks: int) -> None:
+    assert duration(written) == ticks
+
+
+@pytest.mark.parametrize(
+    "written", ["P", "PT", "P1", "P1H", "PT1D", "P1D1W", "PT1S1H", "P1DT", "p1d", "P1D2H", "P-1D"]
+)
+def test_what_is_no_iso_duration_is_refused(written: str) -> None:
+    with pytest.raises(TimeError, match="is not a duration"):
+        duration(written)
+
+
 def test_months_and_years_are_refused_by_name() -> None:
-    for written in ("3 months", "1 year", "1y", "2mo", np.timedelta64(3, "M"), np.timedelta64(1, "Y")):
+    for written in (
+        "3 months",
+        "1 year",
+        "1y",
+        "2mo",
+        "P1M",
+        "P1Y",
+        np.timedelta64(3, "M"),
+        np.timedelta64(1, "Y"),
+    ):
         with pytest.raises(TimeError, match=r"(months|years) differ in length"):
             duration(written)
 

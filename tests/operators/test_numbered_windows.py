@@ -16,6 +16,7 @@ from recension.core.batch import Index
 from recension.core.events import Event
 from recension.core.ticks import Ticks
 from recension.denote.order import History
+from recension.operators.base import Chunks
 from recension.operators.windowed.accumulators import CountEvents, SumIntegers
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation, aggregate_over
 from recension.operators.windowed.index import View
@@ -54,6 +55,12 @@ class Table:
 
     def open_start(self, window: int, t: int) -> int:
         return min(t, int(self._at[max(window, 0)]))
+
+    def snapshot(self, closed: int) -> Chunks:
+        return {}
+
+    def restore(self, chunks: Chunks) -> None:
+        pass
 
     def _count_until(self, t: Ticks) -> Index:
         return np.searchsorted(self._at, t, "right")

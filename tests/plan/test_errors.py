@@ -344,7 +344,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.shift("soon"),
         TimeError,
-        "'soon' is not a duration; write for example '10s', '1.5h' or '1h 30m'",
+        "'soon' is not a duration; write for example '10s', '1.5h', '1h 30m' or 'PT30M'",
     ),
     (lambda: leases.alter_lifetime(), TimeError, "alter_lifetime: give start=, duration= or both"),
     (

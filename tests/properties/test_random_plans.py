@@ -81,7 +81,7 @@ def interleavings(draw: st.DrawFn, known: Properties) -> Turns:
     return [(name, streams[name].pop(0)) for name in turns]
 
 
-def _check(plan: Plan, known: Properties, turns: Turns, revive_at: int) -> None:
+def check_plan(plan: Plan, known: Properties, turns: Turns, revive_at: int) -> None:
     play = Play(plan, known)
     for number, (source, elements) in enumerate(turns):
         if number == revive_at:
@@ -118,7 +118,7 @@ def test_random_plans(data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     plan = data.draw(plans())
     turns = data.draw(interleavings(known))
-    _check(plan, known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(plan, known, turns, data.draw(st.integers(0, len(turns))))
 
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
@@ -128,7 +128,7 @@ def test_each_operator(step: object, data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     turns = data.draw(interleavings(known))
     plan = Plan((step,))  # type: ignore[arg-type]
-    _check(plan, known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(plan, known, turns, data.draw(st.integers(0, len(turns))))
 
 
 @given(st.data())

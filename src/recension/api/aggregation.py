@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
 from recension.api.windows import Answer, WindowedStream, windows_of
+from recension.core.calendar import ZoneLike
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike, duration
 from recension.core.window_limit import MAX_WINDOWS
@@ -65,6 +66,7 @@ class WindowMethods(Generic[S]):
         *,
         offset: DurationLike = 0,
         until: TimeLike | None = None,
+        tz: ZoneLike | None = None,
         max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[S]:
         """Windows side by side: each begins where the one before ends.
@@ -72,11 +74,16 @@ class WindowMethods(Generic[S]):
         ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
         events never end. An event that would fill more than ``max_windows`` of them is refused.
 
+        With ``tz``, windows are whole days, weeks (from Monday), months, quarters or years of a time zone,
+        longer or shorter where its clocks change. Times must then be timestamps with a zone.
+
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling("10m").agg(n=rc.count()).schema.names
         ['n']
+        >>> rc.source("s", {"x": "int64"}).tumbling("1mo", tz="Europe/Paris")
+        <WindowedStream of source s: tumbling windows of 1 month in Europe/Paris>
         """
-        return self.hopping(size, size, offset=offset, until=until, max_windows=max_windows)
+        return self.hopping(size, size, offset=offset, until=until, tz=tz, max_windows=max_windows)
 
     def hopping(
         self,
@@ -85,17 +92,19 @@ class WindowMethods(Generic[S]):
         *,
         offset: DurationLike = 0,
         until: TimeLike | None = None,
+        tz: ZoneLike | None = None,
         max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[S]:
         """Windows of one size, one every ``hop``; they may overlap or leave gaps.
 
-        ``offset``, ``until`` and ``max_windows`` as for `tumbling`.
+        ``offset``, ``until``, ``tz`` and ``max_windows`` as for `tumbling`; with ``tz`` the size is a
+        multiple of the hop.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return self._over_windows(windows_of(size, hop, offset, until, max_windows))
+        return self._over_windows(windows_of(size, hop, offset, until, tz, max_windows))
 
     def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from recension.api.base import StreamBase
-from recension.core.errors import SchemaError
+from recension.core.calendar import DAY, WHOLE, CalendarLength, ZoneLike, calendar_length, zone_name
+from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import DurationLike, TimeLike, duration, instant
 from recension.modules.contracts import ArrayFunction
 from recension.modules.module import Clipping, Module, Stamping
@@ -22,6 +23,8 @@ from recension.plan.node import Node, Outputs, Speculate, columns_named
 from recension.plan.span import Project
 from recension.plan.timed_span import name_timed, reads_times
 from recension.plan.windows import (
+    CalendarUnit,
+    CalendarWindows,
     CountAggregate,
     CountWindows,
     SessionAggregate,
@@ -136,11 +139,51 @@ class WindowedStream(Generic[S]):
 
 
 def windows_of(
-    size: DurationLike, hop: DurationLike, offset: DurationLike, until: TimeLike | None, max_windows: int
+    size: DurationLike,
+    hop: DurationLike,
+    offset: DurationLike,
+    until: TimeLike | None,
+    tz: ZoneLike | None,
+    max_windows: int,
 ) -> Windows:
     """The grid, from what a user writes."""
     end = None if until is None else instant(until)
-    return Windows(duration(size), duration(hop), duration(offset), end, max_windows)
+    if tz is None:
+        return Windows(duration(size), duration(hop), duration(offset), end, max_windows)
+    whole, each = _calendar_steps(size, "size"), _calendar_steps(hop, "hop")
+    if bool(each.months) != bool(whole.months):
+        raise TimeError(
+            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}: months differ in length; give "
+            "both in days or weeks, or both in months, quarters or years"
+        )
+    moved = calendar_length(offset, "offset") if offset else CalendarLength()
+    unit: CalendarUnit = "month" if each.months else "week" if each.is_weeks else "day"
+    if unit == "week" and whole.days % 7:
+        raise TimeError(
+            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}; with tz it counts hops"
+        )
+    per = 7 if unit == "week" else 1
+    return CalendarWindows(
+        whole.months or whole.days // per,
+        each.months or each.days // per,
+        moved.days * DAY + moved.ticks,
+        end,
+        max_windows,
+        unit,
+        zone_name(tz, "tz"),
+        moved.months,
+    )
+
+
+def _calendar_steps(value: DurationLike, what: str) -> CalendarLength:
+    """A size or a hop of calendar windows: months or days, and nothing else."""
+    found = calendar_length(value, what)
+    if found.ticks or bool(found.months) == bool(found.days) or min(found.months, found.days) < 0:
+        raise TimeError(
+            f"{what}: {value!r} with tz; write {WHOLE}, of one kind, such as '1mo'; hours and smaller units "
+            "need no tz"
+        )
+    return found
 
 
 def aggregate_node(

@@ -47,12 +47,18 @@ _WORDS: Final = {
     "day": "d",
     "week": "w",
 }
+_UNEVEN: Final = {"month": "mo", "quarter": "q", "year": "y"}
+"""Units of the calendar that differ in length."""
 # NumPy's units finer than a tick, and how many of them make one.
 _PER_TICK: Final = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
 _MONTHS: Final = {"Y": 12, "M": 1}
 # Beyond so many months no ticks fit into int64; up to there days fit NumPy's own arithmetic.
 _MOST_MONTHS: Final = 12 * 300_000
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_ISO_DURATION = re.compile(r"P((?:[\d.,]+[YMWD])*)(?:T((?:[\d.,]+[HMS])+))?")
+_ISO_PART = re.compile(r"(\d+(?:[.,]\d+)?)([YMWDHS])")
+_ISO_DATE_UNITS: Final = {"Y": "y", "M": "mo", "W": "w", "D": "d"}
+_ISO_TIME_UNITS: Final = {"H": "h", "M": "m", "S": "s"}
 _FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
@@ -78,30 +84,67 @@ def duration(value: DurationLike) -> int:
 
 
 def _parse_duration(text: str) -> int:
-    body, sign = (text.strip()[1:], -1) if text.strip().startswith("-") else (text, 1)
-    total, at = Fraction(0), 0
-    while match := _DURATION.match(body, at):
-        amount, unit = match.groups()
-        total += Fraction(amount) * _unit(unit, text)
-        at = match.end()
-    if at == 0 or at != len(body):
-        raise TimeError(f"{text!r} is not a duration; write for example '10s', '1.5h' or '1h 30m'")
+    total = Fraction(0)
+    for amount, unit in parse_units(text):
+        if unit not in _UNITS:
+            name = next(word for word, short in _UNEVEN.items() if short == unit)
+            raise TimeError(
+                f"{text!r}: {name}s differ in length; write days, hours or a smaller unit, or in windows of "
+                "a calendar name its zone, tz='UTC'"
+            )
+        total += amount * _UNITS[unit]
     if total.denominator != 1:
         raise TimeError(f"{text!r} is not a whole number of microseconds")
-    return sign * int(total)
+    return int(total)
 
 
-def _unit(written: str, text: str) -> int:
-    """Ticks in a unit that stands in ``text``."""
+def parse_units(text: str) -> list[tuple[Fraction, str]]:
+    """The parts of a duration in words or in ISO 8601, each with its unit: us, ms, s, m, h, d, w, mo, q or y.
+
+    >>> [(int(amount), unit) for amount, unit in parse_units("P1Y2MT30M")]
+    [(1, 'y'), (2, 'mo'), (30, 'm')]
+    >>> [(int(amount), unit) for amount, unit in parse_units("-2 weeks")]
+    [(-2, 'w')]
+    """
+    body, sign = (text.strip()[1:], -1) if text.strip().startswith("-") else (text.strip(), 1)
+    found = _iso_parts(body) if body.startswith("P") else _worded_parts(body, text)
+    if not found:
+        raise TimeError(f"{text!r} is not a duration; write for example '10s', '1.5h', '1h 30m' or 'PT30M'")
+    return [(sign * amount, unit) for amount, unit in found]
+
+
+def _worded_parts(body: str, text: str) -> list[tuple[Fraction, str]]:
+    found, at = [], 0
+    while match := _DURATION.match(body, at):
+        amount, unit = match.groups()
+        found.append((Fraction(amount), _unit(unit, text)))
+        at = match.end()
+    return found if at == len(body) else []
+
+
+def _iso_parts(body: str) -> list[tuple[Fraction, str]]:
+    whole = _ISO_DURATION.fullmatch(body)
+    found = []
+    for written, units in zip(
+        whole.groups("") if whole else (), (_ISO_DATE_UNITS, _ISO_TIME_UNITS), strict=False
+    ):
+        parts = _ISO_PART.findall(written)
+        letters = [letter for _, letter in parts]
+        is_in_order = letters == [letter for letter in units if letter in letters]
+        if "".join(amount + letter for amount, letter in parts) != written or not is_in_order:
+            return []
+        found += [(Fraction(amount.replace(",", ".")), units[letter]) for amount, letter in parts]
+    return found
+
+
+def _unit(written: str, text: str) -> str:
+    """The short name of a unit that stands in ``text``."""
     word = written.removesuffix("s")
-    if word in ("month", "year", "mo", "y"):
-        whole = "month" if word.startswith("m") else "year"
-        raise TimeError(f"{text!r}: {whole}s differ in length; write days, hours or a smaller unit")
-    unit = _WORDS.get(word, written)
-    if unit not in _UNITS:
+    unit = _WORDS.get(word) or _UNEVEN.get(word) or (word if word in _UNEVEN.values() else written)
+    if unit not in _UNITS and unit not in _UNEVEN.values():
         known = ", ".join([*_UNITS, *(f"{word}s" for word in _WORDS)])
         raise TimeError(f"{text!r}: unknown unit {written!r}; use one of {known}")
-    return _UNITS[unit]
+    return unit
 
 
 def describe_duration(ticks: int) -> str:

@@ -92,7 +92,7 @@ def merge_kinds(one: TimeKind, other: TimeKind) -> TimeKind:
     """The kind for both, in UTC if their zones differ; an error if they do not mix."""
     if one is None or other is None or one == other:
         return other if one is None else one
-    if _is_aware(one) and _is_aware(other):
+    if is_aware(one) and is_aware(other):
         return AWARE
     raise TimeError(f"{describe_kind(other)} do not mix with {describe_kind(one)}; {_advice(one, other)}")
 
@@ -164,7 +164,8 @@ def _zone(name: str) -> dt.tzinfo:
     return zone
 
 
-def _is_aware(kind: pa.DataType) -> bool:
+def is_aware(kind: pa.DataType) -> bool:
+    """Are these timestamps in a zone?"""
     return bool(pa.types.is_timestamp(kind) and kind.tz)
 
 

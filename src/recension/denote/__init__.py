@@ -42,6 +42,7 @@ from recension.denote.alter_lifetime import (
     to_points,
     with_lifetime,
 )
+from recension.denote.calendar import calendar_windows
 from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
 from recension.denote.extents import coalesce_range, coalesce_rows
@@ -92,6 +93,7 @@ __all__ = [
     "any",
     "arg_max",
     "arg_min",
+    "calendar_windows",
     "canonical",
     "clip",
     "coalesce",

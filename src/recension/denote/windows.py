@@ -69,7 +69,7 @@ def hopping(size: int, hop: int, offset: int = 0, until: int | None = None) -> W
 
     def divide(history: History) -> list[tuple[Window, History]]:
         starts = sorted({start for event in history for start in starts_over(event)})
-        return _with_members([Window(saturate(start), saturate(start + size)) for start in starts], history)
+        return with_members([Window(saturate(start), saturate(start + size)) for start in starts], history)
 
     def starts_over(event: Event) -> range:
         end = event.ve if until is None else min(event.ve, until)
@@ -85,7 +85,7 @@ def hopping(size: int, hop: int, offset: int = 0, until: int | None = None) -> W
 
 def snapshot_windows() -> Windows:
     """One window between every two neighbouring end points of events."""
-    return lambda history: _with_members([Window(*ends) for ends in pairwise(end_points(history))], history)
+    return lambda history: with_members([Window(*ends) for ends in pairwise(end_points(history))], history)
 
 
 def count_window(n: int, by: Literal["start", "end"] = "start") -> Windows:
@@ -135,7 +135,7 @@ def sessions(gap: int) -> Windows:
     return divide
 
 
-def _with_members(windows: list[Window], history: History) -> list[tuple[Window, History]]:
+def with_members(windows: list[Window], history: History) -> list[tuple[Window, History]]:
     """Every window with the events it overlaps, where there are any."""
     pairs = [(w, [event for event in history if event.vs < w.end and w.start < event.ve]) for w in windows]
     return [(window, members) for window, members in pairs if members]

@@ -25,6 +25,7 @@ from recension.operators.modules.measure import GROUP, Modules, ModuleSpec
 from recension.operators.modules.states import PaneStates, States
 from recension.operators.windowed import accumulators, decimals, selections
 from recension.operators.windowed.aggregates import AggregateSpec, Aggregation
+from recension.operators.windowed.calendar import CalendarGrid, CalendarHops
 from recension.operators.windowed.counts import CountIndex
 from recension.operators.windowed.distinct_values import CountDistinct
 from recension.operators.windowed.grid import Grid
@@ -43,7 +44,7 @@ from recension.plan.expressions import Expression, column, expression, result_ty
 from recension.plan.module_window import ModuleCall, ModuleWindow, WindowKind
 from recension.plan.parts import OfAllParts
 from recension.plan.span import projected_schema
-from recension.plan.windows import CountWindows, SessionWindows, WindowAggregate, Windows
+from recension.plan.windows import CalendarWindows, CountWindows, SessionWindows, WindowAggregate, Windows
 
 _NO_AXIS: Final = CountWindows(1)
 """Windows of which nothing is known but the events in them."""
@@ -103,8 +104,11 @@ def _index(node: ModuleWindow, key_schema: pa.Schema) -> WindowIndex:
             assert_never(unknown)
 
 
-def grid_of(windows: Windows) -> Grid:
+def grid_of(windows: Windows) -> Grid | CalendarGrid:
     """The grid as operators know it."""
+    if isinstance(windows, CalendarWindows):
+        hops = CalendarHops(windows.unit, windows.hop, windows.tz, windows.offset, windows.offset_months)
+        return CalendarGrid(hops, windows.size // windows.hop, windows.until)
     return Grid(windows.size, windows.hop, windows.offset, windows.until)
 
 

@@ -1,18 +1,22 @@
 """Windows and aggregates over them: one answer for every window that holds an event.
 
-Windows lie on a grid (tumbling, hopping), or count: every run of ``n`` consecutive moments at which events
-start (or end) is one. Or events make them: those that follow each other without a long gap are a session.
+Windows lie on a grid (tumbling, hopping), whose steps are even or those of a calendar; or they count: every
+run of ``n`` consecutive moments at which events start (or end) is one. Or events make them: those that follow
+each other without a long gap are a session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
+import pyarrow as pa
+
+from recension.core.calendar import DAY, describe_calendar_length
 from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import describe_duration
-from recension.core.time_kind import Instant
+from recension.core.time_kind import Instant, is_aware
 from recension.core.window_limit import MAX_WINDOWS, WindowLimit, check_limit
 from recension.plan.aggregate import AggregateNode
 from recension.plan.lifetimes import require_positive
@@ -66,6 +70,74 @@ class Windows:
         offset = f" from {shift}" if self.offset else ""
         until = "" if self.until is None else f" until {self.until}"
         return f"{kind} of {show(self.size)}{offset}{until}"
+
+
+CalendarUnit: TypeAlias = Literal["day", "week", "month"]
+_MOST: Final = {"day": 365_250, "week": 52_178, "month": 12_000}
+
+
+@dataclass(frozen=True)
+class CalendarWindows(Windows):
+    """Windows from boundary to boundary of a calendar: ``size`` and ``hop`` count units of a time zone.
+
+    Boundary ``i`` is where the unit ``i·hop`` begins, counted from that which holds 1 January 1970; quarters
+    and years are months. ``offset_months`` and then ``offset``, on the clock of the zone, move all of them.
+    A boundary is the first instant at which the clock of the zone shows that time or a later one: a time
+    that the clock skips moves past the gap, of two that it shows the same the earlier counts. A day that
+    the calendar leaves out begins no window.
+    """
+
+    unit: CalendarUnit = "day"
+    tz: str = "UTC"
+    offset_months: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size % self.hop:
+            raise TimeError(
+                f"windows: a size of {self._length(self.size)} is no multiple of a hop of "
+                f"{self._length(self.hop)}; with tz the size counts hops"
+            )
+        if self.size > _MOST[self.unit]:
+            raise TimeError(f"windows: a size of {self._length(self.size)} is more than 1,000 years")
+        if self.unit == "month" and not 0 <= self.offset < 28 * DAY:
+            raise TimeError(
+                "windows: within months an offset names a day that all of them have, and a time of day: "
+                "up to 27 days, not negative"
+            )
+        if self.unit != "month" and self.offset_months:
+            raise TimeError(f"windows: {self.unit}s are moved by days and hours, not by months")
+        if self.until is not None and not (isinstance(self.until, Instant) and is_aware(self.until.kind)):
+            raise TimeError(
+                f"windows: with tz, until= is a timestamp with a zone, such as '2024-01-31T00:00:00Z', not "
+                f"{self.until!r}"
+            )
+
+    @property
+    def constant_duration(self) -> int | None:
+        """Months, and days with a change of clocks, differ in length."""
+        return None
+
+    @property
+    def named_times(self) -> tuple[tuple[str, int], ...]:
+        """A zone goes with times that have one: ticks and naive times are refused as beside a timestamp."""
+        return (("windows, tz", Instant(0, pa.timestamp("us", self.tz))), *super().named_times)
+
+    def _length(self, count: int) -> str:
+        return describe_calendar_length(
+            *((count, 0) if self.unit == "month" else (0, self._days(count))), weeks=self.unit == "week"
+        )
+
+    def _days(self, count: int) -> int:
+        return count * 7 if self.unit == "week" else count
+
+    def _describe(self, show: Callable[[int], str]) -> str:
+        kind = "tumbling windows" if self.hop == self.size else f"windows every {self._length(self.hop)}"
+        moved = [describe_calendar_length(self.offset_months, 0)] if self.offset_months else []
+        moved += [describe_duration(self.offset)] if self.offset else []
+        offset = f" from {' and '.join(moved)}" if moved else ""
+        until = "" if self.until is None else f" until {self.until}"
+        return f"{kind} of {self._length(self.size)} in {self.tz}{offset}{until}"
 
 
 @dataclass(frozen=True, eq=False)

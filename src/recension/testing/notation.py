@@ -5,6 +5,7 @@
     open(A, 1)  close(A, 4)                         LMerge's open and close
     S1:I(0, 2, A0)                                  an element of the input S1
     (1, 5, P1)  (8, 9, 4) x2                        rows of a history, the second one twice
+    C("2024-03-31T00:00+01:00")                     a timestamp in place of ticks, in quotes
 
 A payload is its values in the order of the schema's columns (``I(1, 5, P1, 3)``) or ``{p: P1, n: 3}``
 (absent columns are null). A value is a bare word, a quoted text, ``null``, ``true``, ``false`` or a list
@@ -20,8 +21,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from recension.core.errors import TimeError
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING, FOREVER, instant
 from recension.testing.model import Close, Open, Written
 
 Tagged: TypeAlias = tuple[str, Written]
@@ -72,7 +74,7 @@ def parse_history(text: str, schema: pa.Schema) -> list[Event]:
 
 
 def parse_time(text: str) -> int:
-    """Ticks, ``inf`` or ``-inf``."""
+    """Ticks, ``inf``, ``-inf`` or a timestamp in quotes."""
     return _Parser(text, {}).time()
 
 
@@ -148,11 +150,16 @@ class _Parser:
         return int(self._word("a multiplicity").text[1:])
 
     def time(self) -> int:
-        token = self._tokens[self._next] if self._peek() in _ENDS else None
-        if token is None:
+        token = self._tokens[self._next] if self._peek() is not None else None
+        if token is None or not (token.quoted or token.text in _ENDS):
             return self._integer("a time: ticks, inf or -inf")
         self._next += 1
-        return _ENDS[token.text]
+        if not token.quoted:
+            return _ENDS[token.text]
+        try:
+            return instant(token.text)
+        except TimeError as why:
+            raise NotationError(str(why), token.at) from None
 
     def _after_comma(self) -> int:
         self._sign(",")

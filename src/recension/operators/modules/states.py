@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from recension.core.batch import Index
+from recension.core.ticks import Ticks
 from recension.modules.members import Payloads, SharedColumns, Window
 from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import HostedModule, Members, StateCalls
 from recension.operators.modules.state_table import StateTable
-from recension.operators.windowed import grid
 from recension.operators.windowed.events import Placement
 
 
@@ -107,6 +107,23 @@ class States:
             self._panes.held.restore(chunks[f"panes{number}"])
 
 
+class Panes(Protocol):
+    """Time cut so that every window consists of ``per_window`` panes in a row."""
+
+    @property
+    def per_window(self) -> int:
+        """How many panes a window has."""
+
+    def number(self, time: Ticks) -> Index:
+        """The pane each time lies in."""
+
+    def start(self, pane: int) -> int:
+        """Where a pane starts."""
+
+    def end(self, pane: int) -> int:
+        """Where it ends."""
+
+
 class PaneStates:
     """The panes of a grid for a module that knows no time and can merge its states.
 
@@ -121,13 +138,11 @@ class PaneStates:
     of its block and from the start of the block to each pane: every window is one of the former with one of
     the latter. So three merges a pane suffice however many there are in a window (van Herk; Gil and Werman).
 
-    Only a grid has panes, by choice: the widths come from `Grid.panes`, not from the index, because windows
-    of other kinds have no common width to share. Those keep one state for each window.
+    Only a grid has panes, by choice: they come from the grid, not from the index, because windows of other
+    kinds have no parts in common. Those keep one state for each window.
     """
 
-    def __init__(
-        self, hosted: HostedModule, cuts: grid.GridPanes, group_hash: Callable[[Index], Any]
-    ) -> None:
+    def __init__(self, hosted: HostedModule, cuts: Panes, group_hash: Callable[[Index], Any]) -> None:
         self._hosted, self._group_hash, self._calls = hosted, group_hash, StateCalls(hosted)
         self._cuts = cuts
         self._n = cuts.per_window
@@ -206,14 +221,14 @@ class PaneStates:
         key = (int(contents.group_hash[rows[0]]), pane)
         known, state = self.held.get(key)
         if known is None:
-            start = self._cuts.start(pane)
+            start, end = self._cuts.start(pane), self._cuts.end(pane)
             # Every window that holds the pane holds its events, sorted by start.
             row = int(np.searchsorted(contents.windows.end[rows[0] : rows[1]], start, "right")) + rows[0]
             low, high = int(members.low[row]), int(members.high[row])
             vs = members.vs[low:high]
-            within = low + np.searchsorted(vs, [start, start + self._cuts.width])
+            within = low + np.searchsorted(vs, [start, end])
             some = Payloads(table, int(within[0]), int(within[1]))
-            state = self._calls.build(some, Window(start, start + self._cuts.width))
+            state = self._calls.build(some, Window(start, end))
             self.held.set(key, 0, state)
         return state
 

@@ -23,6 +23,7 @@ import numpy as np
 from recension.core.batch import Index
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
+from recension.operators.base import Chunks
 
 GAP: Final = -(2**62)
 AT_BEGINNING: Final = (
@@ -131,6 +132,13 @@ class Grid:
         """The first window that starts after ``t``."""
         return self._first_after(t, t)
 
+    def snapshot(self, closed: int) -> Chunks:
+        """Nothing: size and hop say where windows are."""
+        return {}
+
+    def restore(self, chunks: Chunks) -> None:
+        """Nothing was kept."""
+
     def panes(self) -> GridPanes:
         """The stretches of time that overlapping windows have in common."""
         width = gcd(self.size, self.hop)
@@ -165,3 +173,7 @@ class GridPanes:
     def start(self, pane: int) -> int:
         """Where a pane starts."""
         return pane * self.width + self.offset
+
+    def end(self, pane: int) -> int:
+        """Where it ends."""
+        return self.start(pane) + self.width

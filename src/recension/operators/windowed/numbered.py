@@ -62,6 +62,12 @@ class Numbering(Protocol):
     def open_start(self, window: int, t: int) -> int:
         """Up to where a CTI at ``t`` passes if ``window`` is the first that can still change."""
 
+    def snapshot(self, closed: int) -> Chunks:
+        """What to keep of the boundaries from the window ``closed`` on, if others may be found later."""
+
+    def restore(self, chunks: Chunks) -> None:
+        """Refuse a state whose boundaries were others."""
+
 
 class NumberedIndex(WindowIndex):
     """Numbered windows; a stretch stands for all the windows in it."""
@@ -202,8 +208,10 @@ class NumberedIndex(WindowIndex):
         return (self.watermark,)
 
     def snapshot(self) -> Chunks:
-        return {**super().snapshot(), "closed": pa.table({"window": [self._closed]})}
+        closed = {"closed": pa.table({"window": [self._closed]})}
+        return {**super().snapshot(), **closed, **self._numbering.snapshot(self._closed)}
 
     def restore(self, chunks: Chunks) -> None:
         super().restore(chunks)
         self._closed = chunks["closed"]["window"][0].as_py()
+        self._numbering.restore(chunks)

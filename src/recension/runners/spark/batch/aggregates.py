@@ -1,9 +1,10 @@
 """Aggregates per snapshot and per window, and users' modules over windows.
 
 Sums (counts, any and all, and sums and means of whole numbers) sweep over end points; on a grid of windows
-the axis is that of window numbers, and each stretch of equal answers becomes its windows. The least and
-greatest of windows are plain groups of (key, window), and so are sessions, by their numbers. All else, where
-order, ties or digits of floats matter, runs on the local engine's operators, partitioned by key.
+the axis is that of window numbers, and each stretch of equal answers becomes its windows (those of a calendar
+are numbered by the local engine's grid). The least and greatest of windows are plain groups of (key, window),
+and so are sessions, by their numbers. All else, where order, ties or digits of floats matter, runs on the
+local engine's operators, partitioned by key.
 
 A whole number is added in two halves of 32 bits. Neither overflows, both can be taken back, and put
 together they give the sum, or tell that it does not fit in int64: an error, as on the local engine.
@@ -22,13 +23,13 @@ from pyspark.sql import functions as f
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import kind_in_messages
 from recension.core.window_limit import FROM, WindowLimit
-from recension.lowering.windowed import limit_of
+from recension.lowering.windowed import grid_of, limit_of
 from recension.operators.windowed.grid import AT_BEGINNING, GAP, NEAR_GAP
 from recension.operators.windowed.numbered import ENDLESS
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate, AllTrue, AnyTrue, Count, Max, Mean, Min, Sum
 from recension.plan.nodes import ModuleWindow, SessionAggregate, SnapshotAggregate, WindowAggregate
-from recension.plan.windows import Windows
+from recension.plan.windows import CalendarWindows, Windows
 from recension.runners.spark.batch.frame import VE, VS, Frame, column_name, describe_time
 from recension.runners.spark.batch.local_operators import map_partitions, stand_in_source, union_ports
 from recension.runners.spark.batch.span import add_columns
@@ -265,6 +266,8 @@ def _mean(name: str) -> Column:
 
 def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
     """The rows with `_vs`, `_ve` as the first window each overlaps and the first it does not."""
+    if isinstance(grid, CalendarWindows):
+        return _number_calendar_windows(rows, grid)
     vs, ve = f.col(VS), f.col(VE)
     first, stop = (_first_window(grid), _stop_window(grid)) if grid.hop > 1 else _every_tick(grid)
     first = f.when(vs == tick(BEGINNING), f.raise_error(AT_BEGINNING).cast("bigint")).otherwise(first)
@@ -275,6 +278,20 @@ def number_windows(rows: DataFrame, grid: Windows) -> DataFrame:
         first, stop = f.least(first, last), f.when(ve == tick(FOREVER), last).otherwise(f.least(stop, last))
     others = [name for name in rows.columns if name not in (VS, VE)]
     return rows.select(first.alias(VS), stop.alias(VE), *others).where(f.col(VS) < f.col(VE))
+
+
+def _number_calendar_windows(rows: DataFrame, grid: CalendarWindows) -> DataFrame:
+    """Spark has no table of boundaries that is ours: the local engine's grid numbers whole Arrow arrays."""
+
+    def place(vs: pa.Array, ve: pa.Array) -> pa.Array:
+        numbers = grid_of(grid).place(vs.to_numpy(), ve.to_numpy())
+        return pa.StructArray.from_arrays([pa.array(part) for part in numbers], ["first", "stop"])
+
+    others = [name for name in rows.columns if name not in (VS, VE)]
+    placed = rows.withColumn(_AT, f.arrow_udf(place, "first bigint, stop bigint")(VS, VE))
+    first, stop = f.col(f"{_AT}.first"), f.col(f"{_AT}.stop")
+    stop = f.when(stop == tick(FOREVER), f.raise_error(ENDLESS).cast("bigint")).otherwise(stop)
+    return placed.select(first.alias(VS), stop.alias(VE), *others).where(f.col(VS) < f.col(VE))
 
 
 def _first_window(grid: Windows) -> Column:
@@ -314,6 +331,8 @@ def explode_windows(rows: DataFrame, limit: WindowLimit, grid: Windows) -> DataF
 
 def window_lifetime(grid: Windows) -> list[Column]:
     """The lifetimes of windows given by number."""
+    if isinstance(grid, CalendarWindows):
+        return _calendar_lifetime(grid)
     window, offset = f.col(VS), grid.offset % grid.hop
     if grid.hop > 1:
         return [
@@ -322,6 +341,16 @@ def window_lifetime(grid: Windows) -> list[Column]:
         ]
     start = f.when(window < tick(GAP), add(window, -grid.size)).otherwise(window)
     return [start.alias(VS), f.when(window < tick(GAP), window).otherwise(add(window, grid.size)).alias(VE)]
+
+
+def _calendar_lifetime(grid: CalendarWindows) -> list[Column]:
+    def start(window: pa.Array) -> pa.Array:
+        return pa.array(grid_of(grid).start(window.to_numpy()))
+
+    def end(window: pa.Array) -> pa.Array:
+        return pa.array(grid_of(grid).end(window.to_numpy()))
+
+    return [f.arrow_udf(moment, "bigint")(VS).alias(name) for moment, name in ((start, VS), (end, VE))]
 
 
 def _scale_window(hop: int, shift: int) -> Column:
