@@ -11,7 +11,7 @@ from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
-from recension.api.stream import Stream, source
+from recension.api.stream import Stream, changes, source
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -120,6 +120,7 @@ __all__ = [
     "all_horizontal",
     "any_horizontal",
     "before",
+    "changes",
     "coalesce",
     "coalescing",
     "col",

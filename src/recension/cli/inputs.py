@@ -84,6 +84,7 @@ def open_inputs(
             end=known[name].end,
             on_violation=known[name].on_violation,
             check_orphans=name not in unchecked_sources,
+            check_lateness=not known[name].are_rows,
             batch_size=batch_size,
         )
         for name, path in paths.items()

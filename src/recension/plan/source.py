@@ -54,6 +54,9 @@ class Source(Leaf):
     external_ctis: bool = False
     since: int = 0
 
+    are_rows: ClassVar[bool] = False
+    """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI."""
+
     def __post_init__(self) -> None:
         if not self.name:
             raise RecensionError("source: a source needs a name")
