@@ -108,9 +108,9 @@ def source(
     declared = NOTHING_KNOWN if properties is None else properties
     columns, begin = schema_of(schema, "source"), int(instant(since))
     if key is None:
-        for name, given in (("version", version), ("deleted", deleted), ("forget", forget)):
+        for option, given in (("version", version), ("deleted", deleted), ("forget", forget)):
             if given is not None:
-                raise RecensionError(f"source: {name}= needs a key= as well")
+                raise RecensionError(f"source: {option}= needs a key= as well")
         return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin))
     if external_ctis or properties is not None:
         raise RecensionError("source: a keyed source has no external_ctis= and no properties=: it takes rows")

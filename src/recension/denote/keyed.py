@@ -50,9 +50,7 @@ def restate(arriving: Arriving, meaning: RowMeaning, forget: int | None = None) 
     return _follow(arriving, meaning, lambda: _Record(meaning, forget))
 
 
-def changes(
-    arriving: Arriving, meaning: RowMeaning, order: Literal["start", "version"] = "start"
-) -> History:
+def changes(arriving: Arriving, meaning: RowMeaning, order: Literal["start", "version"] = "start") -> History:
     """Each row until the next of its key.
 
     >>> rows = [Insert({"id": 1, "n": 2}, 5), Insert({"id": 1, "n": 1}, 3)]
@@ -193,7 +191,9 @@ class _Changes:
         since = dict(zip((m.place for m in self.moments), self._since(), strict=True))
         begin = start if self.order == "start" else max([start, *(s for p, s in since.items() if p < place)])
         known_past = t if self.order == "start" else None
-        hidden = any(p > place and (p < known_past if known_past is not None else s < t) for p, s in since.items())
+        hidden = any(
+            p > place and (p < known_past if known_past is not None else s < t) for p, s in since.items()
+        )
         if begin < t or hidden:
             if self.meaning.policy != "adjust" or hidden:
                 raise _ViolationError

@@ -143,7 +143,9 @@ class RowsByKey(SingleStateOperator):
 
     def _error(self, reason: str, batch: EventBatch, at: int) -> StreamError:
         names = [*self._columns.key, *([self._columns.version] if self._columns.version else [])]
-        said = ", ".join(f"{name} {batch.payload.column(name)[at].as_py()!r}" for name in dict.fromkeys(names))
+        said = ", ".join(
+            f"{name} {batch.payload.column(name)[at].as_py()!r}" for name in dict.fromkeys(names)
+        )
         return StreamError(f"{reason}: {said}, from {describe_time_in_message(int(batch.vs[at]))}")
 
     def _store_version(self, version: Index) -> Index:
@@ -221,7 +223,9 @@ class RestateByKey(RowsByKey):
             fold = chain.fold()
             late = chain.find_late(fold, self.out_cti)
             if self._policy == "raise":
-                self._refuse_first([(LATE, chain.rows.row[late]), (CONFLICT, chain.rows.row[fold.conflicts])], batch)
+                self._refuse_first(
+                    [(LATE, chain.rows.row[late]), (CONFLICT, chain.rows.row[fold.conflicts])], batch
+                )
             if self._policy == "adjust" and len(late):
                 self._counts[ADJUSTED] += len(late)
             if self._policy != "drop" or not len(late):
@@ -348,7 +352,9 @@ class _Chain:
         rows, none = self.rows, np.full(len(now), FOREVER)
         lived = has_before & rows.is_live[was]
         lives = rows.is_live[now]
-        is_same = lived & lives & (rows.content[was] == rows.content[now]) & (rows.start[was] == rows.start[now])
+        is_same = (
+            lived & lives & (rows.content[was] == rows.content[now]) & (rows.start[was] == rows.start[now])
+        )
         begins = np.minimum(np.where(lived, rows.start[was], none), np.where(lives, rows.start[now], none))
         moved = np.where(rows.end[was] != rows.end[now], np.minimum(rows.end[was], rows.end[now]), none)
         return now[np.where(is_same, moved, begins) < t]
@@ -357,7 +363,9 @@ class _Chain:
         """Of which keys something else was said in between than what is shown."""
         now, was, has_before = self._steps(fold)
         rows = self.rows
-        goes_on = has_before & rows.is_live[was] & rows.is_live[now] & (rows.content[was] == rows.content[now])
+        goes_on = (
+            has_before & rows.is_live[was] & rows.is_live[now] & (rows.content[was] == rows.content[now])
+        )
         goes_on &= np.maximum(rows.start[was], t) == np.maximum(rows.start[now], t)
         return np.bincount(self.segment[now[~goes_on]], minlength=segments) > 0
 
@@ -386,7 +394,7 @@ class _Moment:
 
 
 class ChangesByKey(RowsByKey):
-    """Each change of a key holds until the next; by ``order`` they stand by (start, version) or by version."""
+    """Each change of a key holds until the next; they stand by (start, version), or by version."""
 
     def __init__(self, columns: RowColumns, policy: Policy, order: Order = "start") -> None:
         self._changes = Changes(columns.payload, list(columns.key), keeps_deleted=policy == "adjust")
@@ -451,7 +459,9 @@ class ChangesByKey(RowsByKey):
         at, winner = segment[last][winner >= 0], winner[winner >= 0]
         new = {name: column.copy() for name, column in old.items()}
         new["version"][at] = self._store_version(rows.version[winner])
-        is_other = ~was[at] | (old["content"][at] != rows.content[winner]) | (old["start"][at] != rows.start[winner])
+        is_other = (
+            ~was[at] | (old["content"][at] != rows.content[winner]) | (old["start"][at] != rows.start[winner])
+        )
         at, winner = at[is_other], winner[is_other]
         new["start"][at], new["content"][at] = rows.start[winner], rows.content[winner]
         new["since"][at] = rows.start[winner]

@@ -140,6 +140,6 @@ def _require_version(name: str, schema: pa.Schema, verb: str) -> None:
     kind = schema.field(name).type
     if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
         raise SchemaError(
-            f"{verb}: version={name!r} is a column of type {kind}; a version is a whole number, a timestamp or "
-            "a date (text would be compared letter by letter)"
+            f"{verb}: version={name!r} is a column of type {kind}; a version is a whole number, a "
+            "timestamp or a date (text would be compared letter by letter)"
         )
