@@ -25,6 +25,7 @@ SUITES = (
     "modules",
     "coalescing",
     "group_apply",
+    "keyed",
     "finalize",
     "spectrum",
     "lmerge",

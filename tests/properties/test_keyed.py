@@ -105,17 +105,14 @@ def test_blocks_and_numbers_of_keys_do_not_matter(data: st.DataObject) -> None:
 @given(st.data())
 def test_what_the_oracle_refuses_is_refused(data: st.DataObject) -> None:
     feed = data.draw(feeds(("raise",)))
-    session = rc.session(feed.query)
+    size = data.draw(st.integers(1, 9))
     try:
         expected = feed.history(len(feed.arriving))
     except StreamError:
         with pytest.raises(StreamError):
-            for batch in data.draw(batchings(feed.arriving)):
-                session.push("s", batch)
+            rc.run(feed.query, {"s": feed.arriving}, batch_size=size)
         return
-    for batch in data.draw(batchings(feed.arriving)):
-        session.push("s", batch)
-    assert_equivalent(session.history(), expected)
+    assert_equivalent(rc.run(feed.query, {"s": feed.arriving}, batch_size=size), expected)
 
 
 @given(st.data())

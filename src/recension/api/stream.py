@@ -100,7 +100,8 @@ def source(
     <Stream source leases: user string, bytes float64>
     >>> import recension as rc
     >>> jobs = source("jobs", {"job": "int64", "site": "string"}, key="job", version="seq")
-    >>> rows = [rc.Insert({"job": 7, "site": "CERN", "seq": 1}, 3), rc.Insert({"job": 7, "site": "CERN", "seq": 2}, 3, 9)]
+    >>> job = {"job": 7, "site": "CERN"}
+    >>> rows = [rc.Insert({**job, "seq": 1}, 3), rc.Insert({**job, "seq": 2}, 3, 9)]
     >>> rc.run(jobs, {"jobs": rows}).history().show()
     _vs  _ve  job  site
     3    9    7    CERN

@@ -44,7 +44,8 @@ def open_stream(
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
     a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
     that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
-    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. The files are opened at once and read as the batches are asked for.
+    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. The files are opened
+    at once and read as the batches are asked for.
     """
     times = TimeColumns(start, end)
     if schema is not None:
