@@ -8,6 +8,7 @@ from recension.api import functions as _functions
 from recension.api import scenarios
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
+from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
@@ -126,6 +127,8 @@ __all__ = [
     "col",
     "concat_str",
     "contains",
+    "debezium",
+    "delta_changes",
     "duration",
     "during",
     "equals",
@@ -148,6 +151,7 @@ __all__ = [
     "relation",
     "rows",
     "run",
+    "scd2",
     "scenarios",
     "session",
     "source",
@@ -155,6 +159,7 @@ __all__ = [
     "started_by",
     "starts",
     "sum_horizontal",
+    "to_scd2",
     "valid",
     "wall_clock",
     "when",

@@ -118,7 +118,10 @@ class RowsByKey(SingleStateOperator):
         content = row_hash(own, len(at)).view(np.int64)
         is_live = np.ones(len(at), np.bool_)
         if self._columns.deleted is not None:
-            is_live = ~kept.column(self._columns.deleted).fill_null(False).to_numpy(zero_copy_only=False)
+            is_deleted: Mask = (
+                kept.column(self._columns.deleted).fill_null(False).to_numpy(zero_copy_only=False)
+            )
+            is_live = ~is_deleted
             content = np.where(is_live, content, _NOT_LIVE)
         group = self._rows.number(kept.select(list(self._columns.key)), len(at))
         start = batch.vs[at]
@@ -128,9 +131,10 @@ class RowsByKey(SingleStateOperator):
         column = batch.payload.column(name)
         if not column.null_count:
             return at
-        is_null = column.is_null().to_numpy(zero_copy_only=False)[at]
+        is_null: Mask = column.is_null().to_numpy(zero_copy_only=False)[at]
         self._note(reason, at[is_null], batch)
-        return at[~is_null]
+        left: Index = at[~is_null]
+        return left
 
     def _note(self, reason: str, at: Index, batch: EventBatch) -> None:
         """Refuse rows of a batch, or drop and count them."""
@@ -179,7 +183,7 @@ class _Fold:
     conflicts: Mask
 
 
-def _fold(segment: Index, version: Index, is_same: Sequence[Index]) -> _Fold:
+def _fold(segment: Index, version: Index, is_same: Sequence[Index | Mask]) -> _Fold:
     """``segment`` numbers segments in order; ``is_same`` are the columns of the content."""
     size = len(segment)
     if not size:
@@ -421,7 +425,7 @@ class ChangesByKey(RowsByKey):
 
     def _find_doubtful(self, rows: Rows) -> Mask:
         """The rows that begin before the CTI, or stand before a change that does, and would move it."""
-        is_before = rows.start < self.out_cti
+        is_before: Mask = rows.start < self.out_cti
         if not self._by_version or self.out_cti == BEGINNING:
             return is_before
         kept = self._read_all(unique_numbers(rows.group)).columns
@@ -431,7 +435,8 @@ class ChangesByKey(RowsByKey):
             return is_before
         last = np.searchsorted(group, rows.group, "right") - 1
         is_there = (last >= 0) & (group[np.maximum(last, 0)] == rows.group)
-        return is_before | (is_there & (rows.place <= place[np.maximum(last, 0)]))
+        moves: Mask = is_there & (rows.place <= place[np.maximum(last, 0)])
+        return is_before | moves
 
     def _merge(self, rows: Rows, extract: LeafExtract, batch: EventBatch) -> EventBatch:
         """Lay changes, sorted by (key, place), over those kept so far."""
