@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -95,7 +95,9 @@ class ByKey(Node):
         return (None,)
 
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
-        raise SchemaError(f"apply: {self.label} cannot be done for every group by itself")
+        (below,) = inputs
+        columns = pa.schema([*(below.schema.field(name) for name in keys), *self.columns])
+        return replace(self, input=below, columns=columns, key=(*keys, *self.key))
 
     def _describe(self) -> str:
         said = (("version", self.version), ("deleted", self.deleted))

@@ -1,4 +1,4 @@
-"""Rows of keyed sources from what databases send: Debezium's envelopes, Delta's change feed, SCD type 2 tables.
+"""Rows of keyed sources from what databases send: envelopes of Debezium, changes of Delta, SCD type 2 tables.
 
 Each function gives a plain table with the payload columns and a few more, whose names are below. What it
 cannot make a row of is an error that names the row.

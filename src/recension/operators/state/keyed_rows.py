@@ -63,6 +63,11 @@ class Records(KeyedRows):
     def nbytes(self) -> int:
         return super().nbytes() + self._forgotten.nbytes()
 
+    def advance(self, t: int) -> None:
+        super().advance(t)
+        if t == FOREVER:
+            self._forgotten.table.clear()
+
     def read(self, groups: Index) -> LeafExtract:
         """The records of some keys, which are sorted."""
         zeros = np.zeros(len(groups), np.int64)
