@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
+from recension.core.change_log import Change
 from recension.core.rowhash import Hashes
-from recension.core.sorted_runs import Columns, take_columns
+from recension.core.sorted_runs import Columns, SortedRuns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, add
 from recension.operators.base import Chunks
 from recension.operators.state.end_points import PointsWithPayloads, is_among
-from recension.operators.state.leaf_table import LeafExtract, LeafTable, unique_numbers
+from recension.operators.state.leaf_table import LeafExtract, unique_numbers
 
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -66,7 +67,7 @@ class Records(KeyedRows):
     def advance(self, t: int) -> None:
         super().advance(t)
         if t == FOREVER:
-            self._forgotten.table.clear()
+            self._forgotten.clear()
 
     def read(self, groups: Index) -> LeafExtract:
         """The records of some keys, which are sorted."""
@@ -106,45 +107,58 @@ class Records(KeyedRows):
         self.replace_records(extract, rows["group"][is_past], take_columns(left, is_past & ~goes))
 
     def snapshot(self) -> Chunks:
-        return {**super().snapshot(), "forgotten": self._forgotten.table}
+        return {**super().snapshot(), "forgotten": self._forgotten}
 
     def restore(self, chunks: Chunks) -> None:
         super().restore(chunks)
-        self._forgotten.table.restore(chunks["forgotten"])
+        self._forgotten.restore(chunks["forgotten"])
 
 
-class _ForgottenKeys:
-    """The hashes of keys that were forgotten."""
+class _ForgottenKeys(SortedRuns):
+    """The hashes of keys that were forgotten. They only come, so that a checkpoint stores those that came."""
+
+    key: Final = ("hash",)
 
     def __init__(self) -> None:
-        self.table = LeafTable({})
+        super().__init__({"hash": np.int64})
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def nbytes(self) -> int:
-        return self.table.nbytes()
+    def clear(self) -> None:
+        super().clear()
+        # Those that came since the last checkpoint; None: all may have.
+        self._fresh: list[Index] | None = None
 
     def find(self, hashes: Hashes) -> Mask:
         """Which of them are here."""
-        wanted = np.unique(hashes.view(np.int64))
-        there = self._read(wanted).columns["time"]
-        if not len(there):
-            return np.zeros(len(hashes), np.bool_)
-        return is_among(hashes.view(np.int64), there)
+        there = self.find_rows(np.unique(hashes.view(np.int64)))["hash"]
+        return is_among(hashes.view(np.int64), there) if len(there) else np.zeros(len(hashes), np.bool_)
 
     def add(self, hashes: Hashes) -> None:
         """Take in keys that are not here."""
-        fresh = np.unique(hashes.view(np.int64))
-        if not len(fresh):
-            return
-        extract = self._read(fresh)
-        own = extract.columns["time"][~extract.follower]
-        time = np.union1d(own, fresh)
-        self.table.replace(extract, {"group": np.zeros(len(time), np.int64), "time": time})
+        self.push(hashes.view(np.int64))
+        if self._fresh is not None:
+            self._fresh.append(hashes.view(np.int64))
 
-    def _read(self, times: Index) -> LeafExtract:
-        return self.table.extract(np.zeros(len(times), np.int64), times, times)
+    def restore(self, table: pa.Table | Change, expired_before: int = BEGINNING) -> None:
+        """Become what `snapshot` gave, or take over changes."""
+        if not isinstance(table, Change):
+            super().restore(table, expired_before)
+        elif table.is_whole:
+            super().restore(table.rows, expired_before)
+            self._fresh = []
+        else:
+            self.push(table.rows["hash"].to_numpy())
+            self._fresh = []
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        fresh, self._fresh = self._fresh, []
+        rows = self.snapshot() if fresh is None else pa.table({"hash": np.concatenate([_NONE, *fresh])})
+        rows = rows.sort_by("hash")
+        return Change(rows, rows.slice(0, 0), is_whole=fresh is None)
+
+    def find_current(self, change: Change, version: int) -> tuple[Mask, Mask]:
+        """See `Logged.find_current`."""
+        return self.find(change.rows["hash"].to_numpy().view(np.uint64)), np.zeros(0, np.bool_)
 
 
 class Changes(KeyedRows):
