@@ -105,8 +105,8 @@ def debezium(
     ...     message("u", None, {"id": 1, "state": "paid"}, 2, 999),
     ... ]
     >>> rc.run(orders.stream, {"orders": orders.rows(log)}).history().show()
-    _vs                        _ve      id  state
-    1970-01-01 00:00:01+00:00  forever  1   paid
+    _vs                        _ve  id  state
+    1970-01-01 00:00:01+00:00  ∞    1   paid
     """
     columns, keys = _log_schema(schema, "debezium"), key_names(key, "debezium(key=)")
     return Debezium(name, columns, keys, _log(name, columns, keys, on_violation), version)
@@ -154,9 +154,9 @@ def scd2(
     >>> live.push("sites", sites.rows(first))
     >>> live.push("sites", sites.rows(then))
     >>> live.history().show()
-    _vs  _ve      site  tier
-    3    8        CERN  1
-    8    forever  CERN  0
+    _vs  _ve  site  tier
+    3    8    CERN  1
+    8    ∞    CERN  0
     """
     columns, keys = schema_of(schema, "scd2"), key_names(key, "scd2(key=)")
     if ROW_FROM in columns.names:

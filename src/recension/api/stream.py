@@ -154,9 +154,9 @@ def changes(
     >>> rows = [(1, "new", 1, 10), (1, "paid", 2, 12), (1, "sent", 3, 12)]
     >>> made = [rc.Insert({"id": i, "state": state, "lsn": lsn}, t) for i, state, lsn, t in rows]
     >>> rc.run(orders, {"orders": made}).history().show()
-    _vs  _ve      id  state
-    10   12       1   new
-    12   forever  1   sent
+    _vs  _ve  id  state
+    10   12   1   new
+    12   ∞    1   sent
     """
     columns = schema_of(schema, "changes")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")

@@ -31,7 +31,7 @@ from recension.core.validity import ADJUSTED, LATE, Policy
 from recension.operators.base import Output, SingleStateOperator
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.block_table import sort_keys
-from recension.operators.state.end_points import align_moments
+from recension.operators.state.end_points import align_moments, is_among
 from recension.operators.state.keyed_rows import Changes, KeyedRows, Records
 from recension.operators.state.leaf_table import LeafExtract, unique_numbers
 
@@ -212,12 +212,12 @@ class RestateByKey(RowsByKey):
         super().__init__(columns, policy, self._records)
 
     def _apply(self, rows: Rows, batch: EventBatch) -> EventBatch:
-        is_forgotten = self._records.find_forgotten(rows.group)
-        if bool(is_forgotten.any()):
+        extract = self._records.read(unique_numbers(rows.group))
+        forgotten = self._records.find_forgotten(extract)
+        if len(forgotten):
+            is_forgotten = is_among(rows.group, forgotten)
             self._note(FORGOTTEN, rows.row[is_forgotten], batch)
             rows = rows.take(~is_forgotten)
-        groups = unique_numbers(rows.group)
-        extract = self._records.read(groups)
         chain, fold = self._accept(_Chain.of(extract.columns, rows), batch)
         return self._restate(chain, fold, extract, batch)
 

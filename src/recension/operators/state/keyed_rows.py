@@ -74,11 +74,13 @@ class Records(KeyedRows):
         zeros = np.zeros(len(groups), np.int64)
         return self._table.extract(groups, zeros, zeros)
 
-    def find_forgotten(self, group: Index) -> Mask:
-        """Which of these keys were forgotten."""
+    def find_forgotten(self, extract: LeafExtract) -> Index:
+        """The keys of an extract that were forgotten: they are among those without a record."""
         if not len(self._forgotten):
-            return np.zeros(len(group), np.bool_)
-        return self._forgotten.find(self.group_hash(group))
+            return _NONE
+        known = extract.columns["group"]
+        groups = extract.leaves[~is_among(extract.leaves, known)] if len(known) else extract.leaves
+        return groups[self._forgotten.find(self.group_hash(groups))]
 
     def replace_records(self, extract: LeafExtract, groups: Index, columns: Columns) -> None:
         """Put ``columns`` in the place of the records of some groups of an extract."""
@@ -128,8 +130,8 @@ class _ForgottenKeys(SortedRuns):
         self._fresh: list[Index] | None = None
 
     def find(self, hashes: Hashes) -> Mask:
-        """Which of them are here."""
-        there = self.find_rows(np.unique(hashes.view(np.int64)))["hash"]
+        """Which of them, each there once, are here."""
+        there = self.find_rows(np.sort(hashes.view(np.int64)))["hash"]
         return is_among(hashes.view(np.int64), there) if len(there) else np.zeros(len(hashes), np.bool_)
 
     def add(self, hashes: Hashes) -> None:
