@@ -86,9 +86,9 @@ QUERIES = [
     s.hop_lifetime(10, 5).to_points(),
     s.alter_lifetime(start=later),
     s.edges(group_by="k"),
-    rc.source("rows", SCHEMA, key="k", version="n", deleted="gone", forget=5),
-    rc.changes("rows", SCHEMA, "k", version="n", deleted="gone"),
-    rc.changes("rows", SCHEMA, "k", version="n", order="version"),
+    rc.source("rows", {**SCHEMA, "end": "bool"}, key="k", version="n", deleted="gone", forget=5),
+    rc.changes("rows", {**SCHEMA, "end": "bool"}, "k", version="n", deleted="gone"),
+    rc.changes("rows", SCHEMA, "k", "at", version="n", order="version"),
     s.coalesce(on="x", group_by="k", equivalence=rc.within(0.5)),
     s.coalesce(on="x", group_by="k", equivalence=near),
     s.coalesce(on="x", group_by="k", window=rc.range(10, 5)),
@@ -411,9 +411,6 @@ PAIRS = {
     "declared": (
         rc.source("s", SCHEMA, properties=rc.Properties(has_key=True)).edges(group_by="k"),
         s.edges(group_by="k"),
-        rc.source("rows", SCHEMA, key="k", version="n", deleted="gone", forget=5),
-        rc.changes("rows", SCHEMA, "k", version="n", deleted="gone"),
-        rc.changes("rows", SCHEMA, "k", version="n", order="version"),
     ),
     "sides": (s.join(s.where(col("x") > 1), on="k"), s.where(col("x") > 1).join(s, on="k")),
 }

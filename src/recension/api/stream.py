@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -26,8 +26,6 @@ from recension.plan.source import Source
 
 IntoRowColumn: TypeAlias = str | Mapping[str, IntoType]
 """A column by its name, or by its name and type."""
-
-_ROWS: Final = Properties(is_insert_only=True)
 
 
 class Stream(
@@ -117,7 +115,7 @@ def source(
         raise RecensionError("source: a keyed source has no external_ctis= and no properties=: it takes rows")
     rows, ordered_by = _row_columns(columns, version, deleted, "source")
     forgets = None if forget is None else _require_length(duration(forget))
-    below = RowSource(name, rows, start, end, _ROWS, on_violation)
+    below = RowSource(name, rows, start, end, on_violation=on_violation)
     keys = key_names(key, "source(key=)")
     return Stream(RestateByKey(below, columns, keys, ordered_by, deleted, forgets))
 
@@ -160,7 +158,7 @@ def changes(
     """
     columns = schema_of(schema, "changes")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
-    below = RowSource(name, rows, start, None, _ROWS, on_violation)
+    below = RowSource(name, rows, start, on_violation=on_violation)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
 

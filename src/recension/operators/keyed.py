@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty, take_rows
+from recension.core.batch import INSERT, EventBatch, Index, Mask, empty, take_rows
 from recension.core.errors import StreamError
 from recension.core.netting import group_sizes
 from recension.core.rowhash import row_hash
@@ -37,6 +37,7 @@ from recension.operators.state.leaf_table import LeafExtract, unique_numbers
 
 Order: TypeAlias = Literal["start", "version"]
 
+RETRACTION: Final = "a retraction, but the source is keyed: it takes rows and ctis"
 NO_KEY: Final = "a row without a key"
 NO_VERSION: Final = "a row without a version"
 CONFLICT: Final = "a version that was there with other content"
@@ -90,6 +91,8 @@ class RowsByKey(SingleStateOperator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return empty(self.schema)
+        if bool(batch.kind.any()):
+            raise self._error(RETRACTION, batch, int(np.argmax(batch.kind != INSERT)))
         rows = self._read(batch)
         out = self._apply(rows, batch) if len(rows) else empty(self.schema)
         self._rows.tidy()

@@ -65,7 +65,8 @@ class Intake:
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation)
         # A source declared free of retractions needs no memory of what could be retracted.
-        orphans = check_orphans and not source.declared.is_insert_only
+        self._takes_retractions = not (source.declared.is_insert_only or source.are_rows)
+        orphans = check_orphans and self._takes_retractions
         self._checker = Checker(source.on_violation, orphans=orphans, lateness=not source.are_rows)
         # How far the answers are here whose readings were pushed; None where that is not known or needed.
         self._reached: set[Position] | None = set() if check_orphans else None
@@ -224,7 +225,7 @@ class Intake:
         return self._times.kind if kind is None else kind
 
     def _refuse_undeclared(self, batch: EventBatch, first_row: int) -> None:
-        if self._source.declared.is_insert_only and bool((batch.kind == RETRACT).any()):
+        if not self._takes_retractions and bool((batch.kind == RETRACT).any()):
             row = first_row + int((batch.kind == RETRACT).argmax())
             kind = "keyed: it takes rows and ctis" if self._source.are_rows else "declared insert-only"
             reason = f"a retraction, but the source is {kind}"

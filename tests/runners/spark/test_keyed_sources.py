@@ -15,11 +15,16 @@ import recension as rc
 from recension.core.errors import RecensionError
 from recension.testing.assertions import assert_equivalent
 
+STREAM = (
+    "_kind string, _vs bigint, _ve bigint, _new_ve bigint, id bigint, state string, lsn bigint, gone boolean"
+)
 ORDERS = {"id": "int64", "state": "string"}
 
 
 def orders(**options: Any) -> rc.Stream:
-    return rc.changes("orders", ORDERS, "id", "ts", **({"version": "lsn", "deleted": "gone"} | options))
+    return rc.changes(
+        "orders", ORDERS, "id", **({"start": "ts", "version": "lsn", "deleted": "gone"} | options)
+    )
 
 
 def table(rows: list[tuple[int, str, int, int, bool]]) -> pa.Table:
@@ -41,6 +46,9 @@ def test_a_batch_of_changes_and_of_records(spark: Any) -> None:
         rc.spark.batch(spark, orders(version=None), {"orders": frame})
     with pytest.raises(RecensionError, match="on_violation='drop' drops depends on arrival"):
         rc.spark.batch(spark, orders(on_violation="drop"), {"orders": frame})
+    stream = spark.createDataFrame([("retract", 1, 9, 5, 1, "a", 1, False)], STREAM)
+    with pytest.raises(Exception, match="a retraction, but the source is keyed"):
+        rc.spark.batch(spark, orders(start=None), {"orders": stream}).toArrow()
     twice = spark.createDataFrame(table([(1, "a", 1, 1, False), (1, "b", 1, 1, False)]))
     with pytest.raises(Exception, match="a version that was there with other content"):
         rc.spark.batch(spark, orders(), {"orders": twice}).toArrow()

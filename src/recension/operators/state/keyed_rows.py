@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import Index, Mask, take_rows
 from recension.core.change_log import Change
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Columns, SortedRuns, take_columns
@@ -25,11 +25,29 @@ class KeyedRows(PointsWithPayloads):
     """Rows by (key, time), of which ``row`` names the payload, -1 where nothing has to be shown of it."""
 
     def __init__(self, columns: Mapping[str, npt.DTypeLike], schema: pa.Schema, key: list[str]) -> None:
+        # The payloads that came with the batch, and the number of the first: most of what is put out.
+        self._fresh: list[pa.RecordBatch] = []
+        self._first = 0
         super().__init__(columns, pa.schema([schema.field(name) for name in key]), schema, "keyed")
 
     def append(self, payload: pa.RecordBatch) -> Index:
-        """Take in payloads; gives their numbers."""
-        return self._store.append(payload, payload.num_rows)
+        """Take in payloads; gives their numbers, which follow each other."""
+        numbers = self._store.append(payload, payload.num_rows)
+        self._fresh, self._first = ([payload], int(numbers[0])) if len(numbers) else ([], 0)
+        return numbers
+
+    def payload(self, rows: Index) -> pa.RecordBatch:
+        is_fresh = rows >= self._first
+        if not self._fresh or not bool(is_fresh.any()):
+            return super().payload(rows)
+        kept = np.flatnonzero(~is_fresh)
+        place = len(kept) + rows - self._first
+        place[kept] = np.arange(len(kept))
+        return take_rows(pa.concat_batches([super().payload(rows[kept]), *self._fresh]), place)
+
+    def tidy(self) -> None:
+        super().tidy()
+        self._fresh = []
 
     def drop_later(self, rows: Index) -> None:
         """These payloads are not needed any more once the batch is put out."""
