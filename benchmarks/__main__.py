@@ -27,6 +27,7 @@ SUITES = (
     "modules",
     "coalescing",
     "group_apply",
+    "keyed",
     "finalize",
     "lifetimes",
     "spectrum",

@@ -8,10 +8,11 @@ from recension.api import functions as _functions
 from recension.api import scenarios
 from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
+from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
-from recension.api.stream import Stream, source
+from recension.api.stream import Stream, changes, source
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -123,11 +124,14 @@ __all__ = [
     "all_horizontal",
     "any_horizontal",
     "before",
+    "changes",
     "coalesce",
     "coalescing",
     "col",
     "concat_str",
     "contains",
+    "debezium",
+    "delta_changes",
     "duration",
     "during",
     "end",
@@ -152,6 +156,7 @@ __all__ = [
     "relation",
     "rows",
     "run",
+    "scd2",
     "scenarios",
     "session",
     "source",
@@ -160,6 +165,7 @@ __all__ = [
     "started_by",
     "starts",
     "sum_horizontal",
+    "to_scd2",
     "valid",
     "wall_clock",
     "when",

@@ -130,3 +130,32 @@ def test_mistakes_get_one_line(
     assert shown.out == ""
     assert shown.err.count("\n") == 1
     assert reason in shown.err
+
+
+KEYED = """
+import recension as rc
+jobs = {"job": "int64", "site": "string"}
+query = rc.source("s", jobs, key="job", version="seq", on_violation="adjust")
+"""
+ROWS = """_kind,_vs,_ve,job,site,seq
+insert,0,,7,CERN,1
+cti,10,,,,
+insert,0,12,7,CERN,2
+insert,0,,7,FNAL,3
+"""
+
+
+def test_a_keyed_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows that begin before a cti are judged by what they change; a cti stays where it is in the file."""
+    (folder / "q.py").write_text(KEYED)
+    (folder / "s.csv").write_text(ROWS)
+    for size in ("1", "9"):
+        assert main(["run", "q.py", "-i", "s=s.csv", "--close", "--batch-size", size]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == "_vs,_ve,job,site\n0,10,7,CERN\n10,,7,FNAL\n"
+        assert "1 × moved to the last cti" in shown.err
+    assert main(["run", "q.py", "-i", "s=s.csv", "--close", "--on-violation", "raise"]) == 2
+    assert "breaks an earlier cti: job 7, seq 3, from 0" in capsys.readouterr().err
+    (folder / "s.csv").write_text("_kind,_vs,_ve,_new_ve,job,site,seq\nretract,0,9,5,7,CERN,1\n")
+    assert main(["run", "q.py", "-i", "s=s.csv"]) == 2
+    assert "a retraction, but the source is keyed" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.lowering import operator_of
 from recension.lowering.explain_choices import describe_choice
 from recension.operators.base import Operator
+from recension.plan import nodes
 from recension.plan.expressions import expression, lit
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.node import Names, Node, all_of, walk
@@ -95,7 +96,8 @@ def test_it_says_how_it_stands_to_time(node: Node) -> None:
     assert isinstance(node.passes_external_ctis, bool)
     assert isinstance(node.ignores_ctis, bool)
     assert isinstance(node.is_keyed(set()), bool)
-    assert not node.is_before_state or node.needs() is None or len(node.schema) == len(node.inputs[0].schema)
+    keeps_columns = len(node.schema) == len(node.inputs[0].schema) or isinstance(node, nodes.ByKey)
+    assert not node.is_before_state or node.needs() is None or keeps_columns
     assert all(isinstance(where, str) and isinstance(t, int) for where, t in node.named_times)
     assert node.with_speculate("eager").schema == node.schema
 

@@ -28,6 +28,7 @@ REFUSED = {
     "time advances in each group, and for all with that of one not seen yet": "advance time, 2 behind",
     "time that a group takes from another stream": "advance time with another stream",
     "each group at a level of its own": "finalize, remember 0",
+    "without a version the last to arrive counts": "without version= the last row to arrive counts",
 }
 QUERIES = [t for t in load_transcripts([Path(__file__).parent]) if t.query is not None]
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
 from recension.api.aggregation import AggregateMethods, WindowMethods
+from recension.api.base import key_names
 from recension.api.coalescing import CoalescingMethods
 from recension.api.consistency import ConsistencyMethods
 from recension.api.inspection import InspectionMethods
 from recension.api.lifetime import JoinMethods, LifetimeMethods
 from recension.api.span import SpanMethods
 from recension.api.windows import WindowedStream
-from recension.core.ticks import TimeLike, instant
+from recension.core.errors import RecensionError
+from recension.core.ticks import DurationLike, TimeLike, duration, instant
 from recension.core.validity import Policy
+from recension.plan.keyed import ChangesByKey, RestateByKey, RowSource
 from recension.plan.module_window import WindowKind
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.schemas import IntoSchema, IntoType, schema_of, type_of
 from recension.plan.source import Source
+
+IntoRowColumn: TypeAlias = str | Mapping[str, IntoType]
+"""A column by its name, or by its name and type."""
 
 
 class Stream(
@@ -46,6 +57,10 @@ def source(
     external_ctis: bool = False,
     since: TimeLike = 0,
     times: IntoType | None = None,
+    key: str | Sequence[str] | None = None,
+    version: IntoRowColumn | None = None,
+    deleted: str | None = None,
+    forget: DurationLike | None = None,
 ) -> Stream:
     """A named input of a query.
 
@@ -73,10 +88,105 @@ def source(
         and ``rc.end()`` are of this type. Without it they are timestamps if the columns ``start`` and ``end``
         are, else ticks.
 
+    key
+        The columns that name a record: each row then restates the record of its key, interval included. Rows
+        are plain: there are no retractions.
+    version
+        The column that says which row of a key counts, the highest: a whole number (int64, unless the schema
+        or ``{name: type}`` says otherwise), a timestamp or a date. Without it the last one to arrive counts.
+    deleted
+        A column of booleans: where it is true the row takes the record back.
+    forget
+        How long after its end a record is remembered. A row of a forgotten key is a violation.
+
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>
+    >>> import recension as rc
+    >>> jobs = source("jobs", {"job": "int64", "site": "string"}, key="job", version="seq")
+    >>> job = {"job": 7, "site": "CERN"}
+    >>> rows = [rc.Insert({**job, "seq": 1}, 3), rc.Insert({**job, "seq": 2}, 3, 9)]
+    >>> rc.run(jobs, {"jobs": rows}).history().show()
+    _vs  _ve  job  site
+    3    9    7    CERN
     """
     declared = NOTHING_KNOWN if properties is None else properties
     columns, begin = schema_of(schema, "source"), int(instant(since))
     kind = None if times is None else type_of(times, "source, times")
-    return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind))
+    if key is None:
+        for option, given in (("version", version), ("deleted", deleted), ("forget", forget)):
+            if given is not None:
+                raise RecensionError(f"source: {option}= needs a key= as well")
+        return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind))
+    if external_ctis or properties is not None:
+        raise RecensionError("source: a keyed source has no external_ctis= and no properties=: it takes rows")
+    rows, ordered_by = _row_columns(columns, version, deleted, "source")
+    forgets = None if forget is None else _require_length(duration(forget))
+    below = RowSource(name, rows, start, end, on_violation=on_violation, times=kind)
+    keys = key_names(key, "source(key=)")
+    return Stream(RestateByKey(below, columns, keys, ordered_by, deleted, forgets))
+
+
+def changes(
+    name: str,
+    schema: IntoSchema,
+    key: str | Sequence[str],
+    start: str | None = None,
+    version: IntoRowColumn | None = None,
+    deleted: str | None = None,
+    on_violation: Policy = "raise",
+    *,
+    order: Literal["start", "version"] = "start",
+) -> Stream:
+    """A named input of changes: a row holds from its start until the next row of its key.
+
+    Parameters
+    ----------
+    name, schema, start, on_violation
+        As for `source`. A row has no end.
+    key
+        The columns by which rows are changes of one thing.
+    version
+        The column that puts rows with one start in order: the highest holds. As for `source`.
+    deleted
+        A column of booleans: where it is true the row ends its predecessor and holds nothing.
+    order
+        ``start``: rows stand by (start, version). ``version``: they stand as in a log, by version alone, and
+        each begins at the latest start up to it.
+
+    >>> import recension as rc
+    >>> orders = changes("orders", {"id": "int64", "state": "string"}, key="id", version="lsn")
+    >>> rows = [(1, "new", 1, 10), (1, "paid", 2, 12), (1, "sent", 3, 12)]
+    >>> made = [rc.Insert({"id": i, "state": state, "lsn": lsn}, t) for i, state, lsn, t in rows]
+    >>> rc.run(orders, {"orders": made}).history().show()
+    _vs  _ve  id  state
+    10   12   1   new
+    12   ∞    1   sent
+    """
+    columns = schema_of(schema, "changes")
+    rows, ordered_by = _row_columns(columns, version, deleted, "changes")
+    below = RowSource(name, rows, start, on_violation=on_violation)
+    keys = key_names(key, "changes(key=)")
+    return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
+
+
+def _row_columns(
+    columns: pa.Schema, version: IntoRowColumn | None, deleted: str | None, verb: str
+) -> tuple[pa.Schema, str | None]:
+    """The columns of the rows: the payload's, and those of version and deletion that it lacks."""
+    given = {version: "int64"} if isinstance(version, str) else dict(version or {})
+    if len(given) > 1:
+        raise RecensionError(f"{verb}: version= names one column, not {', '.join(given)}")
+    extra = {name: kind for name, kind in given.items() if name not in columns.names}
+    if deleted is not None and deleted not in columns.names:
+        extra[deleted] = "bool"
+    if len(extra) and (names := columns.names):
+        rows = schema_of({**{name: columns.field(name).type for name in names}, **extra}, verb)
+    else:
+        rows = columns
+    return rows, next(iter(given), None)
+
+
+def _require_length(forget: int) -> int:
+    if forget < 0:
+        raise RecensionError("source: forget= is a duration from 0")
+    return forget

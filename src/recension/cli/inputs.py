@@ -83,7 +83,8 @@ def open_inputs(
             start=known[name].start,
             end=known[name].end,
             on_violation=known[name].on_violation,
-            check_orphans=name not in unchecked_sources,
+            check_orphans=name not in unchecked_sources and not known[name].are_rows,
+            check_lateness=not known[name].are_rows,
             batch_size=batch_size,
         )
         for name, path in paths.items()

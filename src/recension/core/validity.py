@@ -57,11 +57,12 @@ class DroppedElements:
 class Checker(DroppedElements):
     """Checks a stream batch by batch."""
 
-    def __init__(self, policy: Policy = "raise", *, orphans: bool = True) -> None:
+    def __init__(self, policy: Policy = "raise", *, orphans: bool = True, lateness: bool = True) -> None:
+        """Without ``orphans`` or ``lateness`` retractions without their events, or late elements, pass."""
         if policy not in ("raise", "drop", "adjust"):
             raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")
         super().__init__()
-        self._policy = policy
+        self._policy, self._judges_lateness = policy, lateness
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
         self._frontier = self._no_effect_before = BEGINNING
@@ -82,7 +83,7 @@ class Checker(DroppedElements):
         if self._policy == "raise":
             faults.refuse()
         # Nothing has been changed until here.
-        if self._policy == "adjust":
+        if self._policy == "adjust" and self._judges_lateness:
             adjusted = self._late.adjust(batch, before, faults.ok())
             faults.note(LATE, adjusted.is_dropped)
             self.counts[ADJUSTED] += int(adjusted.is_moved.sum())
@@ -108,7 +109,7 @@ class Checker(DroppedElements):
         """Note the faults; gives what the rest takes away and announces, as far as that is checked."""
         for reason, rows in _find_malformed(batch):
             faults.note(reason, rows)
-        if self._policy != "adjust":
+        if self._policy != "adjust" and self._judges_lateness:
             faults.note(LATE, batch.is_data() & (batch.sync() < before))
         if self._live is None:
             return NO_CHANGES

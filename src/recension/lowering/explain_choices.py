@@ -30,6 +30,7 @@ def describe_choice(node: Node) -> str | None:
 @describe_choice.register(nodes.Union)
 @describe_choice.register(nodes.Distinct)
 @describe_choice.register(nodes.Edges)
+@describe_choice.register(nodes.ByKey)
 @describe_choice.register(nodes.Clip)
 @describe_choice.register(nodes.Cleanse)
 @describe_choice.register(nodes.AdvanceTime)

@@ -12,7 +12,7 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
-from recension.operators import advance_time
+from recension.operators import advance_time, keyed
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
@@ -96,6 +96,20 @@ def _distinct(node: nodes.Distinct) -> Operator:
 @operator_of.register
 def _edges(node: nodes.Edges) -> Operator:
     return Edges(node.schema, node.group_by, node.keyed_by)
+
+
+@operator_of.register
+def _restate_by_key(node: nodes.RestateByKey) -> Operator:
+    return keyed.RestateByKey(_row_columns(node), node.policy, node.forget)
+
+
+@operator_of.register
+def _changes_by_key(node: nodes.ChangesByKey) -> Operator:
+    return keyed.ChangesByKey(_row_columns(node), node.policy, node.order)
+
+
+def _row_columns(node: nodes.ByKey) -> keyed.RowColumns:
+    return keyed.RowColumns(node.columns, node.key, node.version, node.deleted)
 
 
 @operator_of.register

@@ -228,7 +228,7 @@ def aggregation(
 ) -> Aggregation:
     """Sums where the aggregate can take an event back, the events themselves where it cannot.
 
-    Events need not live through count windows; there sums that keep state of their own do not know how to
+    Events need not live through count windows and sessions; there sums that keep state of their own do not know how to
     change.
     """
     if not aggregate.inputs:
@@ -252,7 +252,8 @@ def _measure(
         case aggregates.AnyTrue() | aggregates.AllTrue():
             return accumulators.CountTruths(every=isinstance(aggregate, aggregates.AllTrue))
         case aggregates.NUnique():
-            return selections.UniqueValues() if isinstance(windows, CountWindows) else CountDistinct()
+            is_lived_through = not isinstance(windows, CountWindows | SessionWindows)
+            return CountDistinct() if is_lived_through else selections.UniqueValues()
         case aggregates.Min() | aggregates.Max():
             return selections.Extreme(greatest=isinstance(aggregate, aggregates.Max))
         case aggregates.ArgMin() | aggregates.ArgMax():
@@ -283,7 +284,7 @@ def _weighted_mean(kind: pa.DataType, windows: WindowKind) -> accumulators.Accum
             return _mean(kind, pa.float64())
         case Windows():
             return WeightedMean(grid_of(windows))
-        case CountWindows():
+        case CountWindows() | SessionWindows():
             return WeightedMeanOfEvents()
         case unknown:
             assert_never(unknown)

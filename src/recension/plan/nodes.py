@@ -14,6 +14,7 @@ from recension.plan.consistency import (
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.extents import CoalesceExtent, CoalesceMany
 from recension.plan.join import How, Join
+from recension.plan.keyed import ByKey, ChangesByKey, RestateByKey, RowSource
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
 from recension.plan.module_window import ModuleWindow
@@ -29,6 +30,8 @@ __all__ = [
     "Align",
     "AlignByClock",
     "AlterLifetime",
+    "ByKey",
+    "ChangesByKey",
     "Cleanse",
     "Clip",
     "Coalesce",
@@ -49,6 +52,8 @@ __all__ = [
     "Outputs",
     "Port",
     "Project",
+    "RestateByKey",
+    "RowSource",
     "SessionAggregate",
     "SnapshotAggregate",
     "Source",

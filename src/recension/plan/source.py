@@ -66,6 +66,9 @@ class Source(Leaf):
     times: pa.DataType | None = None
     """The kind of its times, if its owner says it: int64 ticks or timestamps."""
 
+    are_rows: ClassVar[bool] = False
+    """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI."""
+
     def __post_init__(self) -> None:
         if not self.name:
             raise RecensionError("source: a source needs a name")

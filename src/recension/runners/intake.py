@@ -65,8 +65,9 @@ class Intake:
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation)
         # A source declared free of retractions needs no memory of what could be retracted.
-        orphans = check_orphans and not source.declared.is_insert_only
-        self._checker = Checker(source.on_violation, orphans=orphans)
+        self._takes_retractions = not (source.declared.is_insert_only or source.are_rows)
+        orphans = check_orphans and self._takes_retractions
+        self._checker = Checker(source.on_violation, orphans=orphans, lateness=not source.are_rows)
         # How far the answers are here whose readings were pushed; None where that is not known or needed.
         self._reached: set[Position] | None = set() if check_orphans else None
         self.rows = 0
@@ -224,9 +225,10 @@ class Intake:
         return self._times.kind if kind is None else kind
 
     def _refuse_undeclared(self, batch: EventBatch, first_row: int) -> None:
-        if self._source.declared.is_insert_only and bool((batch.kind == RETRACT).any()):
+        if not self._takes_retractions and bool((batch.kind == RETRACT).any()):
             row = first_row + int((batch.kind == RETRACT).argmax())
-            reason = "a retraction, but the source is declared insert-only"
+            kind = "keyed: it takes rows and ctis" if self._source.are_rows else "declared insert-only"
+            reason = f"a retraction, but the source is {kind}"
             raise StreamError(reason, file=self._source.name, row=row)
 
     def snapshot(self) -> dict[str, pa.Table]:

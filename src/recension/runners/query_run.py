@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, EventBatch
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
@@ -118,6 +120,8 @@ class QueryRun:
     def feed(self, source: str, batches: Iterable[EventBatch]) -> None:
         """Let the engine work through valid elements, a step for each batch."""
         vertex = self.plan.source_vertices[source]
+        if self.plan.sources[source].are_rows:
+            batches = (part for batch in batches for part in _split_after_ctis(batch))
         for batch in batches:
             self.tick()
             with times_in_messages(self.times.kind):
@@ -213,3 +217,12 @@ class QueryRun:
         self.answers.restore(take_prefix("answers", chunks))
         if TIMES in chunks:
             self.times.restore(chunks[TIMES])
+
+
+def _split_after_ctis(batch: EventBatch) -> list[EventBatch]:
+    """The batch in parts that have CTIs at their ends only: which rows come after one matters."""
+    is_cti = batch.kind == CTI
+    ends = np.flatnonzero(is_cti & ~np.append(is_cti[1:], False)) + 1
+    cuts = [0, *ends.tolist()]
+    cuts += [len(batch)] if cuts[-1] < len(batch) or not len(batch) else []
+    return [batch.slice(start, stop) for start, stop in pairwise(cuts)]

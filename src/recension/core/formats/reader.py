@@ -35,6 +35,7 @@ def open_stream(
     end: str | None = None,
     on_violation: Policy = "raise",
     check_orphans: bool = True,
+    check_lateness: bool = True,
     batch_size: int = BATCH_SIZE,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
@@ -43,14 +44,15 @@ def open_stream(
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
     a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
     that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
-    callers that can handle them. The files are opened at once and read as the batches are asked for.
+    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. The files are opened
+    at once and read as the batches are asked for.
     """
     times = TimeColumns(start, end)
     if schema is not None:
         refuse_reserved(schema, times)
     files = [open_file(file, times, schema) for file in stored_files(Path(path))]
     return StreamReader(
-        files, agreed_payload(files, schema), _Checks(on_violation, check_orphans), batch_size
+        files, agreed_payload(files, schema), _Checks(on_violation, check_orphans, check_lateness), batch_size
     )
 
 
@@ -142,6 +144,7 @@ class _Checks:
 
     policy: Policy
     orphans: bool
+    lateness: bool
 
 
 class _Pass:
@@ -151,7 +154,7 @@ class _Pass:
         self._kind = kind
         self.decoder = Decoder(schema, checking.policy)
         self.openclose = OpenClose(checking.policy)
-        self.checker = Checker(checking.policy, orphans=checking.orphans)
+        self.checker = Checker(checking.policy, orphans=checking.orphans, lateness=checking.lateness)
 
     def check(self, chunk: FileChunk) -> EventBatch:
         """The valid elements of a chunk, without opens and closes."""

@@ -44,6 +44,16 @@ class Grid:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", self.offset % self.hop)
 
+    @property
+    def overlap(self) -> int:
+        """In how many windows an instant lies, at most."""
+        return -(-self.size // self.hop)
+
+    @property
+    def longest(self) -> int:
+        """No window is longer."""
+        return self.size
+
     def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""
         if self.hop == 1 and bool(

@@ -9,7 +9,7 @@ axis of window numbers its weight goes up and down in steps, and so do the two s
 Each step is kept as an end point of the axis, so a window that an event does not fill is its own stretch. Of
 windows that overlap, as many have such a step as a tick lies in: size / hop, at each end of an event.
 
-Weights are divided by a power of two that is no less than the size, so that sums stay finite.
+Weights are divided by a power of two that is no less than a window, so that sums stay finite.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.accumulators import PlacedAccumulator, PlacedChanges, mean_of, number_pairs
+from recension.operators.windowed.calendar import CalendarGrid
 from recension.operators.windowed.double_double import Floats
 from recension.operators.windowed.events import CoveringEvents
 from recension.operators.windowed.grid import Grid
@@ -36,9 +37,9 @@ class WeightedMean(PlacedAccumulator):
     ints = 3
     pairs = 2
 
-    def __init__(self, grid: Grid) -> None:
-        self._grid, self._overlap = grid, -(-grid.size // grid.hop)
-        self._unit = 2.0 ** -grid.size.bit_length()
+    def __init__(self, grid: Grid | CalendarGrid) -> None:
+        self._grid, self._overlap = grid, grid.overlap
+        self._unit = 2.0 ** -grid.longest.bit_length()
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         """How many values there are, in every window alike."""

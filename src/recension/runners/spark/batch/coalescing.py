@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.extents import Range
-from recension.plan.nodes import Coalesce, CoalesceExtent, CoalesceMany, Distinct, Edges, GroupApply
+from recension.plan.nodes import ByKey, Coalesce, CoalesceExtent, CoalesceMany, Distinct, Edges, GroupApply
 from recension.runners.spark.batch.frame import VE, VS, Frame, make_frame, raise_if
 from recension.runners.spark.batch.local_operators import map_partitions, stand_in_source, union_ports
 from recension.runners.spark.batch.times import tick
@@ -28,6 +28,12 @@ def edges(node: Edges, frame: Frame) -> Frame:
     advice = f.lit(f": name what tells them apart in {node.keyed_by}")
     words = f.concat(f.lit("two readings of one group at "), f.col(VS).cast("string"), advice)
     return Frame(timed.where(raise_if(f.col(VS) == f.col(VE), words)), frame.schema)
+
+
+def by_key(node: ByKey, frame: Frame) -> Frame:
+    """What the rows of each key say."""
+    rows = union_ports([frame], [[frame.name(name) for name in node.key]])
+    return map_partitions(node.with_inputs([stand_in_source(frame)]), rows, has_order=False)
 
 
 def coalesce(node: Coalesce, frame: Frame) -> Frame:

@@ -17,7 +17,7 @@ retracted and never there. CTIs say when things are known, which a history does 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -152,6 +152,10 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
                 f"source {source.name}: on_violation={source.on_violation!r} depends on arrival; a batch run "
                 "takes a stream only as it is: give its history, or run the query as a stream"
             )
+        if source.are_rows:
+            words = f"{source.name}: a retraction, but the source is keyed: it takes rows and ctis"
+            is_plain = raise_if(f.col(KIND).isin("retract", "close"), f.lit(words))
+            table = replace(table, given=table.given.where(is_plain))
         return Frame(reconstitute(table, payload), source.columns)
     times = table.layout.times
     start, end = table.ticks(times.vs), f.coalesce(table.ticks(times.ve), tick(FOREVER))

@@ -48,13 +48,14 @@ def map_batches(node: Node, frame: Frame) -> Frame:
     return Frame(frame.df.mapInArrow(step, _output_schema(node.schema)), node.schema)
 
 
-def map_partitions(node: Node, rows: DataFrame) -> Frame:
+def map_partitions(node: Node, rows: DataFrame, *, has_order: bool = True) -> Frame:
     """A node with state, applied to every partition by itself; rows hold all ports (see `union_ports`).
 
-    ``node`` reads stand-ins. What may meet must lie in one partition.
+    ``node`` reads stand-ins. What may meet must lie in one partition. Where rows are not a history, they have
+    no order (``has_order``), and nothing is final before the end.
     """
-    in_order = rows.sortWithinPartitions(VS)
-    step = StatefulStep(node, kind_in_messages())
+    in_order = rows.sortWithinPartitions(VS) if has_order else rows
+    step = StatefulStep(node, kind_in_messages(), has_order)
     return Frame(in_order.mapInArrow(step, _output_schema(node.schema)), node.schema)
 
 
@@ -93,10 +94,11 @@ class StatelessStep:
 
 @dataclass(frozen=True)
 class StatefulStep:
-    """An operator that is fed one partition in order of starts."""
+    """An operator that is fed one partition in order of starts, or, without order, as it comes."""
 
     node: Node
     kind: TimeKind
+    has_order: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator makes of the partition."""
@@ -119,8 +121,9 @@ class StatefulStep:
             if not rows.num_rows:
                 continue
             yield from (on_batch(port, read_events(rows, self.node, port)) for port in ports)
-            t = rows.column(VS)[rows.num_rows - 1].as_py()
-            yield from (on_cti(port, t).batch for port in ports)
+            if self.has_order:
+                t = rows.column(VS)[rows.num_rows - 1].as_py()
+                yield from (on_cti(port, t).batch for port in ports)
         yield from (on_cti(port, FOREVER).batch for port in ports)
 
 

@@ -38,6 +38,8 @@ def require_runnable(query: Node) -> list[Node]:
     for node in steps:
         if not isinstance(node, nodes.Source):
             _lowering_of(node)
+        if isinstance(node, nodes.ByKey):
+            _require_versions(node)
         if isinstance(node, Consistency | nodes.Merge):
             _CHECKS[type(node)](node)
     return steps
@@ -79,6 +81,19 @@ def _require_nothing_late(node: nodes.AdvanceTime | nodes.ImportTime) -> None:
     )
 
 
+def _require_versions(node: nodes.ByKey) -> None:
+    if node.needs_arrival:
+        raise RecensionError(
+            f"{node.label}: without version= the last row to arrive counts, and a batch has no arrival; "
+            "name a version, or run the query as a stream"
+        )
+    if node.policy != "raise":
+        raise RecensionError(
+            f"{node.label}: which rows on_violation={node.policy!r} drops depends on arrival, and a batch "
+            "has none; run the query as a stream, or leave the policy out of the batch query"
+        )
+
+
 # A node is lowered by its own class, or else by the nearest of those it derives from.
 _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.Where: span.where,
@@ -90,6 +105,7 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.Merge: merging.merge,
     nodes.Distinct: coalescing.distinct,
     nodes.Edges: coalescing.edges,
+    nodes.ByKey: coalescing.by_key,
     nodes.Coalesce: coalescing.coalesce,
     nodes.CoalesceExtent: coalescing.coalesce_extent,
     nodes.CoalesceMany: coalescing.coalesce_many,

@@ -109,8 +109,13 @@ def require_seen_by_spark(folder: Path) -> None:
         )
 
 
-def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> InputFrame:
-    """Check a DataFrame against the source it is for, and put its rows' order into columns."""
+def read_frame(
+    source: Source, frame: DataFrame, order_by: tuple[str, ...], *, by_arrival: bool = False
+) -> InputFrame:
+    """Check a DataFrame against the source it is for, and put its rows' order into columns.
+
+    Rows of a stream need an order, and so do others if the query depends on it (``by_arrival``).
+    """
     if not frame.isStreaming:
         raise RecensionError(
             f"{source.name}: the DataFrame is not a stream (spark.readStream makes one); "
@@ -125,28 +130,29 @@ def read_frame(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> I
     schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
-    order = _order_columns(source, frame, order_by, is_stream)
+    order = _order_columns(source, frame, order_by, is_stream, by_arrival)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     return InputFrame(frame.select(*picked, *order), Inlet(delay), layout.kind)
 
 
 def _order_columns(
-    source: Source, frame: DataFrame, order_by: tuple[str, ...], is_stream: bool
+    source: Source, frame: DataFrame, order_by: tuple[str, ...], is_stream: bool, by_arrival: bool
 ) -> list[Column]:
     """The columns that put rows in order: those that are named, or else file and row; none if not needed."""
     if not order_by and BATCH in frame.columns and SEQ in frame.columns:
         order_by = (BATCH, SEQ)
     if order_by:
         return [_order_column(frame, name).alias(f"{ORDER}{i}") for i, name in enumerate(order_by)]
-    if not is_stream:
+    if not is_stream and not by_arrival:
         return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
         frame.select(*places)
     except AnalysisException:
+        why = f"rows of a stream with {KIND}" if is_stream else "rows of keys without a version="
         raise RecensionError(
-            f"{source.name}: rows of a stream with {KIND} need an order; name the columns that give it, "
+            f"{source.name}: {why} need an order; name the columns that give it, "
             f'such as order_by={{"{source.name}": ["offset"]}}'
         ) from None
     return places

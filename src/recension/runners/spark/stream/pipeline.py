@@ -25,7 +25,7 @@ from recension.core.memory_pool import require_limit
 from recension.core.ticks import DurationLike, duration
 from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
-from recension.plan.nodes import Merge, Source
+from recension.plan.nodes import ByKey, Merge, Source
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.session import prepare_streaming
@@ -75,6 +75,7 @@ def stream(
     prepare_streaming(spark)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
+    by_arrival = {node.input for node in walk(query) if isinstance(node, ByKey) and node.needs_arrival}
     ready: dict[str, InputFrame] = {}
     for name, source in sources.items():
         match inputs[name]:
@@ -84,7 +85,8 @@ def stream(
                 delay = None if lag is None else duration(lag)
                 ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
-                ready[name] = read_frame(source, frame, tuple((order_by or {}).get(name, ())))
+                order = tuple((order_by or {}).get(name, ()))
+                ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
     files = None if feedback is None else _watch_feedback(spark, feedback)
     return build_pipeline(spark, query, ready, shards, skew, feedback_files=files, memory=limit)
 

@@ -1,0 +1,220 @@
+"""What databases send, as keyed sources: change data capture and slowly changing dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from recension.api.base import StreamBase, key_names
+from recension.api.stream import IntoRowColumn, Stream, changes, source
+from recension.core.errors import SchemaError
+from recension.core.formats import change_feeds
+from recension.core.formats.change_feeds import LOG_COLUMNS, LOG_DELETED, LOG_TIME, LOG_VERSION, ROW_FROM
+from recension.core.history import History
+from recension.core.validity import Policy
+from recension.plan.schemas import IntoSchema, schema_of
+from recension.runners.result import Result
+
+
+@dataclass(frozen=True, repr=False)
+class Feed:
+    """A feed of a database: ``stream`` is what a query reads, ``rows`` what its source is given."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    stream: Stream = field(compare=False)
+
+    def rows(self, data: Any) -> Any:
+        """The rows of what the database sent: an Arrow table, a frame or a list of messages.
+
+        Of a Spark DataFrame, streaming or not, it is a DataFrame.
+        """
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.stream.schema}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Debezium(Feed):
+    """Envelopes of changes."""
+
+    version: str = "lsn"
+
+    def rows(self, data: Any) -> Any:
+        if _is_spark(data):
+            from recension.runners.spark.change_feeds import debezium_rows
+
+            return debezium_rows(data, self.schema, self.key, self.version, self.name)
+        return change_feeds.debezium_rows(data, self.schema, self.key, self.version, self.name)
+
+
+@dataclass(frozen=True, repr=False)
+class DeltaChanges(Feed):
+    """Rows of a change feed."""
+
+    def rows(self, data: Any) -> Any:
+        if _is_spark(data):
+            from recension.runners.spark.change_feeds import delta_rows
+
+            return delta_rows(data, self.schema)
+        return change_feeds.delta_rows(data, self.schema, self.name)
+
+
+@dataclass(frozen=True, repr=False)
+class Scd2(Feed):
+    """Rows of a table with intervals."""
+
+    start: str = "valid_from"
+    end: str = "valid_to"
+    current: str | None = "is_current"
+    extra: tuple[str, ...] = ()
+
+    def rows(self, data: Any) -> Any:
+        named = (self.schema, self.start, self.end, self.current, self.extra)
+        if _is_spark(data):
+            from recension.runners.spark.change_feeds import scd2_rows
+
+            return scd2_rows(data, *named)
+        return change_feeds.scd2_rows(data, *named, self.name)
+
+
+def debezium(
+    name: str,
+    schema: IntoSchema,
+    key: str | Sequence[str],
+    *,
+    version: str = "lsn",
+    on_violation: Policy = "raise",
+) -> Debezium:
+    """Change data capture in Debezium's envelope: ``op``, ``before``, ``after``, ``source``.
+
+    The order of the log rules: rows stand by ``source.lsn`` (or another field of ``source`` that ``version``
+    names), and each begins at the latest ``source.ts_ms`` up to it.
+
+    >>> import recension as rc
+    >>> orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id")
+    >>> def message(op, before, after, lsn, ms):
+    ...     return {"op": op, "before": before, "after": after, "source": {"lsn": lsn, "ts_ms": ms}}
+    >>> log = [
+    ...     message("c", None, {"id": 1, "state": "new"}, 1, 1_000),
+    ...     message("u", None, {"id": 1, "state": "paid"}, 2, 999),
+    ... ]
+    >>> rc.run(orders.stream, {"orders": orders.rows(log)}).history().show()
+    _vs                        _ve  id  state
+    1970-01-01 00:00:01+00:00  ∞    1   paid
+    """
+    columns, keys = _log_schema(schema, "debezium"), key_names(key, "debezium(key=)")
+    return Debezium(name, columns, keys, _log(name, columns, keys, on_violation), version)
+
+
+def delta_changes(
+    name: str, schema: IntoSchema, key: str | Sequence[str], *, on_violation: Policy = "raise"
+) -> DeltaChanges:
+    """Delta's change feed: ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
+
+    Rows stand by their commits, each from the latest time of a commit up to it.
+
+    >>> import recension as rc
+    >>> rc.delta_changes("orders", {"id": "int64", "state": "string"}, key="id").name
+    'orders'
+    """
+    columns, keys = _log_schema(schema, "delta_changes"), key_names(key, "delta_changes(key=)")
+    return DeltaChanges(name, columns, keys, _log(name, columns, keys, on_violation))
+
+
+def scd2(
+    name: str,
+    schema: IntoSchema,
+    key: str | Sequence[str],
+    start: str = "valid_from",
+    end: str = "valid_to",
+    current: str | None = "is_current",
+    *,
+    version: IntoRowColumn | None = None,
+    deleted: str | None = None,
+    on_violation: Policy = "raise",
+) -> Scd2:
+    """A table of slowly changing dimensions, type 2, as it grows: rows come again when they get an end.
+
+    A row is known by its key and its start. Where ``current`` is true it has no end, whatever ``end`` says.
+
+    >>> import recension as rc
+    >>> sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site")
+    >>> first = [{"site": "CERN", "tier": 1, "valid_from": 3, "valid_to": None, "is_current": True}]
+    >>> then = [
+    ...     {"site": "CERN", "tier": 1, "valid_from": 3, "valid_to": 8, "is_current": False},
+    ...     {"site": "CERN", "tier": 0, "valid_from": 8, "valid_to": None, "is_current": True},
+    ... ]
+    >>> live = rc.session(sites.stream)
+    >>> live.push("sites", sites.rows(first))
+    >>> live.push("sites", sites.rows(then))
+    >>> live.history().show()
+    _vs  _ve  site  tier
+    3    8    CERN  1
+    8    ∞    CERN  0
+    """
+    columns, keys = schema_of(schema, "scd2"), key_names(key, "scd2(key=)")
+    if ROW_FROM in columns.names:
+        raise SchemaError(f"scd2: a column {ROW_FROM!r} cannot be read, the name is taken: rename it")
+    stated = {**{one.name: one.type for one in columns}, ROW_FROM: "int64"}
+    records = source(
+        name,
+        stated,
+        start,
+        end,
+        None,
+        on_violation,
+        key=[*keys, ROW_FROM],
+        version=version,
+        deleted=deleted,
+    )
+    row_columns = records.plan.inputs[0].schema.names
+    extra = tuple(column for column in row_columns if column not in stated)
+    return Scd2(name, columns, keys, records.drop(ROW_FROM), start, end, current, extra)
+
+
+def to_scd2(
+    history: Any,
+    key: str | Sequence[str],
+    start: str = "valid_from",
+    end: str = "valid_to",
+    current: str = "is_current",
+) -> Any:
+    """A history as an SCD type 2 table, by key and start; of a DataFrame of a history, a DataFrame.
+
+    >>> import recension as rc
+    >>> past = rc.History.from_events([rc.Event({"site": "CERN", "tier": 1}, 3, 8)])
+    >>> rc.to_scd2(past, key="site").to_pylist()
+    [{'site': 'CERN', 'tier': 1, 'valid_from': 3, 'valid_to': 8, 'is_current': False}]
+    """
+    keys = key_names(key, "to_scd2(key=)")
+    if _is_spark(history):
+        from recension.runners.spark.change_feeds import scd2_table
+
+        return scd2_table(history, start, end, current)
+    if isinstance(history, Result):
+        history = history.history()
+    table = history.to_arrow() if isinstance(history, History) else history
+    return change_feeds.scd2_table(table, keys, start, end, current)
+
+
+def _log_schema(schema: IntoSchema, verb: str) -> pa.Schema:
+    columns = schema_of(schema, verb)
+    for name in LOG_COLUMNS:
+        if name in columns.names:
+            raise SchemaError(f"{verb}: a column {name!r} cannot be read, the name is taken: rename it")
+    return columns
+
+
+def _log(name: str, columns: pa.Schema, key: tuple[str, ...], policy: Policy) -> Stream:
+    return changes(name, columns, key, LOG_TIME, LOG_VERSION, LOG_DELETED, policy, order="version")
+
+
+def _is_spark(data: Any) -> bool:
+    """A DataFrame of Spark, which may not be there at all."""
+    return not isinstance(data, StreamBase) and type(data).__module__.startswith("pyspark.")

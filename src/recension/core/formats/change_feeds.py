@@ -1,0 +1,202 @@
+"""Rows of keyed sources from what databases send: envelopes of Debezium, changes of Delta, SCD type 2 tables.
+
+Each function gives a plain table with the payload columns and a few more, whose names are below. What it
+cannot make a row of is an error that names the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core import frames
+from recension.core.batch import Index, Mask
+from recension.core.errors import FormatError
+from recension.core.formats.columns import describe_missing_column
+from recension.core.ticks import from_arrow
+from recension.core.values import cast_exactly
+
+LOG_TIME: Final = "log_time"
+LOG_VERSION: Final = "log_version"
+LOG_DELETED: Final = "log_deleted"
+ROW_FROM: Final = "row_from"
+LOG_COLUMNS: Final = (LOG_TIME, LOG_VERSION, LOG_DELETED)
+STATES: Final = ("c", "r", "u")
+DELETES: Final = "d"
+POST_IMAGES: Final = ("insert", "update_postimage")
+PRE_IMAGES: Final = ("delete", "update_preimage")
+_TIMES: Final = pa.timestamp("us", "UTC")
+
+
+def debezium_rows(data: Any, payload: pa.Schema, key: Sequence[str], version: str, name: str) -> pa.Table:
+    """The rows of envelopes (``op``, ``before``, ``after``, ``source``), in the order they came.
+
+    An update that changes the key deletes the row of the old one. Tombstones, which are null, say nothing.
+    """
+    table = _unwrap(_read(data, name))
+    op = _whole(table, "op", name)
+    kinds = op.to_pylist()
+    for row, kind in enumerate(kinds, 1):
+        if kind not in (None, DELETES, *STATES):
+            raise FormatError(f"op {kind!r} is not the change of a row", file=name, row=row)
+    before, after, source = (_whole(table, column, name) for column in ("before", "after", "source"))
+    states = _mask(pc.is_in(op, pa.array(STATES)))
+    deletes = _mask(pc.equal(op, DELETES)) | (states & _has_moved(before, after, key, name))
+    gone, there = np.flatnonzero(deletes), np.flatnonzero(states)
+    for image, at, which in ((before, gone, "before"), (after, there, "after")):
+        missing = at[_mask(image.is_null())[at]]
+        if len(missing):
+            reason = (
+                f"op {kinds[missing[0]]!r} without {which!r}: the log must carry whole rows or their keys"
+            )
+            raise FormatError(reason, file=name, row=int(missing[0]) + 1)
+    parts = [
+        _fields(before.take(pa.array(gone)), payload, name, key),
+        _fields(after.take(pa.array(there)), payload, name),
+    ]
+    milliseconds = _field(source, "ts_ms", name).cast(pa.int64())
+    time = pc.multiply(milliseconds, 1000).cast(_TIMES)
+    versions = _field(source, version, name).cast(pa.int64())
+    return _log_rows(parts, payload, gone, there, time, versions)
+
+
+def _has_moved(before: pa.Array, after: pa.Array, key: Sequence[str], name: str) -> Mask:
+    """Where the key before is another than the key after."""
+    moved = np.zeros(len(after), np.bool_)
+    if any(image.null_count == len(image) for image in (before, after)):
+        return moved
+    for column in key:
+        differs = pc.not_equal(_field(before, column, name), _field(after, column, name))
+        moved |= _mask(pc.fill_null(differs, False))
+    return moved
+
+
+def delta_rows(data: Any, payload: pa.Schema, name: str) -> pa.Table:
+    """The rows of Delta's change feed (``_change_type``, ``_commit_version``, ``_commit_timestamp``).
+
+    Within a commit what a row is comes after what it was: a row that is deleted and inserted is there, and
+    one whose key was updated is gone under the old one.
+    """
+    table = _read(data, name)
+    change = _whole(table, "_change_type", name)
+    is_state, is_gone = (_mask(pc.is_in(change, pa.array(names))) for names in (POST_IMAGES, PRE_IMAGES))
+    if (other := np.flatnonzero(~(is_state | is_gone))).size:
+        at = int(other[0])
+        raise FormatError(f"_change_type {change[at].as_py()!r} is not known", file=name, row=at + 1)
+    commit = _whole(table, "_commit_version", name).cast(pa.int64())
+    versions = pc.add(pc.multiply(commit, 2), pa.array(is_state.astype(np.int64)))
+    time = pa.array(from_arrow(_whole(table, "_commit_timestamp", name), "_commit_timestamp")).cast(_TIMES)
+    gone, there = np.flatnonzero(is_gone), np.flatnonzero(is_state)
+    columns = [_cast(_whole(table, field.name, name), field, name) for field in payload]
+    parts = [[column.take(pa.array(at)) for column in columns] for at in (gone, there)]
+    return _log_rows(parts, payload, gone, there, time, versions)
+
+
+def scd2_rows(
+    data: Any, payload: pa.Schema, start: str, end: str, current: str | None, extra: Sequence[str], name: str
+) -> pa.Table:
+    """The rows of an SCD type 2 table, with their starts as a column of its own; current ones have no end."""
+    table = _read(data, name)
+    since, until = _whole(table, start, name), _whole(table, end, name)
+    if current is not None:
+        is_current = pc.fill_null(_whole(table, current, name), False)
+        until = pc.if_else(is_current, pa.scalar(None, until.type), until)
+    columns = {field.name: _cast(_whole(table, field.name, name), field, name) for field in payload}
+    columns |= {column: _whole(table, column, name) for column in extra if column not in columns}
+    return pa.table({**columns, start: since, end: until, ROW_FROM: from_arrow(since, start)})
+
+
+def scd2_table(history: pa.Table, key: Sequence[str], start: str, end: str, current: str) -> pa.Table:
+    """A history (``_vs``, ``_ve``, payload) as an SCD type 2 table, by key and start."""
+    names = [column for column in history.column_names if column not in ("_vs", "_ve")]
+    for column in (start, end, current):
+        if column in names:
+            raise FormatError(f"the payload has a column {column!r} already: name another")
+    for column in key:
+        if column not in names:
+            raise FormatError(describe_missing_column(column, names))
+    table = history.select([*names, "_vs", "_ve"]).rename_columns([*names, start, end])
+    table = table.append_column(current, pc.is_null(table[end]))
+    return table.sort_by([(column, "ascending") for column in (*key, start)])
+
+
+def _log_rows(
+    parts: Sequence[Sequence[pa.Array]],
+    payload: pa.Schema,
+    gone: Index,
+    there: Index,
+    time: pa.Array,
+    version: pa.Array,
+) -> pa.Table:
+    """Rows that delete and rows that state, as they came; of one change that which deletes comes first."""
+    came = np.append(gone, there)
+    order = pa.array(np.argsort(came, kind="stable"))
+    columns = [pa.concat_arrays([one, other]) for one, other in zip(*parts, strict=True)]
+    deleted = pa.array(np.arange(len(came)) < len(gone))
+    at = pa.array(came)
+    extra = [time.take(at), version.take(at), deleted]
+    rows = pa.table([*columns, *extra], names=[*payload.names, *LOG_COLUMNS])
+    return rows.take(order)
+
+
+def _read(data: Any, name: str) -> pa.Table:
+    if isinstance(data, list):
+        return pa.Table.from_pylist(data)
+    return frames.table_of(data, name)
+
+
+def _unwrap(table: pa.Table) -> pa.Table:
+    """Envelopes by themselves, or under ``payload`` beside their schema."""
+    if "op" in table.column_names or "payload" not in table.column_names:
+        return table
+    inner = table["payload"].combine_chunks()
+    names = [field.name for field in inner.type] if pa.types.is_struct(inner.type) else []
+    return pa.table([pc.struct_field(inner, [column]) for column in names], names=names)
+
+
+def _whole(table: pa.Table, column: str, name: str) -> pa.Array:
+    if column not in table.column_names:
+        raise FormatError(describe_missing_column(column, table.column_names), file=name)
+    found = table[column].combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _mask(values: pa.Array) -> Mask:
+    mask: Mask = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _field(struct: pa.Array, field: str, name: str) -> pa.Array:
+    names = [one.name for one in struct.type] if pa.types.is_struct(struct.type) else []
+    if field not in names:
+        raise FormatError(describe_missing_column(field, names), file=name)
+    return pc.struct_field(struct, [field])
+
+
+def _fields(
+    struct: pa.Array, payload: pa.Schema, name: str, needed: Sequence[str] | None = None
+) -> list[pa.Array]:
+    """The payload in a struct. What was before may have no more than its key, which is ``needed``."""
+    names = [one.name for one in struct.type] if pa.types.is_struct(struct.type) else []
+    found = []
+    for field in payload:
+        if not len(struct) or (needed is not None and field.name not in needed and field.name not in names):
+            found.append(pa.nulls(len(struct), field.type))
+        else:
+            found.append(_cast(_field(struct, field.name, name), field, name))
+    return found
+
+
+def _cast(column: pa.Array, field: pa.Field, name: str) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        return cast_exactly(column, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as why:
+        raise FormatError(
+            f"column {field.name} is {column.type}, not {field.type}: {why}", file=name
+        ) from None

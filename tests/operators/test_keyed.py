@@ -1,0 +1,163 @@
+"""Keyed sources: what is refused and why, what is counted, and what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import recension as rc
+from recension.core.errors import RecensionError, SchemaError, StreamError
+from recension.operators.keyed import CONFLICT, FORGOTTEN, NO_KEY, NO_VERSION
+
+JOB = {"job": "int64", "site": "string"}
+
+
+def jobs(**options: Any) -> rc.Stream:
+    return rc.source("jobs", JOB, key="job", **({"version": "seq"} | options))
+
+
+def orders(**options: Any) -> rc.Stream:
+    return rc.changes("orders", {"id": "int64", "state": "string"}, "id", **({"version": "lsn"} | options))
+
+
+def row(job: int | None, site: str, seq: int | None, start: int, end: int = rc.FOREVER) -> rc.Insert:
+    return rc.Insert({"job": job, "site": site, "seq": seq}, start, end)
+
+
+def change(number: int, state: str, lsn: int, start: int) -> rc.Insert:
+    return rc.Insert({"id": number, "state": state, "lsn": lsn}, start)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([row(7, "CERN", 1, 0), row(7, "FNAL", 1, 0)], f"{CONFLICT}: job 7, seq 1, from 0"),
+        ([row(7, "CERN", 1, 0), row(7, "CERN", 1, 0, 9)], f"{CONFLICT}: job 7, seq 1, from 0"),
+        ([row(7, "CERN", None, 0)], f"{NO_VERSION}: job 7, seq None, from 0"),
+        ([row(None, "CERN", 1, 0)], f"{NO_KEY}: job None, seq 1, from 0"),
+        (
+            [row(7, "CERN", 1, 0), rc.Cti(10), row(7, "FNAL", 2, 0)],
+            "breaks an earlier cti: job 7, seq 2, from 0",
+        ),
+        ([row(7, "CERN", 1, 0, 5), rc.Cti(10), row(7, "CERN", 2, 0)], "breaks an earlier cti: job 7, seq 2"),
+        (
+            [rc.Retract({"job": 7, "site": "CERN", "seq": 1}, 0, 5, 3)],
+            "the source is keyed: it takes rows and ctis",
+        ),
+        ([row(7, "CERN", 1, 9, 9)], "an event that ends before it has begun"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 9])
+def test_what_may_not_be_is_refused(rows: list[Any], reason: str, size: int) -> None:
+    with pytest.raises(StreamError, match=reason):
+        rc.run(jobs(), {"jobs": rows}, batch_size=size)
+
+
+def test_changes_that_may_not_be_are_refused() -> None:
+    with pytest.raises(StreamError, match=f"{CONFLICT}: id 1, lsn 1, from 5"):
+        rc.run(orders(), {"orders": [change(1, "new", 1, 5), change(1, "paid", 1, 5)]})
+    with pytest.raises(StreamError, match="breaks an earlier cti: id 1, lsn 2, from 7"):
+        rc.run(orders(), {"orders": [change(1, "new", 1, 5), rc.Cti(10), change(1, "paid", 2, 7)]})
+
+
+def test_what_is_dropped_is_counted_and_given_back() -> None:
+    session = rc.session(jobs(on_violation="drop", forget=0))
+    session.push(
+        "jobs", [row(7, "CERN", 1, 0, 4), row(7, "FNAL", 1, 0, 4), row(8, "CERN", None, 0), rc.Cti(6)]
+    )
+    session.push("jobs", [row(7, "CERN", 2, 8, 9), row(9, "CERN", 1, 2, 9)])
+    counts = session.counts()["records by job, version seq, forget after 0"]
+    assert counts == {CONFLICT: 1, NO_VERSION: 1, FORGOTTEN: 1, "breaks an earlier cti": 1}
+    (dropped,) = session.read().dropped.values()
+    assert sorted(reason for reason, _ in dropped) == sorted(counts)
+
+
+def test_what_is_moved_is_counted() -> None:
+    session = rc.session(jobs(on_violation="adjust"))
+    session.push("jobs", [row(7, "CERN", 1, 0), rc.Cti(6), row(7, "FNAL", 2, 0), row(7, "FNAL", 3, 0, 9)])
+    assert session.counts()["records by job, version seq"] == {"moved to the last cti": 1}
+    assert [str(e) for e in session.history().to_events()] == [
+        "[0, 6) {'job': 7, 'site': 'CERN'}",
+        "[6, 9) {'job': 7, 'site': 'FNAL'}",
+    ]
+
+
+def test_of_changes_the_cti_leaves_the_one_that_holds() -> None:
+    session = rc.session(orders())
+    session.push("orders", [change(i % 3, "new", i, i) for i in range(300)])
+    assert session.metrics()[-1].state_rows == 300
+    session.advance("orders", 1_000)
+    assert session.metrics()[-1].state_rows == 3
+
+
+def test_records_are_kept_until_they_are_forgotten() -> None:
+    kept, forgetting = rc.session(jobs()), rc.session(jobs(forget=50))
+    for session in (kept, forgetting):
+        session.push("jobs", [row(i, "CERN", 1, i, i + 1) for i in range(300)])
+        session.advance("jobs", 200)
+    assert kept.metrics()[-1].state_rows == forgetting.metrics()[-1].state_rows == 300
+    # Payloads that can no longer change go at once, records of forgotten keys become a hash.
+    tables = {name: part for name, part in forgetting.snapshot().items() if "operators" in name}
+    rows = next(table for name, table in tables.items() if name.endswith("keyed/rows"))
+    points = next(table for name, table in tables.items() if name.endswith("points"))
+    assert rows.num_rows == 101
+    assert points.num_rows == 151
+
+
+def test_versions_may_be_times_and_columns_of_the_payload() -> None:
+    frame = pd.DataFrame(
+        {
+            "id": [1, 1, 1],
+            "state": ["new", "paid", "sent"],
+            "ts": pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-02"]),
+            "changed": pd.to_datetime(["2026-01-01", "2026-01-04", "2026-01-03"]),
+        }
+    )
+    found = rc.changes(
+        "orders",
+        {"id": "int64", "state": "string"},
+        key="id",
+        start="ts",
+        version={"changed": "timestamp[ns]"},
+    )
+    assert [e.payload["state"] for e in rc.run(found, {"orders": frame}).history().to_events()] == [
+        "new",
+        "paid",
+    ]
+    shown = rc.changes("orders", {"id": "int64", "changed": "timestamp[us]"}, "id", "ts", "changed")
+    assert rc.run(shown, {"orders": frame}).history().to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: rc.source("s", JOB, version="seq"), r"version= needs a key="),
+        (lambda: rc.source("s", JOB, key="jbo"), "jbo"),
+        (lambda: rc.source("s", JOB, key=[]), "key= names at least one column"),
+        (lambda: rc.source("s", JOB, key="job", external_ctis=True), "it takes rows"),
+        (lambda: rc.source("s", JOB, key="job", forget=-1), "a duration from 0"),
+        (
+            lambda: rc.changes("s", JOB, "job", version={"seq": "string"}),
+            "version='seq' is a column of type string",
+        ),
+        (lambda: rc.changes("s", JOB, "job", deleted="site"), "deleted='site' is a column of type string"),
+        (lambda: rc.changes("s", JOB, "job", order="version"), "order='version' needs a version="),
+        (lambda: rc.changes("s", JOB, "job", order="lsn"), "order is 'start' or 'version'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_written(make: Any, reason: str) -> None:
+    with pytest.raises((RecensionError, SchemaError), match=reason):
+        make()
+
+
+def test_a_level_of_consistency_stands_above_the_keys() -> None:
+    plan = orders().group_by("state").agg(n=rc.count()).consistency(rc.STRONG)
+    table = pa.table({"_vs": [5, 1], "_ve": [None, None], "id": [1, 1], "state": ["b", "a"], "lsn": [2, 1]})
+    typed = table.set_column(1, "_ve", pa.nulls(2, pa.int64()))
+    assert [str(e) for e in rc.run(plan, {"orders": typed}).history().to_events()] == [
+        "[1, 5) {'state': 'a', 'n': 1}",
+        "[5, ∞) {'state': 'b', 'n': 1}",
+    ]
