@@ -19,7 +19,14 @@ from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
-from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
+from recension.runners.spark.sinks import (
+    read_bitemporal,
+    read_changelog,
+    read_history,
+    write,
+    write_changelog,
+    write_history,
+)
 from recension.runners.spark.sinks.files import local_path
 from recension.runners.spark.stream.inputs import attach, detach
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
@@ -33,6 +40,7 @@ __all__ = [
     "history",
     "merge",
     "metrics",
+    "read_bitemporal",
     "read_changelog",
     "read_history",
     "reason_of",

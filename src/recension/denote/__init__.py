@@ -33,6 +33,7 @@ from recension.denote.alter_lifetime import (
     shift,
     to_points,
 )
+from recension.denote.beliefs import beliefs
 from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
 from recension.denote.extents import coalesce_range, coalesce_rows
@@ -62,6 +63,7 @@ __all__ = [
     "agg",
     "aggregate",
     "alter_lifetime",
+    "beliefs",
     "canonical",
     "clip",
     "coalesce",

@@ -41,7 +41,13 @@ class QueryRun:
     """The plan of some queries, the intakes of their sources, the engine and the answers."""
 
     def __init__(
-        self, queries: Queries, batch_size: int, clock: Clock, history_limit: int | None, times: OneKind
+        self,
+        queries: Queries,
+        batch_size: int,
+        clock: Clock,
+        history_limit: int | None,
+        times: OneKind,
+        keep: int = 0,
     ) -> None:
         self._batch_size, self._clock, self.times = batch_size, clock, times
         self.plan: PhysicalPlan = lower(queries)
@@ -49,7 +55,7 @@ class QueryRun:
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
         self._open_intakes()
-        self.answers = QueryAnswers(self.plan.queries, history_limit)
+        self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False

@@ -171,16 +171,23 @@ def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType)
 def reconstitute(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     """The history: `_vs`, `_ve` in ticks, payload columns `c0`, `c1`, ..."""
     names = [f"c{i}" for i in range(len(payload))]
+    net = net_steps(table, payload)
+    event = describe_event(list(payload), names, table.time_type)
+    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
+    kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
+    return repeat_rows(kept, "n").select(VS, VE, *names)
+
+
+def net_steps(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
+    """For each event how often it is there in the end, as column `n`."""
+    names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
     plain = rows.where(f.col(KIND).isin("insert", "retract"))
     event = describe_event(list(payload), names, table.time_type)
     paired = _open_close_steps(rows.where(f.col(KIND).isin("open", "close")), names, event)
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(paired)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
-    net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
-    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
-    kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
-    return repeat_rows(kept, "n").select(VS, VE, *names)
+    return each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
 
 
 def _elements(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
