@@ -11,7 +11,7 @@ from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
-from recension.api.stream import Stream, source
+from recension.api.stream import Stream, source, table
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -154,6 +154,7 @@ __all__ = [
     "started_by",
     "starts",
     "sum_horizontal",
+    "table",
     "valid",
     "wall_clock",
     "when",

@@ -16,6 +16,7 @@ from recension.plan.aggregate import SnapshotAggregate
 from recension.plan.aggregates import Aggregate, FunctionOf
 from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, WindowKind, call_of
 from recension.plan.node import Node, Outputs, Speculate
+from recension.plan.tables import refuse_table
 from recension.plan.windows import CountAggregate, CountWindows, WindowAggregate, Windows
 
 S = TypeVar("S", bound=StreamBase)
@@ -34,6 +35,8 @@ class WindowedStream(Generic[S]):
     def __init__(
         self, stream: S, keys: Outputs, windows: WindowKind, policies: Policies | None = None
     ) -> None:
+        if windows is not None:
+            refuse_table(stream.plan, "windows")
         self._stream, self._keys, self._windows = stream, keys, windows
         self._policies = policies or Policies()
 

@@ -18,7 +18,7 @@ from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
 from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, Speculate, walk
-from recension.plan.source import Source
+from recension.plan.source import Source, Table
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 from recension.plan.windows import CountAggregate, WindowAggregate
 
@@ -52,6 +52,7 @@ __all__ = [
     "Source",
     "Span",
     "Speculate",
+    "Table",
     "Union",
     "Where",
     "WindowAggregate",

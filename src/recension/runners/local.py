@@ -35,7 +35,7 @@ from recension.lowering import describe_choice
 from recension.operators.base import Chunks
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.source import times_in
+from recension.plan.source import Table, times_in
 from recension.runners.answers import HISTORY_LIMIT
 from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
@@ -87,6 +87,11 @@ class Session(LockedSession):
     def sources(self) -> list[str]:
         """The names to push to."""
         return list(self._run.intakes)
+
+    @property
+    def tables(self) -> set[str]:
+        """The names of those that are tables without times."""
+        return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
 
     @property
     def unchecked_sources(self) -> set[str]:
@@ -302,6 +307,11 @@ class Session(LockedSession):
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
         return self._run.intake(source).is_table
+
+    @run_exclusively
+    def is_closed(self, source: str) -> bool:
+        """Can nothing more come at this source?"""
+        return self._run.intake(source).is_closed
 
     @run_exclusively
     def rows_seen(self, source: str) -> int:

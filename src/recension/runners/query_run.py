@@ -24,13 +24,15 @@ from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
-from recension.plan.source import describe_unknown_source, times_in
+from recension.plan.source import Source, Table, describe_unknown_source, times_in
+from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.session_lock import RefusedError
+from recension.runners.table_intake import TableIntake
 
 TIMES: Final = "times"
 
@@ -67,10 +69,17 @@ class QueryRun:
             self.plan.without_external,
         )
         self.intakes = {
-            name: self.intakes.get(name)
-            or Intake(source, check_orphans=name not in self.unchecked_sources, times=self.times)
+            name: self.intakes.get(name) or self._open_intake(source)
             for name, source in self.plan.sources.items()
         }
+        self._followed = {
+            name: [self.plan.numbers[node] for node in nodes]
+            for name, nodes in find_followed(self.plan.queries.values()).items()
+        }
+
+    def _open_intake(self, source: Source) -> Intake:
+        kind = TableIntake if isinstance(source, Table) else Intake
+        return kind(source, check_orphans=source.name not in self.unchecked_sources, times=self.times)
 
     def intake(self, source: str) -> Intake:
         """The intake of a source; an error if there is no such source."""
@@ -130,6 +139,16 @@ class QueryRun:
                 flows = self.engine.step({vertex: flow_of(batch)})
             self._collect(flows)
             self._warn_without_cti(source, vertex)
+        self._follow_streams()
+
+    def _follow_streams(self) -> None:
+        """The CTIs of tables that may be read again follow those of the streams they are joined with."""
+        for table, vertices in self._followed.items():
+            intake = self.intakes[table]
+            if isinstance(intake, TableIntake) and intake.may_follow:
+                t = min(self.engine.source_metrics(vertex).cti for vertex in vertices)
+                if t > intake.cti:
+                    self.feed(table, self.take(table, intake.advance(t)))
 
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""

@@ -43,6 +43,7 @@ def open_stream(
     check_orphans: bool = True,
     batch_size: int = BATCH_SIZE,
     version: Version = NEWEST,
+    is_timeless: bool = False,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -50,10 +51,11 @@ def open_stream(
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
     a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
     that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
-    callers that can handle them. ``version`` is that of a history table or changelog. The files are opened
-    at once and read as the batches are asked for.
+    callers that can handle them. ``version`` is that of a history table or changelog. With
+    ``is_timeless`` it is a table without times, whose rows are true for ever. The files are opened at once
+    and read as the batches are asked for.
     """
-    times = TimeColumns(start, end)
+    times = TimeColumns(start, end, is_timeless)
     if schema is not None:
         refuse_reserved(schema, times)
     files = [open_file(file, times, schema) for file in stored_files(Path(path), version)]
