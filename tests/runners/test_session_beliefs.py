@@ -55,7 +55,9 @@ def test_as_far_back_as_keep_says() -> None:
     # The last push was at 16: what was at 6 is known, from the push at 4 on.
     assert len(live.history(as_of=1_000_006)) == 2
     assert len(live.history(as_of=1_000_004)) == 2
-    with pytest.raises(rc.RecensionError, match=r"00:00:01.000003\+00:00 is gone: it is known since .*000004"):
+    with pytest.raises(
+        rc.RecensionError, match=r"00:00:01.000003\+00:00 is gone: it is known since .*000004"
+    ):
         live.history(as_of=1_000_003)
 
 

@@ -1,8 +1,8 @@
 """What comes in at a table: rows without times, a whole table at a push.
 
-Read once, its rows are true for ever and it is closed. With ``refresh`` each push is a new version: rows that
-are new in it begin, and rows that are gone end, at the CTI that the streams have reached. Between two versions
-it is the bag of rows that counts, not their order.
+Read once, its rows are true for ever and it is closed. With ``refresh`` each push is a new version: rows
+that are new in it begin, and rows that are gone end, at the CTI that the streams have reached. Between two
+versions it is the bag of rows that counts, not their order.
 """
 
 from __future__ import annotations

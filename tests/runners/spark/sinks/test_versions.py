@@ -59,7 +59,10 @@ def test_every_version_that_is_kept_is_what_it_was(
     assert min(manifest_numbers(tmp_path / "t")) == 14
     for version in range(14, 21):
         expected = states[version - 1]
-        for at in (f"1970-01-01T00:{10 * version // 60:02}:{10 * version % 60:02}Z", 10_000_000 * version + 9):
+        for at in (
+            f"1970-01-01T00:{10 * version // 60:02}:{10 * version % 60:02}Z",
+            10_000_000 * version + 9,
+        ):
             assert_same(read_history(tmp_path / "t", as_of=at), expected)
             assert_same(log_history(tmp_path / "log", as_of=at), expected)
         assert_same(read_history(tmp_path / "t", version=version), expected)
@@ -99,9 +102,7 @@ def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path, clock: Callable
         assert_same(read(path, as_of=50_000_000), prefixes(batches)[3])
 
 
-def test_refusals(
-    tmp_path: Path, clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals(tmp_path: Path, clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]) -> None:
     table, log = HistoryTable(tmp_path / "t", keep=1000), Changelog(tmp_path / "log")
     for number, batch in enumerate(revised(6, 2)):
         clock(10.0 + number)

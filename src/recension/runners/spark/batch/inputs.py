@@ -29,7 +29,7 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
-from recension.core.ticks import FOREVER
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Source
 from recension.runners.spark.batch.frame import (
     VE,
@@ -45,6 +45,7 @@ from recension.runners.spark.batch.times import add, tick, to_ticks, to_times, t
 from recension.runners.spark.types import arrow_type, carrier
 
 _STEPS = "steps"
+_OUR_TIMES = TimeColumns()
 _KINDS = ("insert", "retract", "cti", "external_cti", "open", "close")
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
 
@@ -55,23 +56,22 @@ class NamedFrame:
 
     given: DataFrame
     name: str
-    start: str | None = None
-    end: str | None = None
+    times: TimeColumns = _OUR_TIMES
 
     @staticmethod
-    def of(given: Any, name: str, start: str | None = None, end: str | None = None) -> NamedFrame:
+    def of(given: Any, name: str, times: TimeColumns = _OUR_TIMES) -> NamedFrame:
         """What was given, if it is a DataFrame that a batch job can read."""
         if not isinstance(given, DataFrame):
             raise RecensionError(f"{name}: a batch run reads Spark DataFrames, not a {type(given).__name__}")
         if given.isStreaming:
             raise RecensionError(f"{name}: a streaming DataFrame; run it with rc.spark.stream")
-        return NamedFrame(given, name, start, end)
+        return NamedFrame(given, name, times)
 
     @cached_property
     def layout(self) -> Layout:
         """What the columns mean, or an error that names the one that is wrong."""
-        is_stream = KIND in self.given.columns
-        times = TimeColumns() if is_stream else TimeColumns(self.start, self.end)
+        is_stream = KIND in self.given.columns and not self.times.is_timeless
+        times = TimeColumns() if is_stream else self.times
         fields = [pa.field(field.name, self._arrow_type(field)) for field in self.given.schema]
         return layout_of(pa.schema(fields), times, self.name)
 
@@ -154,6 +154,9 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
             )
         return Frame(reconstitute(table, payload), source.columns)
     times = table.layout.times
+    if times.is_timeless:
+        always = table.rows.withColumns({VS: tick(BEGINNING), VE: tick(FOREVER)})
+        return make_frame(always, payload, source.columns)
     start, end = table.ticks(times.vs), f.coalesce(table.ticks(times.ve), tick(FOREVER))
     timed = table.rows.withColumns({VS: start, VE: add(start, 1) if table.layout.is_points else end})
     return make_frame(_check_lifetimes(timed, source, table.time_type), payload, source.columns)

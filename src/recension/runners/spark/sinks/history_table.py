@@ -180,7 +180,7 @@ class HistoryTable:
         return manifest
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove what failed attempts have left: files that no manifest names, manifests of expired versions."""
+        """Remove what failed attempts have left: files that no manifest names, expired manifests."""
         self._remove(self._expired_manifests(manifest))
         numbers = manifest_numbers(self._path)
         wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
