@@ -78,8 +78,10 @@ class QueryRun:
         }
 
     def _open_intake(self, source: Source) -> Intake:
-        kind = TableIntake if isinstance(source, Table) else Intake
-        return kind(source, check_orphans=source.name not in self.unchecked_sources, times=self.times)
+        checks_orphans = source.name not in self.unchecked_sources
+        if isinstance(source, Table):
+            return TableIntake(source, check_orphans=checks_orphans, times=self.times)
+        return Intake(source, check_orphans=checks_orphans, times=self.times)
 
     def intake(self, source: str) -> Intake:
         """The intake of a source; an error if there is no such source."""

@@ -7,13 +7,18 @@ the owner of a checkpoint. So a query that is started again with another table i
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.batch import EventBatch, concat, empty, inserts, null_payload
@@ -27,25 +32,25 @@ from recension.plan.nodes import Table
 from recension.runners.spark.stream.inputs import column_named, refuse_ambiguous, require_payload
 from recension.runners.spark.types import arrow_schema
 
-
-class Shared(Protocol):
-    """What Spark brings to every worker that asks for it: a broadcast."""
-
-    @property
-    def value(self) -> bytes:
-        """The rows, as an Arrow stream."""
+FEW_BYTES: Final = 1 << 17
 
 
 @dataclass(frozen=True)
 class TableContent:
-    """The rows of a table, and a digest of them in any order."""
+    """The rows of a table, as an Arrow stream, and a digest of them in any order.
+
+    Few rows travel with the query. Spark sends large queries as broadcasts, which its stateful operators do
+    not find: more rows are a file that Spark brings to its executors.
+    """
 
     digest: str
-    rows: Shared
+    rows: bytes = b""
+    file: str = ""
 
     def events(self) -> EventBatch:
         """The rows as events, which are true for ever."""
-        table = pa.ipc.open_stream(self.rows.value).read_all()
+        rows = Path(SparkFiles.get(self.file)).read_bytes() if self.file else self.rows
+        table = pa.ipc.open_stream(rows).read_all()
         batches = table.combine_chunks().to_batches()
         payload = batches[0] if batches else null_payload(0, table.schema)
         size = len(payload)
@@ -69,10 +74,30 @@ def read_table(spark: SparkSession, table: Table, given: Any) -> TableContent:
             f"{table.name}: a table is a batch DataFrame or a path, not a {type(given).__name__}"
         )
     payload = concat(events).payload if events else empty(table.columns).payload
+    rows, digest = to_bytes(payload), digest_of_rows(payload)
+    if len(rows) <= FEW_BYTES:
+        return TableContent(digest, rows)
+    return TableContent(digest, file=_send_file(spark, rows))
+
+
+def to_bytes(payload: pa.RecordBatch) -> bytes:
+    """Rows as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, payload.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, payload.schema, options=options) as writer:
         writer.write_batch(payload)
-    return TableContent(digest_of_rows(payload), spark.sparkContext.broadcast(bytes(sink.getvalue())))
+    return bytes(sink.getvalue())
+
+
+def _send_file(spark: SparkSession, rows: bytes) -> str:
+    """Let Spark bring a file to every executor that asks for it; gives its name there."""
+    folder = mkdtemp(prefix="recension-")
+    # Executors may ask as long as this process runs.
+    atexit.register(rmtree, folder, ignore_errors=True)
+    path = Path(folder) / f"table-{uuid4().hex}.arrows"
+    path.write_bytes(rows)
+    spark.sparkContext.addFile(str(path))
+    return path.name
 
 
 def _collect(table: Table, frame: DataFrame) -> list[EventBatch]:
