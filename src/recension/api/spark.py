@@ -68,7 +68,7 @@ def batch(
     inputs
         For each source by name: a history (``_vs``, ``_ve`` and the payload), a plain table with the
         source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
-        reconstituted first.
+        reconstituted first. For an `rc.table`, rows without times.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
 
@@ -103,7 +103,8 @@ def stream(
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
         columns of times, with a watermark, which makes CTIs; or a folder of stream files, which the tasks
-        read themselves.
+        read themselves. For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a
+        checkpoint that was made with other rows is refused.
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
