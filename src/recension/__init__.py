@@ -12,7 +12,7 @@ from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.running import run, session
 from recension.api.scenarios import merge
-from recension.api.stream import Stream, changes, source
+from recension.api.stream import Stream, changes, source, table
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -165,6 +165,7 @@ __all__ = [
     "started_by",
     "starts",
     "sum_horizontal",
+    "table",
     "to_scd2",
     "valid",
     "wall_clock",

@@ -17,6 +17,7 @@ from recension.plan.extents import CoalesceExtent, CoalesceMany, Range, Rows, Sc
 from recension.plan.join import Join
 from recension.plan.node import columns_named
 from recension.plan.span import Project, Where
+from recension.plan.tables import refuse_table
 
 S = TypeVar("S", bound=InspectionMethods)
 
@@ -97,6 +98,7 @@ class CoalescingMethods(StreamBase):
             return self._then(Coalesce(self.plan, columns, keys, like))
         if not isinstance(window, Range | Rows):
             raise SchemaError(f"coalesce: a window is rc.range(...) or rc.rows(...), not {window!r}")
+        refuse_table(self.plan, "coalesce")
         if expected is not None and scheme != "auto":
             raise SchemaError(f"coalesce: expected={expected!r} is for scheme='auto', not {scheme!r}")
         weights = checked_weights(weights, "coalesce")
@@ -221,6 +223,7 @@ class ExtentSet(Mapping[str, S], Generic[S]):
         asked = {query.question: query for query in queries.values()}
         self._numbers = {name: list(asked).index(query.question) for name, query in queries.items()}
         plan = plan_of(stream, "ExtentSet")
+        refuse_table(plan, "ExtentSet")
         self._stream = stream
         self._node = CoalesceMany(
             plan, tuple(asked.values()), window, scheme, checked_weights(weights, "ExtentSet")

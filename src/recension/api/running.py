@@ -7,8 +7,9 @@ from os import PathLike
 from typing import Any
 
 from recension.api.base import StreamBase, plan_of
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, TimeError
 from recension.core.memory_pool import open_pool
+from recension.core.ticks import DurationLike, duration
 from recension.core.wall_clock import Clock, now
 from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.runners.answers import HISTORY_LIMIT
@@ -62,6 +63,7 @@ def session(
     clock: Clock = now,
     verify_modules: bool = False,
     history_limit: int | None = HISTORY_LIMIT,
+    keep: DurationLike = 0,
     memory: str | int | None = None,
     spill: str | PathLike[str] | None = None,
     **named: StreamBase,
@@ -72,7 +74,8 @@ def session(
     count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
     ``verify_modules`` calls every user-defined module twice. What is true now by each answer is kept for
     ``session.history()`` until it has more than ``history_limit`` events; None keeps it whatever its size, 0
-    never.
+    never. ``keep`` says how far back ``session.history(as_of=...)`` can look, by the clock: for so long
+    output is remembered with its time.
 
     ``memory`` bounds what of the state is resident (``"512MB"``, ``"2GiB"``). What is beyond lies in files in
     the directory ``spill``, by default that for temporary files: work goes on, slower.
@@ -94,4 +97,15 @@ def session(
         raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(plans, batch_size, clock, history_limit, pool=open_pool(memory, spill))
+    return Session(plans, batch_size, clock, history_limit, pool=open_pool(memory, spill), keep=_keep(keep))
+
+
+def _keep(length: DurationLike) -> int:
+    """A length of time by the clock, from 0."""
+    try:
+        ticks = duration(length)
+    except TimeError as why:
+        raise TimeError(f"session: keep: {why}") from None
+    if ticks < 0:
+        raise TimeError(f"session: keep is a length of time from 0, not {length!r}")
+    return ticks

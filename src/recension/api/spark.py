@@ -19,7 +19,14 @@ from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
-from recension.runners.spark.sinks import read_changelog, read_history, write, write_changelog, write_history
+from recension.runners.spark.sinks import (
+    read_bitemporal,
+    read_changelog,
+    read_history,
+    write,
+    write_changelog,
+    write_history,
+)
 from recension.runners.spark.sinks.files import local_path
 from recension.runners.spark.stream.inputs import attach, detach
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
@@ -33,6 +40,7 @@ __all__ = [
     "history",
     "merge",
     "metrics",
+    "read_bitemporal",
     "read_changelog",
     "read_history",
     "reason_of",
@@ -60,7 +68,7 @@ def batch(
     inputs
         For each source by name: a history (``_vs``, ``_ve`` and the payload), a plain table with the
         source's own ``start=`` and ``end=`` columns, or a physical stream (with ``_kind``), which is
-        reconstituted first.
+        reconstituted first. For an `rc.table`, rows without times.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
 
@@ -95,7 +103,8 @@ def stream(
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
         columns of times, with a watermark, which makes CTIs; or a folder of stream files, which the tasks
-        read themselves.
+        read themselves. For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a
+        checkpoint that was made with other rows is refused.
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.

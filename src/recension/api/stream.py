@@ -15,14 +15,14 @@ from recension.api.inspection import InspectionMethods
 from recension.api.lifetime import JoinMethods, LifetimeMethods
 from recension.api.span import SpanMethods
 from recension.api.windows import WindowedStream
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, TimeError
 from recension.core.ticks import DurationLike, TimeLike, duration, instant
 from recension.core.validity import Policy
 from recension.plan.keyed import ChangesByKey, RestateByKey, RowSource
 from recension.plan.module_window import WindowKind
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.schemas import IntoSchema, IntoType, schema_of, type_of
-from recension.plan.source import Source
+from recension.plan.source import Source, Table
 
 IntoRowColumn: TypeAlias = str | Mapping[str, IntoType]
 """A column by its name, or by its name and type."""
@@ -167,6 +167,42 @@ def changes(
     below = RowSource(name, rows, start, on_violation=on_violation)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
+
+
+def table(name: str, schema: IntoSchema, refresh: DurationLike | None = None) -> Stream:
+    """A named table without times, such as one of sites or prices, to join streams with.
+
+    Its rows are true for ever. It is read once and then closed, so that a join with it waits for the stream
+    alone. Windows over a table by itself are refused: they would have no end.
+
+    Parameters
+    ----------
+    name
+        What runners call the input: a table or frame with at least these columns, a file, a batch DataFrame.
+    schema
+        The columns: ``{name: Arrow type or its name}``.
+    refresh
+        The table may be read again, about so often. Its CTI then follows the streams that it is joined with,
+        and what has changed holds from that CTI on. In a session each push is a new version; a run reads it
+        once.
+
+    >>> import recension as rc
+    >>> jobs = rc.source("jobs", {"site": "string", "cores": "int64"})
+    >>> sites = rc.table("sites", {"site": "string", "country": "string"})
+    >>> query = jobs.join(sites, on="site").group_by("country").agg(cores=rc.sum("cores"))
+    >>> countries = {"site": ["cern", "ral"], "country": ["CH", "UK"]}
+    >>> work = [rc.Insert({"site": "ral", "cores": 8}, 1, 5)]
+    >>> import pyarrow as pa
+    >>> rc.run(query, {"jobs": work, "sites": pa.table(countries)}, close=True).show()
+    _vs  _ve  country  cores
+    1    5    UK       8
+    """
+    try:
+        period = None if refresh is None else duration(refresh)
+    except TimeError as why:
+        raise TimeError(f"table: refresh: {why}") from None
+    known = Properties(is_insert_only=period is None, is_shrink_only=True)
+    return Stream(Table(name, schema_of(schema, "table"), declared=known, refresh=period))
 
 
 def _row_columns(

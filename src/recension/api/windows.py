@@ -21,6 +21,7 @@ from recension.plan.expressions.tree import AggregateCall, Tree
 from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, WindowKind, call_of
 from recension.plan.node import Node, Outputs, Speculate, columns_named
 from recension.plan.span import Project
+from recension.plan.tables import refuse_table
 from recension.plan.timed_span import name_timed, reads_times
 from recension.plan.windows import (
     CalendarUnit,
@@ -50,6 +51,8 @@ class WindowedStream(Generic[S]):
     def __init__(
         self, stream: S, keys: Outputs, windows: WindowKind, policies: Policies | None = None
     ) -> None:
+        if windows is not None:
+            refuse_table(stream.plan, "windows")
         self._stream, self._keys, self._windows = stream, keys, windows
         self._policies = policies or Policies()
 

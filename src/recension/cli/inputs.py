@@ -82,6 +82,7 @@ def open_inputs(
             schema=known[name].columns,
             start=known[name].start,
             end=known[name].end,
+            is_timeless=known[name].time_columns.is_timeless,
             on_violation=known[name].on_violation,
             check_orphans=name not in unchecked_sources and not known[name].are_rows,
             check_lateness=not known[name].are_rows,

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
+import pyarrow.parquet as pq
 import typer
 
 from recension.cli.inputs import (
@@ -35,7 +36,7 @@ from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
-from recension.plan.nodes import Node
+from recension.plan.nodes import Node, Table, walk
 from recension.runners.finite import push_inputs
 from recension.runners.local import BATCH_SIZE, Session
 
@@ -220,10 +221,11 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: ResultTargets, ba
     from recension.runners.spark.batch.run import history_of_files
 
     readers = open_inputs(paths, plan, set(), batch_size)
+    tables = {node.name for node in walk(plan) if isinstance(node, Table)}
     require_runnable(plan)
     with TemporaryDirectory() as folder:
         staged = {
-            name: _stage_history(Path(folder) / f"{i}.parquet", name, reader)
+            name: _stage_history(Path(folder) / f"{i}.parquet", name, reader, is_timeless=name in tables)
             for i, (name, reader) in enumerate(readers.items())
         }
         with show_progress("batch") as meter:
@@ -237,9 +239,13 @@ def _run_batch(plan: Node, paths: Mapping[str, Path], results: ResultTargets, ba
     report_dropped({name: reader.counts for name, reader in readers.items()})
 
 
-def _stage_history(path: Path, name: str, reader: StreamReader) -> str:
-    """A file for Spark with the history of a stream."""
-    write_history(path, reconstitute(with_progress(reader, f"reading {name}"), reader.schema))
+def _stage_history(path: Path, name: str, reader: StreamReader, *, is_timeless: bool) -> str:
+    """A file for Spark with the history of a stream, or with a table."""
+    found = reconstitute(with_progress(reader, f"reading {name}"), reader.schema)
+    if is_timeless:
+        pq.write_table(found.payload, path)
+    else:
+        write_history(path, found)
     return str(path)
 
 

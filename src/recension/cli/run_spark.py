@@ -147,7 +147,7 @@ def _stop_on_interrupt(meter: Meter) -> Iterator[_RunMonitor]:
 def _run(job: Job, readers: Mapping[str, StreamReader], monitor: _RunMonitor, *, close: bool) -> bool:
     """Once for all files; once more to close the inputs that end here. False if the user stopped it."""
     is_done = job.run(monitor.show_batch, lambda: monitor.is_stopping)
-    ending = [name for name, reader in readers.items() if close or reader.is_table]
+    ending = [n for n, reader in readers.items() if (close or reader.is_table) and n not in job.tables]
     fresh = [name for name in ending if not job.is_closed(name)]
     if is_done and fresh:
         for name in fresh:

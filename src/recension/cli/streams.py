@@ -21,7 +21,8 @@ from recension.cli.show import sort_by_lifetime
 from recension.core.classes import StreamReport, classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError, SchemaError, StreamError, TimeError
-from recension.core.formats import StreamReader, open_stream
+from recension.core.formats import StreamReader, open_stream, read_bitemporal
+from recension.core.formats.versions import Version
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING
@@ -41,6 +42,20 @@ def history(
     start: StartOption = None,
     end: EndOption = None,
     on_violation: OnViolationOption = OnViolation.RAISE,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="TIME",
+            help="Of a table or changelog: as it was at this time, such as 2024-01-31T12:00:00Z.",
+        ),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="Or as it was after so many micro-batches.")
+    ] = None,
+    bitemporal: Annotated[
+        bool, typer.Option("--bitemporal", help="Of a changelog: also from when to when it was believed.")
+    ] = False,
 ) -> None:
     """The canonical history of a stream: the events left when every retraction is applied.
 
@@ -48,7 +63,13 @@ def history(
     """
     results = ResultTargets.from_options(None, output, form)
     results.check([path])
-    reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
+    asked = Version.asked(version, as_of)
+    if bitemporal:
+        found = read_bitemporal(path, asked)
+        results.check_columns(found.schema)
+        results.put_history(sort_by_lifetime(found), found.time_type)
+        return
+    reader = open_stream(path, start=start, end=end, on_violation=on_violation.value, version=asked)
     results.check_columns(reader.schema)
     result = _reconstitute(path, reader)
     report_dropped({"": reader.counts})

@@ -19,8 +19,16 @@ from recension.core.batch import CTI, KIND_NAMES, RETRACT, EventBatch, Mask, pay
 from recension.core.errors import SchemaError, StreamError, TimeError
 from recension.core.events import Event, kind_of_element
 from recension.core.rowhash import Hashes, combine, row_hash
-from recension.core.ticks import FOREVER, Ticks, from_arrow, is_time, to_arrow
-from recension.core.time_kind import TICKS, TimeKind, describe_time, kind_of_column, merge_kinds, of_kind
+from recension.core.ticks import FOREVER, Ticks, TimeLike, from_arrow, instant, is_time, to_arrow
+from recension.core.time_kind import (
+    TICKS,
+    TimeKind,
+    describe_time,
+    kind_of,
+    kind_of_column,
+    merge_kinds,
+    of_kind,
+)
 from recension.core.values import rows_of, values_of
 
 
@@ -141,6 +149,19 @@ class History:
         """The events where ``keep`` is true."""
         payload = self.payload.filter(pa.array(keep)) if self.payload.num_columns else self.payload
         return replace(self, vs=self.vs[keep], ve=self.ve[keep], payload=payload)
+
+    def at(self, t: TimeLike) -> History:
+        """The events that are true at ``t``, with all of their lifetimes.
+
+        This is valid time. What was believed at some time is ``session.history(as_of=...)``.
+
+        >>> History.from_events([Event({"user": "ann"}, 1), Event({"user": "bob"}, 0, 5)]).at(5).show()
+        _vs  _ve  user
+        1    ∞    ann
+        """
+        moment = instant(t)
+        merge_kinds(kind_of(moment), self.time_type if len(self) else None)
+        return self.filter((self.vs <= moment) & (moment < self.ve))
 
     def before(self, t: int) -> History:
         """What is true before ``t``: events that start before it, cut off at it."""

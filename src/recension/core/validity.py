@@ -154,6 +154,11 @@ class Checker(DroppedElements):
             self._late.restore(chunks, self._frontier)
 
     @property
+    def frontier(self) -> int:
+        """The last CTI."""
+        return self._frontier
+
+    @property
     def is_closed(self) -> bool:
         """Has a CTI come to the end of time?"""
         return self._frontier == FOREVER

@@ -42,6 +42,7 @@ from recension.denote.alter_lifetime import (
     to_points,
     with_lifetime,
 )
+from recension.denote.beliefs import beliefs
 from recension.denote.calendar import calendar_windows
 from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
@@ -93,6 +94,7 @@ __all__ = [
     "any",
     "arg_max",
     "arg_min",
+    "beliefs",
     "calendar_windows",
     "canonical",
     "clip",

@@ -228,8 +228,8 @@ def aggregation(
 ) -> Aggregation:
     """Sums where the aggregate can take an event back, the events themselves where it cannot.
 
-    Events need not live through count windows and sessions; there sums that keep state of their own do not know how to
-    change.
+    Events need not live through count windows and sessions; there sums that keep state of their own do not
+    know how to change.
     """
     if not aggregate.inputs:
         return Aggregation(None, accumulators.CountEvents())

@@ -19,7 +19,7 @@ from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
 from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, Speculate, walk
-from recension.plan.source import Source
+from recension.plan.source import Source, Table
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 from recension.plan.timed_span import TimedSpan
 from recension.plan.windows import CountAggregate, SessionAggregate, WindowAggregate
@@ -59,6 +59,7 @@ __all__ = [
     "Source",
     "Span",
     "Speculate",
+    "Table",
     "TimedSpan",
     "Union",
     "Where",

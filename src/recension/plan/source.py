@@ -10,6 +10,8 @@ from typing import ClassVar
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.formats.columns import TimeColumns
+from recension.core.ticks import describe_duration
 from recension.core.time_kind import TICKS, OneKind, TimeKind, kind_of, kind_of_column, merge_kinds, of_kind
 from recension.core.validity import Policy
 from recension.plan.node import Needs, Node, walk
@@ -109,6 +111,11 @@ class Source(Leaf):
         return () if kind is None else ((f"source {self.name}, times={kind}", of_kind(0, kind)),)
 
     @property
+    def time_columns(self) -> TimeColumns:
+        """The columns of a plain table that hold times."""
+        return TimeColumns(self.start, self.end)
+
+    @property
     def label(self) -> str:
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
@@ -127,6 +134,32 @@ class Source(Leaf):
     def needs(self) -> None:
         """Its events can be sent to any shard."""
         return
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Source):
+    """A named table without times: its rows are true for ever (ruling T1), and nothing follows them.
+
+    With ``refresh`` it is read again: what differs then holds from the CTI of the streams it is joined with.
+    """
+
+    refresh: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise RecensionError("table: a table needs a name")
+        if self.refresh is not None and self.refresh <= 0:
+            raise RecensionError(f"table: refresh is 1 microsecond or more, not {self.refresh}")
+        super().__post_init__()
+
+    @property
+    def time_columns(self) -> TimeColumns:
+        return TimeColumns(is_timeless=True)
+
+    @property
+    def label(self) -> str:
+        refresh = "" if self.refresh is None else f", read again every {describe_duration(self.refresh)}"
+        return f"table {self.name}{refresh}"
 
 
 def sources_of(query: Node) -> dict[str, Source]:

@@ -8,7 +8,7 @@ more events than the limit is no longer kept: that is logged, and asking for it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 from uuid import uuid4
 
@@ -18,9 +18,11 @@ from recension.core.batch import EventBatch, concat, inserts, null_payload
 from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder
+from recension.core.wall_clock import Clock
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
+from recension.runners.beliefs import Beliefs
 from recension.runners.result import Position
 
 HISTORY_LIMIT: Final = 1 << 20
@@ -39,8 +41,16 @@ log = logging.getLogger("recension")
 class QueryAnswers:
     """What every query of a session gave. What is staged can be read once the whole step has gone well."""
 
-    def __init__(self, queries: Mapping[str, Node], history_limit: int | None) -> None:
-        self._by_query = {name: Answer(name, node.schema, history_limit) for name, node in queries.items()}
+    def __init__(
+        self, queries: Mapping[str, Node], history_limit: int | None, clock: Clock, keep: int = 0
+    ) -> None:
+        # The clock is looked at only by those who want to know what was believed when.
+        self._clock: Clock = clock if keep else lambda: 0
+        now = self._clock()
+        self._by_query = {
+            name: Answer(name, node.schema, history_limit, Beliefs(name, node.schema, keep, now))
+            for name, node in queries.items()
+        }
         self._staged: dict[str, list[EventBatch]] = {}
 
     def __getitem__(self, query: str) -> Answer:
@@ -69,8 +79,9 @@ class QueryAnswers:
     def publish(self) -> None:
         """Everything that was staged can be read now."""
         staged, self._staged = self._staged, {}
+        now = self._clock() if staged else 0
         for query, batches in staged.items():
-            self._by_query[query].add(batches)
+            self._by_query[query].add(batches, now)
 
     def add_dropped(self, dropped: Dropped) -> None:
         """Elements that were dropped are kept for every query until it is read."""
@@ -90,23 +101,25 @@ class QueryAnswers:
         """Become the answers whose snapshot this is, with everything read."""
         self._staged = {}
         for name, answer in self._by_query.items():
-            answer.restore(take_prefix(f"{name}", chunks))
+            answer.restore(take_prefix(f"{name}", chunks), self._clock())
 
 
 class Answer:
     """What one query gave."""
 
-    def __init__(self, name: str, schema: pa.Schema, limit: int | None) -> None:
+    def __init__(self, name: str, schema: pa.Schema, limit: int | None, beliefs: Beliefs) -> None:
         self.position = Position(0, _new_id())
+        self._beliefs = beliefs
         self.dropped: Dropped = {}
         self._unread: list[EventBatch] = []
         self._history = RunningHistory(name, schema, limit)
 
-    def add(self, batches: Iterable[EventBatch]) -> None:
+    def add(self, batches: Sequence[EventBatch], now: int = 0) -> None:
         """More of it."""
         for batch in batches:
             self._unread.append(batch)
             self._history.add(batch)
+        self._beliefs.add(batches, now)
 
     def take_unread(self) -> list[EventBatch]:
         """What came since the last call."""
@@ -120,24 +133,26 @@ class Answer:
         dropped, self.dropped = self.dropped, {}
         return dropped
 
-    def history(self) -> History:
-        """What is true now."""
-        return self._history.build()
+    def history(self, as_of: int | None = None) -> History:
+        """What is true now, or was believed at some time."""
+        current = self._history.build()
+        return current if as_of is None else self._beliefs.history(as_of, current)
 
     def snapshot(self) -> dict[str, pa.Table]:
         """How far it was read, and the history, if it is kept, as tables."""
         # What was not read is lost: it counts as a reading that nobody has.
         position = self.position._replace(number=self.position.number + bool(self._unread))
         history = {"history": self.history().to_arrow()} if self._history.is_kept() else {}
-        return {"position": pa.Table.from_pylist([position._asdict()]), **history}
+        return {"position": pa.Table.from_pylist([position._asdict()]), **history, **self._beliefs.snapshot()}
 
-    def restore(self, chunks: Chunks) -> None:
+    def restore(self, chunks: Chunks, now: int = 0) -> None:
         """Become the answer whose snapshot this is, with everything read."""
         self._unread, self.dropped = [], {}
         # What `snapshot_state` gives does not say: then it is a new series, whose beginning nobody has.
         saved = chunks["position"].to_pylist() if "position" in chunks else []
         self.position = Position(**saved[0]) if saved else Position(1, _new_id())
         self._history.restore(chunks.get("history"))
+        self._beliefs.restore(take_prefix("beliefs", chunks), now)
 
 
 def _new_id() -> str:

@@ -49,7 +49,16 @@ def push_inputs(
                 "the results added up, first + second"
             )
     session.closes_inputs = close
-    pieces = {name: _push_slices(session, name, data, batch_size) for name, data in inputs.items()}
+    tables = {name: data for name, data in inputs.items() if name in session.tables}
+    # First: what is joined with them need not wait.
+    for name, data in tables.items():
+        _push_table(session, name, data)
+        yield name
+    pieces = {
+        name: _push_slices(session, name, data, batch_size)
+        for name, data in inputs.items()
+        if name not in tables
+    }
     while pieces:
         for name in list(pieces):
             if not next(pieces[name], False):
@@ -57,6 +66,17 @@ def push_inputs(
                 if close or session.is_table(name):
                     session.advance(name, FOREVER)
             yield name
+
+
+def _push_table(session: Session, name: str, data: Data) -> None:
+    """Push a table, which is read once, and close it."""
+    if isinstance(data, StreamReader):
+        for _ in _push_slices(session, name, data, 0):
+            pass
+    else:
+        session.push(name, data)
+    if not session.is_closed(name):
+        session.advance(name, FOREVER)
 
 
 def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:

@@ -97,6 +97,11 @@ class Intake:
         """Is nothing to come any more?"""
         return self._checker.is_closed
 
+    @property
+    def cti(self) -> int:
+        """The last CTI that came."""
+        return self._checker.frontier
+
     def forget_before(self, t: int) -> None:
         """Changes to events that ended before ``t`` come to nothing: they need not be checked."""
         self._checker.forget_before(t)
@@ -216,7 +221,9 @@ class Intake:
 
     def _time_columns(self, schema: pa.Schema) -> TimeColumns:
         """A stream or a history has control columns; another table those that the source names."""
-        named = TimeColumns(self._source.start, self._source.end)
+        named = self._source.time_columns
+        if named.is_timeless:
+            return named
         is_history = named.vs not in schema.names and {VS, VE} <= set(schema.names)
         return TimeColumns() if KIND in schema.names or is_history else named
 

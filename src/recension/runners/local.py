@@ -25,6 +25,7 @@ from recension.core.batch import EventBatch
 from recension.core.change_log import tables_of
 from recension.core.errors import RecensionError, StreamError, TimeError, describe_error
 from recension.core.formats.reader import StreamReader
+from recension.core.formats.versions import time_of_belief
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, MemoryUse
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
@@ -34,7 +35,7 @@ from recension.lowering import describe_choice
 from recension.operators.base import Chunks
 from recension.plan.explain import explain
 from recension.plan.node import Node
-from recension.plan.source import times_in
+from recension.plan.source import Table, times_in
 from recension.runners.answers import HISTORY_LIMIT
 from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
@@ -61,7 +62,8 @@ class Session(LockedSession):
 
     Where a query counts by the wall clock, ``clock`` is looked at whenever something is pushed or read. The
     history of each answer is kept for `history` until it has more than ``history_limit`` events; None keeps
-    it whatever its size, 0 never. With a ``pool`` state is in its memory.
+    it whatever its size, 0 never. For ``keep`` microseconds it is remembered what was believed when. With a
+    ``pool`` state is in its memory.
     """
 
     def __init__(
@@ -72,18 +74,24 @@ class Session(LockedSession):
         history_limit: int | None = HISTORY_LIMIT,
         times: OneKind | None = None,
         pool: MemoryPool | None = None,
+        keep: int = 0,
     ) -> None:
         super().__init__(pool)
-        self._pool = pool
+        self._pool, self._clock = pool, clock
         _require_options(batch_size, clock, history_limit)
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, clock, history_limit, times or OneKind())
+        self._run = QueryRun(queries, batch_size, clock, history_limit, times or OneKind(), keep)
         self._merges: dict[str, MergePorts] = {}
 
     @property
     def sources(self) -> list[str]:
         """The names to push to."""
         return list(self._run.intakes)
+
+    @property
+    def tables(self) -> set[str]:
+        """The names of those that are tables without times."""
+        return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
 
     @property
     def unchecked_sources(self) -> set[str]:
@@ -240,8 +248,11 @@ class Session(LockedSession):
         return Result(batches, node.schema, node.properties, time_type, dropped, reading, measure)
 
     @run_exclusively
-    def history(self, query: str | None = None) -> History:
+    def history(self, query: str | None = None, *, as_of: TimeLike | None = None) -> History:
         """What is true now by a query's answer so far, whatever was read of it.
+
+        With ``as_of``, what was believed then: a time of the session's clock, as a datetime or ISO text with
+        a zone, or in microseconds since 1970. `rc.session`, ``keep=`` says how far back that goes.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"user": "string"})
@@ -258,7 +269,8 @@ class Session(LockedSession):
         name = self._run.answers.query_name(query)
         with self._step():
             self._run.tick()
-        return replace(self._run.answers[name].history(), time_type=self._run.time_type)
+        moment = None if as_of is None else time_of_belief(as_of, self._clock())
+        return replace(self._run.answers[name].history(moment), time_type=self._run.time_type)
 
     @run_exclusively
     def metrics(self) -> list[Metrics]:
@@ -295,6 +307,11 @@ class Session(LockedSession):
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
         return self._run.intake(source).is_table
+
+    @run_exclusively
+    def is_closed(self, source: str) -> bool:
+        """Can nothing more come at this source?"""
+        return self._run.intake(source).is_closed
 
     @run_exclusively
     def rows_seen(self, source: str) -> int:

@@ -26,13 +26,15 @@ from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
-from recension.plan.source import describe_unknown_source, times_in
+from recension.plan.source import Source, Table, describe_unknown_source, times_in
+from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.session_lock import RefusedError
+from recension.runners.table_intake import TableIntake
 
 TIMES: Final = "times"
 
@@ -43,7 +45,13 @@ class QueryRun:
     """The plan of some queries, the intakes of their sources, the engine and the answers."""
 
     def __init__(
-        self, queries: Queries, batch_size: int, clock: Clock, history_limit: int | None, times: OneKind
+        self,
+        queries: Queries,
+        batch_size: int,
+        clock: Clock,
+        history_limit: int | None,
+        times: OneKind,
+        keep: int = 0,
     ) -> None:
         self._batch_size, self._clock, self.times = batch_size, clock, times
         self.plan: PhysicalPlan = lower(queries)
@@ -51,7 +59,7 @@ class QueryRun:
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
         self._open_intakes()
-        self.answers = QueryAnswers(self.plan.queries, history_limit)
+        self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False
@@ -63,10 +71,19 @@ class QueryRun:
             self.plan.without_external,
         )
         self.intakes = {
-            name: self.intakes.get(name)
-            or Intake(source, check_orphans=name not in self.unchecked_sources, times=self.times)
+            name: self.intakes.get(name) or self._open_intake(source)
             for name, source in self.plan.sources.items()
         }
+        self._followed = {
+            name: [self.plan.numbers[node] for node in nodes]
+            for name, nodes in find_followed(self.plan.queries.values()).items()
+        }
+
+    def _open_intake(self, source: Source) -> Intake:
+        checks_orphans = source.name not in self.unchecked_sources
+        if isinstance(source, Table):
+            return TableIntake(source, check_orphans=checks_orphans, times=self.times)
+        return Intake(source, check_orphans=checks_orphans, times=self.times)
 
     def intake(self, source: str) -> Intake:
         """The intake of a source; an error if there is no such source."""
@@ -128,6 +145,16 @@ class QueryRun:
                 flows = self.engine.step({vertex: flow_of(batch)})
             self._collect(flows)
             self._warn_without_cti(source, vertex)
+        self._follow_streams()
+
+    def _follow_streams(self) -> None:
+        """The CTIs of tables that may be read again follow those of the streams they are joined with."""
+        for table, vertices in self._followed.items():
+            intake = self.intakes[table]
+            if isinstance(intake, TableIntake) and intake.may_follow:
+                t = min(self.engine.source_metrics(vertex).cti for vertex in vertices)
+                if t > intake.cti:
+                    self.feed(table, self.take(table, intake.advance(t)))
 
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""

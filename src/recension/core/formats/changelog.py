@@ -35,6 +35,7 @@ from recension.core.formats.files import (
     require_size,
     to_sealed_json,
 )
+from recension.core.formats.versions import Version
 
 FORMAT: Final = "recension changelog 3"
 # All parts are of one file: the next micro-batch goes on with it.
@@ -48,11 +49,15 @@ _NAME: Final = re.compile(r"part-([0-9]{12,18})(?:-([0-9]{4,9}))?\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """A file of a part as another file names it: its number, its seal, and its bucket if it is a piece."""
+    """A file of a part as another file names it: its number, its seal, and its bucket if it is a piece.
+
+    ``at`` is when it had been published, in microseconds since 1970; 0 if its writer kept no times.
+    """
 
     number: int
     seal: str
     bucket: int | None = None
+    at: int = 0
 
     @property
     def name(self) -> str:
@@ -141,7 +146,8 @@ def _parse_sealed_part(stored: dict[str, Any]) -> SealedPart:
     if not is_seal(stored["seal"]):
         raise ValueError(stored["seal"])
     bucket = stored.get("bucket")
-    return SealedPart(int(stored["number"]), stored["seal"], None if bucket is None else int(bucket))
+    bucket = None if bucket is None else int(bucket)
+    return SealedPart(int(stored["number"]), stored["seal"], bucket, int(stored.get("at", 0)))
 
 
 def _parse_publishing(stored: Any) -> Publishing | None:
@@ -155,11 +161,48 @@ def _parse_publishing(stored: Any) -> Publishing | None:
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """A part as it is on the disk, and its seal if another file names it."""
+    """A part as it is on the disk; its seal, and when it was published, if another file says so."""
 
     path: Path
     link: Link
     seal: str = ""
+    at: int = 0
+
+
+def parts_of_version(path: Path, parts: list[PartFile], mark: Mark, version: Version) -> list[PartFile]:
+    """The parts of a version; one without any is refused."""
+    if version.is_newest:
+        return parts
+    # A part that nobody names yet gets its time when the mark counts it.
+    counted = [part for part in parts if part.seal]
+    if version.number is not None:
+        if version.number > mark.last + 1:
+            reason = f"there is no version {version.number} yet: the last is {mark.last + 1}"
+            raise FormatError(reason, file=str(path))
+        chosen = [part for part in counted if part.link.number < version.number]
+    else:
+        require_times(counted)
+        chosen = [part for part in counted if part.at <= (version.as_of or 0)]
+    if not chosen:
+        raise FormatError("nothing was written yet to that version", file=str(path))
+    return chosen
+
+
+def parts_with_times(path: Path, mark: Mark, version: Version) -> list[PartFile]:
+    """The parts of a version whose times are known: all that the mark counts."""
+    counted = [part for part in changelog_parts(path, mark) if part.seal]
+    if not counted:
+        raise FormatError("a changelog to which nothing was written yet", file=str(path))
+    require_times(counted)
+    return parts_of_version(path, counted, mark, version)
+
+
+def require_times(parts: list[PartFile]) -> None:
+    """Refuse a changelog of which nobody knows when it was written."""
+    for part in parts:
+        if not part.at:
+            reason = "written by an earlier release, which kept no times: name a version"
+            raise FormatError(reason, file=str(part.path))
 
 
 def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
@@ -172,8 +215,13 @@ def changelog_parts(path: Path, mark: Mark) -> list[PartFile]:
     links = {name: _link_of(path, name) for name in _leave_out_publishing(names, mark)}
     _require_chain(path, links, mark.part)
     sealed = [part for link in links.values() for part in link.previous]
-    seals = {part.name: part.seal for part in (*sealed, *mark.part)}
-    parts = [PartFile(path / name, link, seals.get(name, "")) for name, link in links.items()]
+    named = {part.name: part for part in (*sealed, *mark.part)}
+    parts = [
+        PartFile(path / name, link, named[name].seal, named[name].at)
+        if name in named
+        else PartFile(path / name, link)
+        for name, link in links.items()
+    ]
     # From the end: a part can be trusted with the seal of the one before only if its own seal is right.
     for part in reversed(parts):
         require_size(part.path, part.seal)

@@ -38,6 +38,8 @@ class TimeColumns:
 
     start: str | None = None
     end: str | None = None
+    is_timeless: bool = False
+    """There are none: every row is true for ever."""
 
     @property
     def vs(self) -> str:
@@ -81,9 +83,11 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     """The meaning of a file's columns, or an error that names the one that is wrong."""
     check_names(schema.names, file)
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
-    is_table = bool(schema.names) and KIND not in schema.names
-    control = {*CONTROL, times.vs, times.ve}
-    if schema.names:
+    is_table = times.is_timeless or (bool(schema.names) and KIND not in schema.names)
+    control = set() if times.is_timeless else {*CONTROL, times.vs, times.ve}
+    if times.is_timeless:
+        _refuse_control(schema, file)
+    elif schema.names:
         _check_times(schema, times, is_table, file)
         _check_control(schema, is_table, file)
     for field in schema:
@@ -94,7 +98,8 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
         for part in parts_of(field.type):
             _check_part(part, field.name, file)
     payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema if f.name not in control])
-    return Layout(payload, times, _kind_of_times(schema, times, file), is_table, BATCH in schema.names)
+    kind = None if times.is_timeless else _kind_of_times(schema, times, file)
+    return Layout(payload, times, kind, is_table, BATCH in schema.names)
 
 
 def require_readable(schema: pa.Schema) -> pa.Schema:
@@ -221,6 +226,16 @@ def check_names(names: Sequence[str], file: str | None) -> None:
         raise FormatError(f"{len(names):,} columns; at most {MOST_COLUMNS:,} can be read", file=file)
     for twin in (name for name, times in Counter(names).items() if times > 1):
         raise FormatError(f"column {twin} is there twice", file=file)
+
+
+def _refuse_control(schema: pa.Schema, file: str) -> None:
+    for name in CONTROL:
+        if name in schema.names:
+            raise FormatError(
+                f"column {name}: a table (rc.table) has rows without times; rc.source reads streams and "
+                "histories",
+                file=file,
+            )
 
 
 def _check_times(schema: pa.Schema, times: TimeColumns, is_table: bool, file: str) -> None:

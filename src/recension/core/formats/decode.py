@@ -26,7 +26,7 @@ from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import ticks_from_text
 from recension.core.openclose import CLOSE, OPEN
-from recension.core.ticks import FOREVER, Ticks, from_arrow
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, from_arrow
 from recension.core.validity import Policy
 from recension.core.values import cast_exactly
 
@@ -76,7 +76,7 @@ class Decoder:
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """What `decode` gives, without counting anything yet."""
         read = _RowColumns(rows, layout, file, first_row)
-        kind, vs, ve = read.kinds(), read.times(layout.times.vs), read.ends()
+        kind, vs, ve = read.kinds(), read.starts(), read.ends()
         count, has_count = read.counts()
         faults: list[tuple[str, Mask]] = []
         if bool((kind > CTI).any()):
@@ -168,11 +168,19 @@ class _RowColumns:
 
     def missing_starts(self) -> Mask | None:
         """Which rows have no start, if any."""
+        if self.layout.times.is_timeless:
+            return None
         column = self._column(self.layout.times.vs)
         if not column.null_count:
             return None
         missing: Mask = column.is_null().to_numpy(zero_copy_only=False)
         return missing
+
+    def starts(self) -> Ticks:
+        """Where each lifetime begins."""
+        if self.layout.times.is_timeless:
+            return np.full(len(self), BEGINNING)
+        return self.times(self.layout.times.vs)
 
     def ends(self) -> Ticks:
         """Where each lifetime ends; a row of points ends a tick after its start."""

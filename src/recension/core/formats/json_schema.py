@@ -136,6 +136,8 @@ def _extend_schema(known: pa.Schema | None, found: pa.Schema) -> pa.Schema:
 
 def _add_control_columns(found: dict[str, pa.DataType], times: TimeColumns) -> dict[str, pa.DataType]:
     """The control columns of a file of which one block was seen: some may only show up later."""
+    if times.is_timeless:
+        return found
     later = [times.ve, NEW_VE] if KIND in found else [times.ve] if times.start is None else []
     counted = {COUNT: pa.int64()} if KIND in found else {}
     return dict.fromkeys(later, pa.null()) | found | counted

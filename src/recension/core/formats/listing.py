@@ -21,7 +21,7 @@ import pyarrow as pa
 from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.arrow_ipc import ArrowRows, ArrowSink
-from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, parts_of_version, read_mark
 from recension.core.formats.columns import TimeColumns
 from recension.core.formats.csv_files import CsvRows, CsvSink
 from recension.core.formats.files import format_errors, is_packed, is_plain_name, require_regular
@@ -29,13 +29,14 @@ from recension.core.formats.json_lines import JsonRows, JsonSink
 from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.manifest import (
     FOLDER,
-    current_manifest,
     deleted_rows,
+    find_manifest,
     is_table,
 )
 from recension.core.formats.parquet import ParquetRows, ParquetSink
 from recension.core.formats.stream_files import FileRows
 from recension.core.formats.text import is_scalar
+from recension.core.formats.versions import NEWEST, Version
 
 SPARK_LOG: Final = "_spark_metadata"
 
@@ -129,23 +130,28 @@ def is_data_file(file: Path) -> bool:
     return file.name[0] not in "_." and Path(inner).suffix.lower() in _BY_ENDING
 
 
-def stored_files(path: Path) -> list[StoredFile]:
-    """What a stream or a history is made of."""
+def stored_files(path: Path, version: Version = NEWEST) -> list[StoredFile]:
+    """What a stream or a history is made of; of a table, in some version."""
     with format_errors(str(path)):
         has_manifest = is_table(path)
         mark = read_mark(path) if path.is_dir() else None
     if has_manifest:
-        return _table_files(path)
+        return _table_files(path, version)
     if mark is not None and mark.format != OLD_FORMAT:
         # Pieces that are there before the mark counts any are no stream yet.
         if not (parts := changelog_parts(path, mark)):
             raise FormatError("a changelog to which nothing was written yet", file=str(path))
-        return [StoredFile(part.path, seal=part.seal) for part in parts]
+        chosen = parts_of_version(path, parts, mark, version)
+        return [StoredFile(part.path, seal=part.seal) for part in chosen]
+    if not version.is_newest:
+        raise FormatError(
+            "only history tables and changelogs, as rc.spark.write writes them, have versions", file=str(path)
+        )
     return [StoredFile(file) for file in _files_of(path)]
 
 
-def _table_files(path: Path) -> list[StoredFile]:
-    manifest = current_manifest(path)
+def _table_files(path: Path, version: Version) -> list[StoredFile]:
+    manifest = find_manifest(path, version)
     if manifest is None or manifest.batch < 0:
         raise FormatError("a history table to which nothing was committed yet", file=str(path))
     without = deleted_rows(path, manifest)

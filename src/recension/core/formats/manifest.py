@@ -10,13 +10,15 @@ and payload, so that an event stays in its bucket when its end moves. A file hol
 or of any (`ANY_BUCKET`) if one writer has written for all.
 
 A manifest carries its own digest and the seals of the files it names. The one before it stays as well, so
-that a table without its newest manifest is noticed: but for the first, there are always two.
+that a table without its newest manifest is noticed: but for the first, there are always two. Older ones stay
+as long as the files that they name: they are the versions that can still be read (`find_manifest`).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from os.path import lexists
@@ -38,6 +40,7 @@ from recension.core.formats.files import (
     require_seal,
     to_sealed_json,
 )
+from recension.core.formats.versions import Version, describe_clock
 from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
@@ -101,7 +104,8 @@ class Manifest:
     """One version of a table: the history after micro-batch ``batch`` of the query ``query``.
 
     ``recent`` holds, for the last micro-batches, what they were made of. The number of ``buckets`` never
-    changes.
+    changes. ``at`` is when it was committed, in microseconds since 1970 and never before the one before it; 0
+    if the version that wrote it kept no times.
     """
 
     number: int
@@ -115,6 +119,7 @@ class Manifest:
     schema_seal: str = ""
     recent: tuple[tuple[int, str], ...] = ()
     buckets: int = 0
+    at: int = 0
     format: str = FORMAT
 
     @property
@@ -174,7 +179,7 @@ def _find_faults(manifest: Manifest) -> Iterator[str]:
     if not isinstance(manifest.query, str):
         yield f"query is {manifest.query!r}"
     whole = [("number", manifest.number, 0), ("batch", manifest.batch, -1), ("cti", manifest.cti, BEGINNING)]
-    whole += [("buckets", manifest.buckets, 0)]
+    whole += [("buckets", manifest.buckets, 0), ("at", manifest.at, 0)]
     for file in manifest.files:
         whole += [("rows", file.rows, 0), ("deleted", file.deleted, 0)]
         whole += [(name, getattr(file, name), BEGINNING) for name in _TIMES]
@@ -206,14 +211,16 @@ def read_manifest(file: Path) -> Manifest:
         return Manifest.from_json(file.read_text(encoding="utf-8"), str(file))
 
 
+def manifest_numbers(path: Path) -> set[int]:
+    """The numbers of the manifests that are there."""
+    return {int(f.stem) for f in (path / FOLDER).glob("*.json") if _NUMBER.fullmatch(f.stem)}
+
+
 def current_manifest(path: Path) -> Manifest | None:
     """The manifest that counts now, if the table has one."""
     seen: set[int] = set()
     for _ in range(_PATIENCE):
-        before, seen = (
-            seen,
-            {int(f.stem) for f in (path / FOLDER).glob("*.json") if _NUMBER.fullmatch(f.stem)},
-        )
+        before, seen = seen, manifest_numbers(path)
         if not seen:
             return None
         file = manifest_path(path, max(seen))
@@ -234,6 +241,68 @@ def current_manifest(path: Path) -> Manifest | None:
                 file=str(file),
             )
     raise FormatError("the manifest is replaced faster than it can be read", file=str(path))
+
+
+def find_manifest(path: Path, version: Version) -> Manifest | None:
+    """The manifest of a version; none if the table has none at all. One that is gone is refused."""
+    current = current_manifest(path)
+    if current is None or version.is_newest:
+        return current
+    found = current
+    if version.number is not None and version.number != current.number:
+        if version.number > current.number:
+            reason = f"there is no version {version.number} yet: the last is {current.number}"
+            raise FormatError(reason, file=str(path))
+        found = _read_kept(path, version.number)
+    elif version.as_of is not None:
+        found = _manifest_as_of(path, current, version.as_of)
+    if found.batch < 0:
+        raise FormatError("nothing was committed to that version: the first is 1", file=str(path))
+    if not all(lexists(path / FOLDER / name) for name in found.seals()):
+        raise _gone_error(path, f"version {found.number}")
+    return found
+
+
+def _manifest_as_of(path: Path, current: Manifest, as_of: int) -> Manifest:
+    """The last manifest that was there at a time."""
+    numbers = sorted(manifest_numbers(path) | {current.number})
+
+    def read(number: int) -> Manifest:
+        found = current if number == current.number else _read_kept(path, number)
+        if not found.at:
+            reason = (
+                f"version {number} was written by an earlier release, which kept no times: name a version"
+            )
+            raise FormatError(reason, file=str(path))
+        return found
+
+    after = bisect_right(numbers, as_of, key=lambda number: read(number).at)
+    if after:
+        return read(numbers[after - 1])
+    if numbers[0]:
+        raise _gone_error(path, f"what was there at {describe_clock(as_of)}")
+    raise FormatError(f"at {describe_clock(as_of)} there was no such table yet", file=str(path))
+
+
+def _read_kept(path: Path, number: int) -> Manifest:
+    file = manifest_path(path, number)
+    try:
+        return read_manifest(file)
+    except FormatError:
+        if lexists(file):
+            raise
+        raise _gone_error(path, f"version {number}") from None
+
+
+def _gone_error(path: Path, what: str) -> FormatError:
+    oldest = min(number for number in manifest_numbers(path) if number)
+    since = read_manifest(manifest_path(path, oldest)).at
+    when = f", of {describe_clock(since)}" if since else ""
+    return FormatError(
+        f"{what} is gone: the oldest version that is left is {oldest}{when}; the writer's keep= says for how "
+        "long they stay",
+        file=str(path),
+    )
 
 
 def deleted_rows(path: Path, manifest: Manifest) -> dict[str, Index]:

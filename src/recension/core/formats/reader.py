@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -13,14 +14,19 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.batch import EventBatch
+from recension.core.bitemporal import believed_events
 from recension.core.errors import FormatError, StreamError
+from recension.core.formats.changelog import OLD_FORMAT, parts_with_times, read_mark
 from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
 from recension.core.formats.decode import Decoder
+from recension.core.formats.files import format_errors
 from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.stream_files import FileChunk, StreamFile, agreed_payload, read_chunks
+from recension.core.formats.versions import NEWEST, Version
 from recension.core.history import History
 from recension.core.openclose import OpenClose
 from recension.core.reconstitution import reconstitute
+from recension.core.ticks import TimeLike
 from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.validity import Checker, Policy
 
@@ -37,6 +43,8 @@ def open_stream(
     check_orphans: bool = True,
     check_lateness: bool = True,
     batch_size: int = BATCH_SIZE,
+    version: Version = NEWEST,
+    is_timeless: bool = False,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -44,13 +52,14 @@ def open_stream(
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
     a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
     that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
-    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. The files are opened
-    at once and read as the batches are asked for.
+    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. ``version`` is that
+    of a history table or changelog. With ``is_timeless`` it is a table without times, whose rows are true for
+    ever. The files are opened at once and read as the batches are asked for.
     """
-    times = TimeColumns(start, end)
+    times = TimeColumns(start, end, is_timeless)
     if schema is not None:
         refuse_reserved(schema, times)
-    files = [open_file(file, times, schema) for file in stored_files(Path(path))]
+    files = [open_file(file, times, schema) for file in stored_files(Path(path), version)]
     return StreamReader(
         files, agreed_payload(files, schema), _Checks(on_violation, check_orphans, check_lateness), batch_size
     )
@@ -179,9 +188,43 @@ class _Pass:
         return self.checker.check(batch, first_row=chunk.first_row, file=chunk.file, kind=self._kind)
 
 
-def read_history(path: str | PathLike[str], *, schema: pa.Schema | None = None) -> History:
-    """The history in a file or a directory of files."""
-    reader = open_stream(path, schema=schema)
+def read_history(
+    path: str | PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    version: int | None = None,
+    as_of: TimeLike | None = None,
+) -> History:
+    """The history in a file or a directory of files.
+
+    Of a history table, ``version`` (so many micro-batches) or ``as_of`` (a time of the wall clock) asks for
+    what was believed before.
+    """
+    reader = open_stream(path, schema=schema, version=Version.asked(version, as_of))
     if reader.has_kinds:
         raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
     return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)
+
+
+def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> History:
+    """Every event that a changelog ever told, with the times from and until which it was believed.
+
+    ``believed_from`` and ``believed_to`` (null: still believed) are columns of the payload; the lifetimes say
+    when the events are true. The rows with ``believed_from <= t`` and ``believed_to > t``, or null, are what
+    was believed at ``t``.
+    """
+    folder = Path(path)
+    with format_errors(str(folder)):
+        mark = read_mark(folder) if folder.is_dir() else None
+    if mark is None or mark.format == OLD_FORMAT:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(folder))
+    parts = parts_with_times(folder, mark, version)
+    files = {part: open_file(StoredFile(part.path, seal=part.seal), TimeColumns(), None) for part in parts}
+    schema = agreed_payload(list(files.values()), None)
+    kind = reduce(merge_kinds, (file.layout.kind for file in files.values()), None)
+    versions = (
+        (at, batch)
+        for at, pieces in groupby(parts, key=lambda part: part.at)
+        for batch in StreamReader([files[p] for p in pieces], schema, _Checks("raise", False), BATCH_SIZE)
+    )
+    return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
-from recension.plan.node import Node
+from recension.plan.nodes import Node, Table, walk
 from recension.runners.spark.failures import is_worker_missing, reason_of
 from recension.runners.spark.session import require_streaming_packages
 from recension.runners.spark.sinks import write
@@ -66,6 +66,11 @@ class Job:
     files_per_batch: int | None = None
     memory: str | int | None = None
     _seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> set[str]:
+        """The inputs that are tables without times, which are closed anyway."""
+        return {node.name for node in walk(self.query) if isinstance(node, Table)}
 
     @property
     def changelog(self) -> Path:

@@ -29,7 +29,7 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
-from recension.core.ticks import FOREVER
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Source
 from recension.runners.spark.batch.frame import (
     VE,
@@ -45,6 +45,7 @@ from recension.runners.spark.batch.times import add, tick, to_ticks, to_times, t
 from recension.runners.spark.types import arrow_type, carrier
 
 _STEPS = "steps"
+_OUR_TIMES = TimeColumns()
 _KINDS = ("insert", "retract", "cti", "external_cti", "open", "close")
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
 
@@ -55,23 +56,22 @@ class NamedFrame:
 
     given: DataFrame
     name: str
-    start: str | None = None
-    end: str | None = None
+    times: TimeColumns = _OUR_TIMES
 
     @staticmethod
-    def of(given: Any, name: str, start: str | None = None, end: str | None = None) -> NamedFrame:
+    def of(given: Any, name: str, times: TimeColumns = _OUR_TIMES) -> NamedFrame:
         """What was given, if it is a DataFrame that a batch job can read."""
         if not isinstance(given, DataFrame):
             raise RecensionError(f"{name}: a batch run reads Spark DataFrames, not a {type(given).__name__}")
         if given.isStreaming:
             raise RecensionError(f"{name}: a streaming DataFrame; run it with rc.spark.stream")
-        return NamedFrame(given, name, start, end)
+        return NamedFrame(given, name, times)
 
     @cached_property
     def layout(self) -> Layout:
         """What the columns mean, or an error that names the one that is wrong."""
-        is_stream = KIND in self.given.columns
-        times = TimeColumns() if is_stream else TimeColumns(self.start, self.end)
+        is_stream = KIND in self.given.columns and not self.times.is_timeless
+        times = TimeColumns() if is_stream else self.times
         fields = [pa.field(field.name, self._arrow_type(field)) for field in self.given.schema]
         return layout_of(pa.schema(fields), times, self.name)
 
@@ -158,6 +158,9 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
             table = replace(table, given=table.given.where(is_plain))
         return Frame(reconstitute(table, payload), source.columns)
     times = table.layout.times
+    if times.is_timeless:
+        always = table.rows.withColumns({VS: tick(BEGINNING), VE: tick(FOREVER)})
+        return make_frame(always, payload, source.columns)
     start, end = table.ticks(times.vs), f.coalesce(table.ticks(times.ve), tick(FOREVER))
     timed = table.rows.withColumns({VS: start, VE: add(start, 1) if table.layout.is_points else end})
     return make_frame(_check_lifetimes(timed, source, table.time_type), payload, source.columns)
@@ -175,16 +178,23 @@ def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType)
 def reconstitute(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     """The history: `_vs`, `_ve` in ticks, payload columns `c0`, `c1`, ..."""
     names = [f"c{i}" for i in range(len(payload))]
+    net = net_steps(table, payload)
+    event = describe_event(list(payload), names, table.time_type)
+    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
+    kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
+    return repeat_rows(kept, "n").select(VS, VE, *names)
+
+
+def net_steps(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
+    """For each event how often it is there in the end, as column `n`."""
+    names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
     plain = rows.where(f.col(KIND).isin("insert", "retract"))
     event = describe_event(list(payload), names, table.time_type)
     paired = _open_close_steps(rows.where(f.col(KIND).isin("open", "close")), names, event)
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(paired)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
-    net = each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
-    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
-    kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
-    return repeat_rows(kept, "n").select(VS, VE, *names)
+    return each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
 
 
 def _elements(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:

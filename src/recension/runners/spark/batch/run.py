@@ -32,7 +32,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
     sources = sources_of(query)
     require_inputs(inputs, sources)
     tables = {
-        name: NamedFrame.of(inputs[name], name, source.start, source.end) for name, source in sources.items()
+        name: NamedFrame.of(inputs[name], name, source.time_columns) for name, source in sources.items()
     }
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     with times_in_messages(kind):

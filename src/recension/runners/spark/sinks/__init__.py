@@ -12,7 +12,7 @@ files           directories of tables; files that survive a kill
 reading         what was written, as DataFrames
 """
 
-from recension.runners.spark.sinks.reading import read_changelog, read_history
+from recension.runners.spark.sinks.reading import read_bitemporal, read_changelog, read_history
 from recension.runners.spark.sinks.writing import write, write_changelog, write_history
 
-__all__ = ["read_changelog", "read_history", "write", "write_changelog", "write_history"]
+__all__ = ["read_bitemporal", "read_changelog", "read_history", "write", "write_changelog", "write_history"]

@@ -42,6 +42,7 @@ from recension.core.formats.changelog import (
 from recension.core.formats.columns import KIND
 from recension.core.formats.files import format_errors, seal_of
 from recension.core.formats.manifest import FOLDER
+from recension.core.wall_clock import now
 from recension.runners.spark.sinks.files import (
     old_format_error,
     publish,
@@ -230,6 +231,9 @@ def _link(mark: Mark, batch: MicroBatch) -> Link:
 
 
 def _advance(mark: Mark, batch: MicroBatch, part: tuple[SealedPart, ...]) -> Mark:
-    """The mark after one more micro-batch."""
+    """The mark after one more micro-batch; what is new in it has been published by now."""
+    if part is not mark.part:
+        at = max([now(), *(earlier.at for earlier in mark.part)])
+        part = tuple(replace(file, at=at) for file in part)
     recent = remember(mark.recent, batch)
     return replace(mark, last=batch.number, part=part, recent=recent, publishing=None)

@@ -16,15 +16,16 @@ A micro-batch is written by the driver (`apply`), or by tasks, each of which wri
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
+from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.changelog import MARK
 from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.encode import history_schema
@@ -35,6 +36,7 @@ from recension.core.formats.manifest import (
     OLD_FORMAT,
     Manifest,
     current_manifest,
+    manifest_numbers,
     manifest_path,
     read_manifest,
 )
@@ -47,7 +49,7 @@ from recension.runners.spark.sinks.files import (
     writer_lock,
 )
 from recension.runners.spark.sinks.micro_batch import MicroBatch, is_next, require_same_columns
-from recension.runners.spark.sinks.revision import Edits, next_manifest, revise, schema_of
+from recension.runners.spark.sinks.revision import TICKS_A_SECOND, Edits, next_manifest, revise, schema_of
 from recension.runners.spark.sinks.table_files import read_schema
 
 
@@ -67,7 +69,7 @@ class BucketWriter:
 
 
 class HistoryTable:
-    """Writes one table. Files that fall out of use stay for ``keep`` seconds, for those who read them.
+    """Writes one table. Versions, and the files that only they use, stay for ``keep`` seconds.
 
     A table that is new gets so many ``buckets``.
     """
@@ -134,13 +136,32 @@ class HistoryTable:
         fresh, expired = next_manifest(manifest, edits, batch, time.time(), self._keep)
         sync_folder(self._folder)
         publish_text(manifest_path(self._path, fresh.number), fresh.to_json())
-        self._remove({*expired, manifest_path(self._path, fresh.number - 2).name})
+        # First the manifests: one that is there has its files.
+        self._remove(self._expired_manifests(fresh))
+        self._remove(expired)
+
+    def _expired_manifests(self, fresh: Manifest) -> list[str]:
+        """The manifests of versions that were replaced longer ago than files stay; never the last two."""
+        numbers = sorted(manifest_numbers(self._path))
+        expired = list[str]()
+        for number, following in pairwise(numbers):
+            if following >= fresh.number or self._replaced_at(following) + self._keep >= _seconds(fresh):
+                break
+            expired.append(manifest_path(self._path, number).name)
+        return expired
+
+    def _replaced_at(self, number: int) -> float:
+        """When a version took over from the one before it; one that cannot be read need not be kept."""
+        with suppress(FormatError):
+            return _seconds(read_manifest(manifest_path(self._path, number)))
+        return 0.0
 
     def _create(self, batch: MicroBatch) -> Manifest:
         """A table without micro-batches: of every later manifest there are two from now on."""
         name = f"schema-{uuid4().hex}.parquet"
         seal = write_parquet(self._folder / name, [], schema_of(batch))
-        manifest = Manifest(0, batch.query, name, schema_seal=seal, buckets=self._buckets)
+        at = int(time.time() * TICKS_A_SECOND)
+        manifest = Manifest(0, batch.query, name, schema_seal=seal, buckets=self._buckets, at=at)
         publish_text(manifest_path(self._path, 0), manifest.to_json())
         return manifest
 
@@ -159,12 +180,17 @@ class HistoryTable:
         return manifest
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove what failed attempts have left; no manifest has ever named it."""
-        numbers = (manifest.number, manifest.number - 1)
+        """Remove what failed attempts have left: files that no manifest names, expired manifests."""
+        self._remove(self._expired_manifests(manifest))
+        numbers = manifest_numbers(self._path)
         wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
         self._remove({file.name for file in self._folder.iterdir() if not file.is_dir()} - wanted)
 
-    def _remove(self, names: set[str]) -> None:
+    def _remove(self, names: Iterable[str]) -> None:
         for name in filter(is_plain_name, names):
             with suppress(FileNotFoundError):
                 (self._folder / name).unlink()
+
+
+def _seconds(manifest: Manifest) -> float:
+    return manifest.at / TICKS_A_SECOND

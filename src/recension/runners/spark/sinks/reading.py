@@ -5,27 +5,36 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from recension.core.bitemporal import FROM, refuse_belief_columns
 from recension.core.errors import FormatError
-from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, read_mark
+from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, parts_with_times, read_mark
 from recension.core.formats.files import require_size
-from recension.core.formats.manifest import FILE, FOLDER, ROW, current_manifest, is_table
+from recension.core.formats.manifest import FILE, FOLDER, ROW, find_manifest, is_table
+from recension.core.formats.versions import Version
+from recension.core.ticks import TimeLike
+from recension.runners.spark.batch.bitemporal import believed_events
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
+from recension.runners.spark.types import arrow_schema
 
 _FILE, _ROW = "_file", "_row"
 # Our pages carry checksums, which Spark checks only with this option.
 _CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 
 
-def read_history(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """The history in a table as it is now: ``_vs``, ``_ve`` and the payload.
+def read_history(
+    spark: SparkSession, path: AnyPath, *, version: int | None = None, as_of: TimeLike | None = None
+) -> DataFrame:
+    """The history in a table: ``_vs``, ``_ve`` and the payload, as it is now or as it was believed before.
 
-    The DataFrame stays at that version, whatever is committed later, for as long as the writer keeps files
-    that fell out of use (15 minutes by default).
+    ``version`` is a number of micro-batches, ``as_of`` a time of the wall clock: a datetime or ISO text with
+    a zone, or microseconds since 1970. Versions stay for as long as the writer keeps them (``keep=``, 15
+    minutes by default); one that is gone is refused. For as long the DataFrame stays at its version, whatever
+    is committed later.
     """
     check(spark)
     table = local_path(path)
-    manifest = current_manifest(table) if is_table(table) else None
+    manifest = find_manifest(table, Version.asked(version, as_of)) if is_table(table) else None
     if manifest is None or manifest.batch < 0:
         raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
     for name, seal in manifest.seals().items():
@@ -57,3 +66,23 @@ def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
     if mark is None or not paths:
         raise FormatError("not a changelog, or one to which nothing was written yet", file=str(directory))
     return spark.read.options(**_CHECKED).parquet(*map(spark_pattern, paths))
+
+
+def read_bitemporal(spark: SparkSession, path: AnyPath) -> DataFrame:
+    """Every event that a changelog ever told, with the times from and until which it was believed.
+
+    ``_vs`` and ``_ve`` say when it is true, ``believed_from`` and ``believed_to`` (null: still believed) when
+    the micro-batch was written that told it, and the one that took it back. The rows with
+    ``believed_from <= t`` and ``believed_to > t``, or null, are what was believed at ``t``.
+    """
+    check(spark)
+    directory = local_path(path)
+    mark = read_mark(directory)
+    if mark is None or mark.format == OLD_FORMAT:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(directory))
+    parts = parts_with_times(directory, mark, Version())
+    rows = spark.read.options(**_CHECKED).parquet(*(spark_pattern(part.path) for part in parts))
+    refuse_belief_columns(arrow_schema(rows.schema))
+    times = spark.createDataFrame([(p.path.name, p.at) for p in parts], f"{_FILE} string, {FROM} long")
+    named = rows.select("*", F.col("_metadata.file_name").alias(_FILE))
+    return believed_events(named.join(F.broadcast(times), _FILE).drop(_FILE), str(directory))

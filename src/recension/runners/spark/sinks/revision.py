@@ -44,6 +44,7 @@ from recension.runners.spark.sinks.table_files import TableFiles
 FULL: Final = 1 << 20
 SMALLEST: Final = 1 << 12
 FAN_IN: Final = 8
+TICKS_A_SECOND: Final = 1_000_000
 
 F = TypeVar("F", DataFile, DeletionFile)
 
@@ -234,7 +235,11 @@ def choose_rewrites(files: Sequence[DataFile], cti: int) -> list[list[DataFile]]
 def next_manifest(
     old: Manifest, edits: Sequence[Edits], batch: MicroBatch, now: float, keep: float
 ) -> tuple[Manifest, list[str]]:
-    """The manifest after a micro-batch, and the files that nobody needs once it is there."""
+    """The manifest after a micro-batch, and the files that nobody needs once it is there.
+
+    Times never go back, whatever the clock does: the files of a version stay as long as its manifest.
+    """
+    now = max(now, old.at / TICKS_A_SECOND)
     gone = {name for one in edits for name in one.gone}
     deleted = sum((Counter(one.deleted) for one in edits), Counter())
     files = [f.with_deleted(deleted[f.name]) for f in old.files if f.name not in gone]
@@ -251,6 +256,7 @@ def next_manifest(
         files=(*files, *(file for one in edits for file in one.files)),
         deletions=(*deletions, *(file for one in edits for file in one.deletions)),
         dropped=tuple(file for file in dropped if file.name not in expired),
+        at=max(old.at, int(now * TICKS_A_SECOND)),
         format=FORMAT,
     )
     return manifest, expired

@@ -28,13 +28,13 @@ from recension.runners.spark.sinks.checkpoint import (
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
+from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"
-_TICKS_A_SECOND: Final = 1_000_000
 _MOST_BUCKETS: Final = 64
 # Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
 FEW: Final = 1 << 16
@@ -72,8 +72,8 @@ def write(
     """Start a query that writes the stream to ``changelog``, its current history to ``history``, or both.
 
     ``sdf`` is the output of `rc.spark.stream`. ``trigger`` is what Spark's own ``.trigger(...)`` takes, such
-    as ``{"availableNow": True}``. Files that the history table no longer uses stay for ``keep``, so that
-    whoever began to read an earlier version can finish.
+    as ``{"availableNow": True}``. Earlier versions of the history table stay for ``keep``: so far
+    back `read_history` can look, and whoever began to read one can finish.
     """
     check_streaming(sdf)
     sinks = _sinks(changelog, history, checkpoint, keep, _buckets(sdf.sparkSession))
@@ -158,7 +158,7 @@ def _sinks(
     sinks: list[TableSink] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
     if history is not None:
-        sinks.append(HistoryTable(local_path(history), duration(keep) / _TICKS_A_SECOND, buckets))
+        sinks.append(HistoryTable(local_path(history), duration(keep) / TICKS_A_SECOND, buckets))
     if changelog is not None:
         sinks.append(Changelog(local_path(changelog)))
     return sinks

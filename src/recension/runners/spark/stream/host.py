@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,11 @@ from recension.runners.spark.stream.packets import (
     require_file_order,
 )
 from recension.runners.spark.stream.packing import ShardFiles
+from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.topology import Topology
+
+if TYPE_CHECKING:
+    from recension.runners.spark.stream.tables import TableContent
 
 _WHOLE: Final = 1 << 62
 
@@ -139,7 +143,8 @@ class Host:
         roots = {name: self._roots[name] for name in arrived if name in self._roots}
         for name, root in roots.items():
             root.admit(arrived[name])
-        for edge in self._fragments[place].edges:
+        # Tables first: what is joined with them need not wait.
+        for edge in sorted(self._fragments[place].edges, key=lambda edge: self._table_of(edge) is None):
             packets = arrived[edge.source.name]
             size = self._feed(session, edge, packets)
             report.add_unreadable(packet.info for packet in packets if not packet.place)
@@ -194,8 +199,24 @@ class Host:
         if now.time > before.time:
             session.feed(clock.name, cti(now.time, clock.schema))
 
+    def _table_of(self, edge: Edge) -> TableContent | None:
+        """The table that an edge reads; none if it reads a stream."""
+        return self._topology.inlets[edge.origin.name].table if isinstance(edge.origin, Source) else None
+
+    def _feed_table(self, session: Session, edge: Edge, table: TableContent) -> int:
+        """This shard's rows of a table, in its first micro-batch; from then on they are in its state."""
+        name = edge.source.name
+        if session.is_closed(name):
+            return 0
+        events, router = table.events(), Router(edge.route, edge.origin.schema, self._topology.shards)
+        shares = [share for _, share, _ in router.split(events, self._shard)]
+        session.push(name, concat(shares) if shares else empty(events.schema))
+        return sum(map(len, shares))
+
     def _feed_source(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> int:
         inlet, name = self._topology.inlets[source.name], edge.source.name
+        if inlet.table is not None:
+            return self._feed_table(session, edge, inlet.table)
         if inlet.is_root:
             return self._roots[name].feed(packets, self._memory.last_file)
         require_file_order(self._memory.last_file, name, packets)

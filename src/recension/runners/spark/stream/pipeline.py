@@ -25,7 +25,7 @@ from recension.core.memory_pool import require_limit
 from recension.core.ticks import DurationLike, duration
 from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
-from recension.plan.nodes import ByKey, Merge, Source
+from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.session import prepare_streaming
@@ -46,7 +46,8 @@ from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, 
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
 from recension.runners.spark.stream.routing import partition_keys
-from recension.runners.spark.stream.topology import OWNER, Topology, topology
+from recension.runners.spark.stream.tables import TableContent, read_table
+from recension.runners.spark.stream.topology import OWNER, Inlet, Topology, topology
 from recension.runners.spark.stream.unpacking import REPORT, Unpacker
 from recension.runners.spark.types import arrow_schema
 
@@ -77,7 +78,11 @@ def stream(
     require_inputs(inputs, sources)
     by_arrival = {node.input for node in walk(query) if isinstance(node, ByKey) and node.needs_arrival}
     ready: dict[str, InputFrame] = {}
+    tables: dict[str, TableContent] = {}
     for name, source in sources.items():
+        if isinstance(source, Table):
+            tables[name] = read_table(spark, source, inputs[name])
+            continue
         match inputs[name]:
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
@@ -88,7 +93,9 @@ def stream(
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
     files = None if feedback is None else _watch_feedback(spark, feedback)
-    return build_pipeline(spark, query, ready, shards, skew, feedback_files=files, memory=limit)
+    return build_pipeline(
+        spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables
+    )
 
 
 def merge_frames(
@@ -160,8 +167,9 @@ def build_pipeline(
     feedback_files: DataFrame | None = None,
     feedback_folder: Path | None = None,
     memory: int | None = None,
+    tables: Mapping[str, TableContent] | None = None,
 ) -> DataFrame:
-    """The output of a query over inputs that are ready to be packed.
+    """The output of a query over inputs that are ready to be packed, and tables, which were read.
 
     ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
     inputs in ``feedback_folder``.
@@ -172,7 +180,9 @@ def build_pipeline(
     # If no file is there yet the output has ticks, and the files that come must have them too.
     kind = TICKS if found is None else found
     inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
+    inlets |= {name: Inlet(kind=kind, table=content) for name, content in (tables or {}).items()}
     plan = topology([query], shards, inlets, skew, memory)
+    _require_stream_first(plan)
     # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
@@ -190,6 +200,19 @@ def build_pipeline(
     return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker)
 
 
+def _require_stream_first(plan: Topology) -> None:
+    """Refuse a query whose first stage reads tables alone: no micro-batch would ever come to it."""
+    if not any(edge.level == 1 and _is_stream(plan, edge.origin) for edge in plan.edges):
+        raise RecensionError(
+            "a stream on Spark needs a streaming input where it begins, and only tables are there: run what "
+            "is made of tables alone with rc.spark.batch, and give the result as a table"
+        )
+
+
+def _is_stream(plan: Topology, origin: Node) -> bool:
+    return isinstance(origin, Source) and plan.inlets[origin.name].table is None
+
+
 def _watch_feedback(spark: SparkSession, folder: Path) -> DataFrame:
     """The files of a merge's feedback as they come."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -200,7 +223,8 @@ def _source_packets(plan: Topology, inputs: Mapping[str, InputFrame], level: int
     """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
     edges = [edge for edge in plan.edges if edge.level == level]
-    names = dict.fromkeys(edge.origin.name for edge in edges if isinstance(edge.origin, Source))
+    origins = [edge.origin for edge in edges if _is_stream(plan, edge.origin)]
+    names = dict.fromkeys(origin.name for origin in origins if isinstance(origin, Source))
     return [
         _file_requests(plan, inputs[name].frame, name, level)
         if inputs[name].is_quickly_read and plan.shards <= _FEW_SHARDS

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.cloudpickle import dumps
 
@@ -26,6 +26,9 @@ from recension.plan.nodes import Finalize, Source
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.structure import describe_structure_difference
+
+if TYPE_CHECKING:
+    from recension.runners.spark.stream.tables import TableContent
 
 # Counted up whenever the format of the state or of the owner changes.
 FORMAT: Final = 3
@@ -46,6 +49,8 @@ class Inlet:
     """The kind of the times of all inputs."""
     is_root: bool = False
     """Do they come from a root, whose sub-folders are streams that join and leave?"""
+    table: TableContent | None = None
+    """Or are they there from the beginning?"""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,9 @@ class Topology:
         """
         described = zip(describe(self.roots)["nodes"], plan_structure(self.roots), strict=True)
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
-        return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan}, ensure_ascii=False)
+        tables = {name: inlet.table.digest for name, inlet in self.inlets.items() if inlet.table is not None}
+        read = {"tables": dict(sorted(tables.items()))} if tables else {}
+        return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan, **read}, ensure_ascii=False)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -191,6 +198,13 @@ def require_same(made_by: str, asked: str) -> None:
     # Labels are for people: a release may word them otherwise.
     if old["shards"] != new["shards"] or _without_labels(old) != _without_labels(new):
         raise RecensionError(_refusal(old, new))
+    # Before Spark runs nobody has read the tables.
+    for name, digest in new.get("tables", {}).items():
+        if old.get("tables", {}).get(name, digest) != digest:
+            raise RecensionError(
+                f"the table {name!r} has other rows than those that the checkpoint was made with: go on with "
+                f"the same, or {CUT_OVER}"
+            )
 
 
 def _without_labels(owner: dict[str, Any]) -> list[Any]:
