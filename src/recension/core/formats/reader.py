@@ -225,6 +225,8 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     versions = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
-        for batch in StreamReader([files[p] for p in pieces], schema, _Checks("raise", False), BATCH_SIZE)
+        for batch in StreamReader(
+            [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
+        )
     )
     return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)
