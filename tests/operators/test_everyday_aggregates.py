@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 S = rc.source("s", SCHEMA)
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "k": ["a", "b", None],
     "b": [True, False, None],
     "i": [0, 1, -1, None],

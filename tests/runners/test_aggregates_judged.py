@@ -150,7 +150,8 @@ def test_the_mean_of_decimals_is_the_sum_divided_and_rounded_once(database: Any)
 
 def test_pandas_agrees_with_quantiles_between_two_values(database: Any) -> None:
     ways: Any = ("linear", "lower", "higher", "nearest", "midpoint")
-    query = SOURCE.hopping(SIZE, HOP).agg(**{way: rc.quantile("x", 0.37, way) for way in ways})
+    named: dict[str, Any] = {way: rc.quantile("x", 0.37, way) for way in ways}
+    query = SOURCE.hopping(SIZE, HOP).agg(**named)
     found = answers(query)
     rows = database.execute("select w, x from inside where x is not null").fetchall()
     inside = pd.DataFrame(rows, columns=["w", "x"]).groupby("w")["x"]
