@@ -52,8 +52,8 @@ def test_as_the_oracle_says(data: st.DataObject) -> None:
 
 def test_within_a_version_only_the_whole_counts() -> None:
     a = {"k": "a"}
-    first = [Insert(a, 0, 9), Retract(a, 0, 9, 5), Retract(a, 0, 5, 7)]
-    second = [Retract(a, 0, 7, 0), Insert(a, 0, 7)]
+    first: list[Element] = [Insert(a, 0, 9), Retract(a, 0, 9, 5), Retract(a, 0, 5, 7)]
+    second: list[Element] = [Retract(a, 0, 7, 0), Insert(a, 0, 7)]
     found = believed_events([(1, from_elements(first, K)), (2, from_elements(second, K))], K)
     assert [str(e) for e in found.payload["believed_from"].cast(pa.int64()).to_pylist()] == ["1"]
     assert (found.vs.tolist(), found.ve.tolist()) == ([0], [7])

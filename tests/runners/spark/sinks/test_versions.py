@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised
 
+import recension as rc
 from recension.cli import main
 from recension.core.errors import FormatError, RecensionError, TimeError
 from recension.core.formats import open_stream, read_bitemporal, read_history
@@ -18,7 +19,7 @@ from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import TimeLike
 from recension.runners.spark.sinks import changelog as changelog_sink
-from recension.runners.spark.sinks import history_table, revision
+from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
 
@@ -27,7 +28,7 @@ from recension.runners.spark.sinks.history_table import HistoryTable
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the time of the writers, in seconds of 1970."""
     now = [0.0]
-    monkeypatch.setattr(history_table.time, "time", lambda: now[0])
+    monkeypatch.setattr("time.time", lambda: now[0])
     monkeypatch.setattr(changelog_sink, "now", lambda: int(now[0] * 1e6))
     for name, value in (("FULL", 60), ("SMALLEST", 4), ("FAN_IN", 3)):
         monkeypatch.setattr(revision, name, value)
@@ -149,3 +150,22 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path, clock: Callab
     with pytest.raises(FormatError, match="version 1 is gone"):
         read_history(tmp_path, version=1)
     assert len(now)
+
+
+def test_spark_reads_the_same(spark: Any, tmp_path: Path, clock: Callable[[float], None]) -> None:
+    table, log = HistoryTable(tmp_path / "t", keep=1000), Changelog(tmp_path / "log")
+    for number, batch in enumerate(revised(9, 6, size=200)):
+        clock(10.0 + number)
+        table.apply(fed(batch, number))
+        log.apply(fed(batch, number))
+    for asked in ({"version": 3}, {"as_of": 12_500_000}, {"as_of": "1970-01-01T00:00:12Z"}):
+        found = rc.spark.read_history(spark, tmp_path / "t", **asked).toArrow()
+        assert_same(History.from_arrow(found), read_history(tmp_path / "t", version=3))
+    with pytest.raises(FormatError, match="no version 7 yet"):
+        rc.spark.read_history(spark, tmp_path / "t", version=7)
+    believed = History.from_arrow(rc.spark.read_bitemporal(spark, tmp_path / "log").toArrow())
+    expected = read_bitemporal(tmp_path / "log")
+    assert believed.schema.names == expected.schema.names
+    assert_same(History(believed.vs, believed.ve, believed.payload.cast(expected.schema)), expected)
+    with pytest.raises(FormatError, match="not a changelog"):
+        rc.spark.read_bitemporal(spark, tmp_path / "t")
