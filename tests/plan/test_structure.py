@@ -288,7 +288,8 @@ def test_whatever_is_changed_in_a_node_makes_another_query(kind: type[Node]) -> 
                     continue  # it may not stand there, or it is what stands there
                 tried[path] += 1
                 assert (to_json(plan_structure([changed])) == before) == (path in NOT_WRITTEN), path
-    assert [path for path, times in tried.items() if not times] == []
+    # A table has no times, and an end needs a start.
+    assert [path for path, times in tried.items() if not times and path != "Table.end"] == []
 
 
 # Expressions: written down as plain specifications, which are compared by how Python prints them.
