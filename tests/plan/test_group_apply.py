@@ -111,6 +111,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "tumbling": lambda g: g.tumbling(5).agg(n=rc.count()),
     "hopping": lambda g: g.hopping(5, 2).agg(n=rc.count()),
     "snapshot": lambda g: g.snapshot().agg(n=rc.count()),
+    "sessions": lambda g: g.sessions(2).agg(n=rc.count()),
     "count_window": lambda g: g.count_window(1).agg(n=rc.count()),
     "group_by": lambda g: g.group_by("v").agg(n=rc.count()),
     "cleanse": lambda g: g.cleanse(),

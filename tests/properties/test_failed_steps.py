@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from inspect import isabstract
 from typing import Any, NamedTuple
 
@@ -71,8 +72,12 @@ class Fault:
 
 
 def check(plan: Plan, known: Properties, turns: Turns, fault_at: FaultAt, policy: Policy = "raise") -> bool:
+    return check_session(partial(started, plan, known, policy), turns, fault_at)
+
+
+def check_session(start: Callable[[], Session], turns: Turns, fault_at: FaultAt) -> bool:
     """Whether the fault was met; a session that never saw it and one that was restored agree to the end."""
-    session, untouched = started(plan, known, policy), started(plan, known, policy)
+    session, untouched = start(), start()
     running, fault, was_met = operators_of(session), None, False
     for number, (source, elements) in enumerate(turns):
         if number == fault_at.turn and running:
@@ -81,7 +86,7 @@ def check(plan: Plan, known: Properties, turns: Turns, fault_at: FaultAt, policy
             session.push(source, elements)
         elif (chunks := session.snapshot()) and is_broken(session, source, elements):
             fault.mend()
-            session = started(plan, known, policy) if fault_at.fresh else session
+            session = start() if fault_at.fresh else session
             session.restore(chunks)
             session.push(source, elements)
             was_met, fault = True, None
@@ -136,6 +141,19 @@ TURNS: Turns = [
     ("t", [rc.Cti(rc.FOREVER)]),
     ("s", [rc.Cti(rc.FOREVER)]),
 ]
+
+
+ROWS: Turns = [
+    ("s", [rc.Insert({**P, "n": 1}, 0, 5), rc.Insert({**Q, "n": 2}, 2), rc.Cti(1)]),
+    ("s", [rc.Insert({**P, "n": 3}, 0, 9), rc.Insert({**Q, "n": 3}, 2, 7), rc.Cti(2)]),
+    ("s", [rc.Insert({**P, "k": "c", "n": 4}, 4, 8), rc.Cti(rc.FOREVER)]),
+]
+
+
+def keyed(source: Callable[..., rc.Stream]) -> Session:
+    """Of a source whose rows have keys."""
+    rows = source("s", SCHEMA, key="k", version="n")
+    return rc.session(out=rows, t=rows.select("k"), s=rows)
 
 
 def _merged(case: Any, below: Callable[[Any], Any], **options: Any) -> StepKind:
@@ -197,9 +215,18 @@ def test_no_operator_is_left_out() -> None:
         for source, elements in TURNS[:2]:
             session.push(source, elements)
         seen |= {kind for operator in operators_of(session) for kind in _with_parts(operator)}
+    seen |= {type(operator) for source in (rc.source, rc.changes) for operator in operators_of(keyed(source))}
     assert _all_operators() - seen == {CoverageJoin, PartialSums}, (
         "semi, anti and left joins are kinds of the one; the other has no state, and runs on Spark only"
     )
+
+
+@pytest.mark.parametrize("source", [rc.source, rc.changes])
+@pytest.mark.parametrize("after", [False, True])
+def test_keyed_sources(source: Callable[..., rc.Stream], after: bool) -> None:
+    for turn in range(3):
+        fault_at = FaultAt(0, turn, after, fresh=bool(turn % 2))
+        assert check_session(partial(keyed, source), ROWS, fault_at)
 
 
 @pytest.mark.slow
