@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import recension as rc
@@ -65,7 +68,7 @@ class Case:
         self.driver = Driver(lambda: operator_of(plan), SOURCE.schema)
 
     def batches(self) -> list[list[Element]]:
-        events = [self._event() for _ in range(40)]
+        events = [self._event() for _ in range(30)]
         shape = Shape(insert_only=True) if self.insert_only else Shape()
         told = build_stream(events, Dice(self._dice.randbytes(4000)), shape, [e.payload for e in events])
         batches = []
@@ -101,7 +104,7 @@ class Case:
 
 CASES = pytest.mark.parametrize(
     ("seed", "gap", "grouped", "long"),
-    [(seed, gap, g, seed % 2) for seed, gap in enumerate((1, 2, 3, 5, 8, 20, 500)) for g in (False, True)],
+    [(seed, gap, g, seed % 2) for seed, gap in enumerate((1, 3, 8, 20)) for g in (False, True)],
 )
 
 
@@ -149,3 +152,62 @@ def test_ctis_and_state_go_as_far_as_they_can(
             assert case.driver.cti == min([t, *(window.start for window in open_)])
             if not open_:
                 assert case.driver.operator.state_rows() == 0
+
+
+SQL = """
+    WITH marked AS (
+        SELECT *, coalesce(vs >= {gap} + max(ve) OVER (PARTITION BY k ORDER BY vs, ve
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), TRUE)::INT AS begins FROM events
+    ), numbered AS (
+        SELECT *, sum(begins) OVER (PARTITION BY k ORDER BY vs, ve ROWS UNBOUNDED PRECEDING) AS session
+        FROM marked
+    )
+    SELECT min(vs) AS _vs, max(ve) AS _ve, k, count(*) AS n, sum(v) AS s, max(x) AS top
+    FROM numbered GROUP BY k, session ORDER BY k, _vs
+"""
+
+
+@pytest.mark.parametrize(("gap", "speculate"), [(1, "eager"), (40, "perfect"), (300, "eager")])
+def test_as_duckdb_has_them(gap: int, speculate: Any) -> None:
+    """Late and revised rows in batches with CTIs; one in ten is taken back, one in ten ends otherwise."""
+    rng, size = np.random.default_rng(gap), 12_000
+    vs = rng.integers(0, 30_000, size)
+    ve = vs + np.where(rng.random(size) < 0.5, 1, rng.integers(1, 200, size))
+    table = pa.table({"k": rng.integers(0, 50, size), "v": rng.integers(-9, 9, size), "x": rng.random(size)})
+    source = rc.source("s", table.schema)
+    answer = (
+        source.group_by("k")
+        .sessions(gap)
+        .agg(n=rc.count(), s=rc.sum("v"), top=rc.max("x"), speculate=speculate)
+    )
+    live, told, fate = rc.session(answer), ve.copy(), rng.integers(0, 10, size)
+    order = np.argsort(vs + rng.integers(0, 2_000, size))
+    told[fate == 1] += rng.integers(1, 400, int((fate == 1).sum()))
+    for part in np.array_split(order, 12):
+        live.push("s", _rows("insert", table, part, vs, told, None))
+        for at, end in (
+            (part[fate[part] == 0], vs),
+            (part[(fate[part] == 1) & (told[part] != ve[part])], ve),
+        ):
+            live.push("s", _rows("retract", table, at, vs, told, end))
+        later = order[np.flatnonzero(order == part[-1])[0] + 1 :]
+        if len(later):
+            live.advance("s", int(vs[later].min()))
+    live.advance("s", FOREVER)
+    found = live.history().to_arrow().sort_by([("k", "ascending"), ("_vs", "ascending")])
+    left = fate != 0
+    events = table.append_column("vs", pa.array(vs)).append_column("ve", pa.array(ve)).filter(pa.array(left))
+    with duckdb.connect() as connection:
+        connection.register("events", events)
+        expected = connection.sql(SQL.format(gap=gap)).to_arrow_table()
+    assert found.select(["_vs", "_ve", "k", "n", "top"]).to_pylist() == (
+        expected.select(["_vs", "_ve", "k", "n", "top"]).to_pylist()
+    )
+    assert found["s"].to_pylist() == [int(s) for s in expected["s"].to_pylist()]
+
+
+def _rows(kind: str, table: pa.Table, at: Any, vs: Any, ve: Any, new: Any) -> pa.Table:
+    times = {"_kind": [kind] * len(at), "_vs": vs[at], "_ve": ve[at]}
+    if new is not None:
+        times["_new_ve"] = new[at]
+    return pa.table(times | {name: table[name].take(pa.array(at)) for name in table.column_names})

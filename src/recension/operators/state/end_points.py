@@ -220,7 +220,8 @@ class EndPoints:
             self._is_endless, self._endless = Arena({"is": np.bool_}), 0
         rows = (points.rows, points.gone) if isinstance(points, Change) else (points,)
         group, time = (np.concatenate([part[name].to_numpy() for part in rows]) for name in LeafTable.key)
-        self._make_room(int(group.max(initial=-1)) + 1 if self._keys is None else len(self._keys))
+        # Without keys there is one group, which may be looked at again though it has no end points.
+        self._make_room(max(1, int(group.max(initial=-1)) + 1) if self._keys is None else len(self._keys))
         if len(group):
             self._recount(unique_numbers(group), group[time == FOREVER])
 

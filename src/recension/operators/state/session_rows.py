@@ -21,7 +21,10 @@ class SessionRows(EndPoints):
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back. Of the sessions that are new and of those that are gone, group and end."""
         super().replace(extract, columns, born, gone)
-        self._hold_first(unique_numbers(np.concatenate([extract.leaves, born[0], gone[0]])))
+        groups = extract.leaves
+        if len(extract.blocks):
+            groups = unique_numbers(np.concatenate([groups, born[0], gone[0]]))
+        self._hold_first(groups)
 
     def _hold_first(self, groups: Index) -> None:
         self._held.set(groups, self._table.first_times(groups))

@@ -33,7 +33,7 @@ from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import align_moments, is_among, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract, LeafTable
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.steps import Contributions
+from recension.operators.windowed.steps import Contributions, Pair
 from recension.operators.windowed.working_set import Sums
 
 _FEW = 1 << 16  # elements that may wait though they are no longer needed
@@ -274,8 +274,17 @@ def add_up(sums: Sums, first: Index) -> Sums:
     return Sums(
         np.add.reduceat(sums.n, first),
         [np.add.reduceat(column, first) for column in sums.ints],
-        [dd.sums(pair, lengths) for pair in sums.pairs],
+        [_add_up_pair(pair, first, lengths) for pair in sums.pairs],
     )
+
+
+def _add_up_pair(pair: Pair, first: Index, lengths: Index) -> Pair:
+    """Most stretches are one row, which is its own sum."""
+    high, low = pair[0][first], pair[1][first]
+    long = lengths > 1
+    rows = np.flatnonzero(np.repeat(long, lengths))
+    high[long], low[long] = dd.sums((pair[0][rows], pair[1][rows]), lengths[long])
+    return high, low
 
 
 def firsts(numbers: Index) -> Index:
