@@ -422,9 +422,9 @@ class ChangesByKey(RowsByKey):
         group, time = _distinct(rows.group, rows.place)
         return self._merge(rows, self._changes.extract(group, time, time), batch)
 
-    def _read_all(self, groups: Index) -> LeafExtract:
-        """All changes of some keys."""
-        return self._changes.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), FOREVER))
+    def _read_all(self, groups: Index, until: int = FOREVER) -> LeafExtract:
+        """All changes of some keys, or those with places up to a time at least."""
+        return self._changes.extract(groups, np.full(len(groups), BEGINNING), np.full(len(groups), until))
 
     def _find_doubtful(self, rows: Rows) -> Mask:
         """The rows that begin before the CTI, or stand before a change that does, and would move it."""
@@ -532,7 +532,7 @@ class ChangesByKey(RowsByKey):
         return replace(rows, start=starts).take(stays)
 
     def _read_moments(self, groups: Index) -> dict[int, list[_Moment]]:
-        rows = self._read_all(groups).columns
+        rows = self._read_all(groups, FOREVER if self._by_version else self.out_cti).columns
         known: dict[int, list[_Moment]] = {group: [] for group in groups.tolist()}
         names = ("group", "time", "version", "start", "since", "content")
         for group, *moment in zip(*(rows[name].tolist() for name in names), strict=True):
