@@ -16,9 +16,12 @@ import pytest
 import recension as rc
 from recension.core.calendar import DAY
 from recension.core.errors import RecensionError, TimeError
+from recension.core.ticks import instant
+from recension.core.time_kind import kind_of
 from recension.denote.calendar import first_instant
 from recension.operators.windowed import calendar
 from recension.operators.windowed.calendar import Boundaries, CalendarGrid, CalendarHops
+from recension.plan.source import require_one_kind
 
 S = rc.source("s", {"x": "int64"})
 UTC = dt.UTC
@@ -189,6 +192,8 @@ def test_ticks_and_naive_times_are_refused(moment: Any) -> None:
     query = S.tumbling("1mo", tz="Europe/Paris").agg(n=rc.count())
     with pytest.raises(TimeError, match="those of windows, tz are timestamps in Europe/Paris"):
         rc.run(query, {"s": [rc.Insert({"x": 1}, moment)]})
+    with pytest.raises(TimeError, match="those of windows, tz are timestamps in Europe/Paris"):
+        require_one_kind(query.plan, {"s": kind_of(instant(moment))})  # what runs on Spark ask
 
 
 def test_events_beyond_the_calendar_are_refused_and_ctis_pass() -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.test_calendar_windows import PLACES, Place, PlanOfTimes, moved, step_over
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.rehearsal import Rehearsal
 
@@ -56,11 +58,12 @@ class Play:
             self.shown.take(element)
 
 
-def _check(plan: Plan, known: Properties, data: st.DataObject) -> None:
+def _check(plan: Plan, known: Properties, data: st.DataObject, place: Place | None = None) -> None:
     play = Play(plan, known, data.draw(st.integers(1, 3), label="shards"))
     note(describe_fragments(play.rehearsal.plan.fragments))
     workers: list[dict[processor.EngineKey, processor.ParkedEngine]] = [{}, {}]
-    for source, elements in data.draw(interleavings(known)):
+    turns = data.draw(interleavings(known))
+    for source, elements in turns if place is None else moved(place, turns):
         # Another worker may hold the engines of an earlier micro-batch, or none.
         worker = workers[data.draw(st.integers(0, 1))]
         processor._parked.clear()
@@ -87,3 +90,12 @@ def test_random_plans(data: st.DataObject) -> None:
 @settings(max_examples=2, suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:
     _check(Plan((step,)), data.draw(st.sampled_from(KNOWN)), data)  # type: ignore[arg-type]
+
+
+@given(st.data())
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
+def test_calendar_windows(data: st.DataObject) -> None:
+    place, agg = data.draw(st.sampled_from(PLACES)), data.draw(st.sampled_from(["sum", "min", "total"]))
+    speculate = data.draw(st.sampled_from(["perfect", "eager"]))
+    step = step_over(place, agg, speculate, grouped=data.draw(st.booleans()))
+    _check(PlanOfTimes((step,)), data.draw(st.sampled_from(KNOWN)), data, place)
