@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core import netting
-from recension.core.netting import cancel, first_of_equal, order_of
+from recension.core.netting import cancel, first_of_equal, order_of, order_of_hashes
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,12 @@ def test_numbers_are_put_in_order(numbers: list[int], shift: int) -> None:
     order = order_of(given)
     assert sorted(order.tolist()) == list(range(len(numbers)))
     assert given[order].tolist() == sorted(given.tolist())
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5) | st.integers(0, 5).map(lambda i: i << 60)))
+def test_hashes_are_put_in_order_and_equal_ones_stay_so(hashes: list[int]) -> None:
+    given = np.array(hashes, np.uint64)
+    assert order_of_hashes(given).tolist() == np.argsort(given, kind="stable").tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5) | st.integers(0, 5).map(lambda i: i << 60)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recension.core.batch import RETRACT, EventBatch, Index, Mask, new_end
 from recension.core.change_log import Change
-from recension.core.netting import group_sizes, maybe_in, running_totals
+from recension.core.netting import group_sizes, maybe_in, order_of_hashes, running_totals
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import Column, Columns, SortedRuns, take_columns
 from recension.core.ticks import BEGINNING, Ticks
@@ -184,7 +184,8 @@ def find_orphans(changes: BagChanges, live: EventCounts, size: int, is_exempt: M
         return orphan
     # Only what some retraction names can be missing.
     changes = changes.take(maybe_in(changes.key, named))
-    changes = changes.take(np.lexsort((changes.row, changes.key)))
+    by_row = np.argsort(changes.row, kind="stable")  # two sorted runs
+    changes = changes.take(by_row[order_of_hashes(changes.key[by_row])])
     while True:
         # A retraction that is not carried out still asks for its event; it announces nothing.
         stands = (changes.delta < 0) | ~orphan[changes.row]

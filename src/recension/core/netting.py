@@ -90,7 +90,7 @@ def _pair(added: Hashes, removed: Hashes) -> tuple[Index, Index]:
     candidates = np.flatnonzero(maybe_in(added, removed))
     added = added[candidates]
     hashes = np.concatenate([added, removed])
-    order = np.argsort(hashes, kind="stable")
+    order = order_of_hashes(hashes)
     group, size = group_sizes(hashes[order])
     is_addition = order < len(added)
     additions = np.bincount(group[is_addition], minlength=len(size))
@@ -142,6 +142,19 @@ def order_of(numbers: Index) -> Index:
     order = rest.astype(np.uint16).argsort(kind="stable")
     for shift in range(16, bits, 16):
         order = order[(rest[order] >> shift).astype(np.uint16).argsort(kind="stable")]
+    return order
+
+
+def order_of_hashes(hashes: Hashes) -> Index:
+    """As a stable `argsort`: by the two upper digits of 16 bits, and by comparing where those do not do."""
+    if len(hashes) < _MANY:
+        return np.argsort(hashes, kind="stable")
+    upper = hashes >> np.uint64(32)
+    order = upper.astype(np.uint16).argsort(kind="stable")
+    order = order[(upper[order] >> np.uint64(16)).astype(np.uint16).argsort(kind="stable")]
+    found = hashes[order]
+    if bool((found[1:] < found[:-1]).any()):
+        order = order[np.argsort(found, kind="stable")]  # fast, as they are nearly in order
     return order
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.memory import empty_columns, keep_columns
-from recension.core.netting import expand, order_of
+from recension.core.netting import expand, order_of, order_of_hashes
 from recension.core.ticks import BEGINNING, FOREVER
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -339,8 +339,7 @@ class SortedRuns:
             return {name: np.sort(rows[name], kind=kind)}
         # A stable sort merges runs; what is new is in any order.
         key = rows[name]
-        is_fresh = kind is None and key.dtype == np.int64
-        rows = take_columns(rows, order_of(key) if is_fresh else np.argsort(key, kind=kind))
+        rows = take_columns(rows, _order_fresh(key) if kind is None else np.argsort(key, kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]
@@ -397,6 +396,13 @@ class _Merge:
 def take_columns(rows: Columns, at: Index | Mask) -> Columns:
     """Some of the rows."""
     return {name: column[at] for name, column in rows.items()}
+
+
+def _order_fresh(key: Column) -> Index:
+    """How rows that came in any order are sorted."""
+    if key.dtype == np.uint64:
+        return order_of_hashes(key)
+    return order_of(key) if key.dtype == np.int64 else np.argsort(key)
 
 
 def _sort_ties(rows: Columns, is_tie: Mask, name: str) -> Column:

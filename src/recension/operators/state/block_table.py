@@ -244,7 +244,10 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
 
 def _bisect_in_groups(groups: Column, times: Column, group: Index, time: Ticks, after_equal: bool) -> Index:
     """The same for a few keys, which costs no look at all the others: by halving, among those of a group."""
-    low, high = np.searchsorted(groups, group), np.searchsorted(groups, group, "right")
+    low, high = groups.searchsorted(group), groups.searchsorted(group, "right")
+    if len(group) == 1:
+        own = times[low[0] : high[0]]
+        return low + own.searchsorted(time, "right" if after_equal else "left")
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         middle = (low + high) >> 1
         found = times[np.minimum(middle, len(times) - 1)]

@@ -47,11 +47,21 @@ class _Block:
         if self.numbers is None:
             at, is_there = numbers - self.first, numbers < self.first + self.size
         else:
-            at = np.minimum(np.searchsorted(self.numbers, numbers), self.size - 1)
+            at = self._search(self.numbers, numbers)
             is_there = self.numbers[at] == numbers
         if self.gone is not None:
             is_there = is_there & ~self.gone[np.minimum(at, self.size - 1)]
         return at, is_there
+
+    def _search(self, own: Index, numbers: Index) -> Index:
+        """The place of each number, or any place if it is not there."""
+        span = int(own[-1]) - self.first + 1
+        if span > _RATIO * len(numbers):
+            return np.minimum(np.searchsorted(own, numbers), self.size - 1)
+        # For many, a table of all places pays: they are in any order, and each search would be a far one.
+        places = np.zeros(span, np.int64)
+        places[own - self.first] = np.arange(self.size)
+        return places[np.minimum(numbers - self.first, span - 1)]
 
     def drop(self, numbers: Index) -> None:
         """Let go of rows that are there."""
