@@ -99,6 +99,8 @@ QUERIES = [
     s.group_by("k").agg(f=rc.aggregate(len, "x", result="int64")),
     s.group_by("k").tumbling(10).agg(n=rc.sum("x")),
     s.group_by("k").count_window(3).agg(n=rc.sum("x")),
+    s.group_by("k").sessions(3).agg(n=rc.sum("x")),
+    s.group_by("k").sessions(3).agg(p=Peak(value="y")),
     s.group_by("k").tumbling(10).agg(p=Peak(value="y")),
     s.tumbling(10).apply(Spans(value="y")),
     s.group_by("k").apply(lambda g: g.finalize(2)),
