@@ -364,6 +364,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "count_window: a window counts one moment or more, not 0",
     ),
     (
+        lambda: leases.sessions(0),
+        TimeError,
+        "sessions: a gap must be longer than nothing, not 0 ticks",
+    ),
+    (
         lambda: leases.count_window(2, by="middle"),  # type: ignore[arg-type]
         SchemaError,
         "count_window: by is 'start' or 'end', not 'middle'",

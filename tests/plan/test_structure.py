@@ -107,6 +107,7 @@ QUERIES = [
     s.group_by("k").tumbling(10).agg(n=rc.sum("x")),
     s.group_by("k").count_window(3).agg(n=rc.sum("x")),
     s.group_by("k").sessions(3).agg(n=rc.sum("x")),
+    s.group_by("k").sessions(3).agg(p=Peak(value="y")),
     rc.table("known", SCHEMA, refresh=9),
     s.group_by("k").tumbling(10).agg(p=Peak(value="y")),
     s.tumbling(10).apply(Spans(value="y")),
