@@ -19,7 +19,7 @@ from recension.core.batch import Index, Mask, null_payload, take_rows
 from recension.core.change_log import Change
 from recension.core.memory import keep_batch, longest_copy
 from recension.operators.state.block_table import BlockTable
-from recension.operators.state.leaf_table import LeafTable
+from recension.operators.state.leaf_table import LeafTable, unique_numbers
 
 _RATIO: Final = 4
 _LONGEST: Final = 1 << 17
@@ -280,7 +280,7 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 def drop_unused_rows(store: RowStore, table: BlockTable | LeafTable, *columns: str) -> int:
     """Keep the rows that columns of a table name; how many there are. Looks at all of them."""
     rows = table.snapshot()
-    used = np.unique(np.concatenate([rows[column].to_numpy() for column in columns]))
+    used = unique_numbers(np.concatenate([rows[column].to_numpy() for column in columns]))
     store.retain(used)
     return len(used)
 
