@@ -33,7 +33,7 @@ def _session(what: str) -> Session:
         "any": rc.any(rc.col("value") > 0),
         "arg_max": rc.arg_max("value", by="value"),
         "time_weighted_mean": rc.time_weighted_mean("value"),
-        "sum of decimals": rc.sum(rc.col("value").cast(pa.decimal128(18, 2))),
+        "sum of decimals": rc.sum(rc.col("value").cast(pa.decimal128(21, 2))),
         "sum / count": rc.sum("value") / rc.count(where=rc.col("value") > 0),
     }
     return rc.session(feed.group_by("key").tumbling(SIZE).agg(y=answers[what]))
@@ -75,7 +75,7 @@ SUITE = Suite(
         *_pair("any", "bool_or(value > 0)"),
         *_pair("arg_max", "arg_max(value, value)"),
         *_pair("time_weighted_mean", "avg(value)"),
-        *_pair("sum of decimals", "sum(value::DECIMAL(18, 2))"),
+        *_pair("sum of decimals", "sum(value::DECIMAL(21, 2))"),
         *_pair("sum / count", "sum(value) / count(*) FILTER (value > 0)"),
     ),
 )
