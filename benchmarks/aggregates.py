@@ -75,7 +75,7 @@ SUITE = Suite(
         *_pair("any", "bool_or(value > 0)"),
         *_pair("arg_max", "arg_max(value, value)"),
         *_pair("time_weighted_mean", "avg(value)"),
-        *_pair("sum of decimals", "sum(value::DECIMAL(18, 2))"),
+        *_pair("sum of decimals", "sum(value::DECIMAL(21, 2))"),
         *_pair("sum / count", "sum(value) / count(*) FILTER (value > 0)"),
     ),
 )
