@@ -287,7 +287,11 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
     ("last", lambda: rc.last("v"), denote.last("v")),
     ("n_unique", lambda: rc.n_unique("v"), denote.n_unique("v")),
     ("arg_max", lambda: rc.arg_max("v", by="k"), denote.arg_max("v", "k")),
-    ("median", lambda: rc.median("v").round().cast("int64"), denote.computed(round, denote.median("v"))),
+    (
+        "median",
+        lambda: (rc.median("v") * 2).cast("int64"),
+        denote.computed(lambda middle: int(2 * middle), denote.median("v")),
+    ),
     (
         "sum less count",
         lambda: rc.sum("v") * 2 - rc.count(where=rc.col("v") > 0),
