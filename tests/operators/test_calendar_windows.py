@@ -239,3 +239,15 @@ def test_windows_before_1970_have_their_numbers_in_a_fresh_table() -> None:
     grid._boundaries = Boundaries(hops)
     assert grid.start(np.array([-500, -499])).tolist() == [-500 * DAY, -499 * DAY]
     assert grid.end(np.array([-500])).tolist() == [-497 * DAY]
+
+
+def test_an_event_after_until_is_only_in_windows_that_it_meets() -> None:
+    """January starts before the 15th, so it counts whole; what comes later is in no window, nor revises one."""
+    query = S.tumbling("1mo", tz="UTC", until="2024-01-15T00:00Z").agg(n=rc.count(), speculate="eager")
+    live = rc.session(query)
+    for day in (dt.datetime(2024, 1, 3), dt.datetime(2024, 1, 20), dt.datetime(2025, 3, 3)):
+        start = day.replace(tzinfo=UTC)
+        live.push("s", [rc.Insert({"x": 1}, start, start + dt.timedelta(1))])
+        live.advance("s", start)
+    live.close()
+    assert [event.payload["n"] for event in live.history().to_events()] == [2]

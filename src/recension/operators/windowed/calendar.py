@@ -189,8 +189,10 @@ class CalendarGrid:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""
         if bool((vs == BEGINNING).any()):
             raise RecensionError(AT_BEGINNING)
-        last = FOREVER if self._until is None else self._until
-        starts, ends = np.minimum(vs, last), np.minimum(ve, last)
+        starts, ends = vs, ve
+        if self._until is not None:
+            # What starts before `until` may end after it; what starts after its end meets no window.
+            starts, ends = np.minimum(vs, self._last_end), np.minimum(ve, self._until)
         windows = self._windows_within(starts, ends)
         first = _number_times(windows, windows.ends, starts, "right")
         stop = _number_times(windows, windows.starts, ends, "left")
@@ -268,6 +270,13 @@ class CalendarGrid:
         assert self._until is not None
         windows = self._windows_around(self._until, self._until)
         return int(_number_times(windows, windows.starts, np.array([self._until]), "left")[0])
+
+    @property
+    def _last_end(self) -> int:
+        """Where the last window ends that starts before ``until``."""
+        assert self._until is not None
+        windows = self._windows_around(self._until, self._until)
+        return int(windows.ends[np.searchsorted(windows.starts, self._until) - 1])
 
     def _windows_within(self, starts: Ticks, ends: Ticks) -> _Windows:
         """The windows that lifetimes meet; refuses those that leave the calendar."""
