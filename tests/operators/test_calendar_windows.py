@@ -242,7 +242,7 @@ def test_windows_before_1970_have_their_numbers_in_a_fresh_table() -> None:
 
 
 def test_an_event_after_until_is_only_in_windows_that_it_meets() -> None:
-    """January starts before the 15th, so it counts whole; what comes later is in no window, nor revises one."""
+    """January starts before the 15th, so it counts whole; what comes later is in no window."""
     query = S.tumbling("1mo", tz="UTC", until="2024-01-15T00:00Z").agg(n=rc.count(), speculate="eager")
     live = rc.session(query)
     for day in (dt.datetime(2024, 1, 3), dt.datetime(2024, 1, 20), dt.datetime(2025, 3, 3)):
@@ -251,3 +251,15 @@ def test_an_event_after_until_is_only_in_windows_that_it_meets() -> None:
         live.advance("s", start)
     live.close()
     assert [event.payload["n"] for event in live.history().to_events()] == [2]
+
+
+def test_months_of_unequal_length_weigh_their_events_alike() -> None:
+    """An event that fills several months leaves nothing behind when it has ended."""
+    query = S.tumbling("1mo", tz="UTC").agg(mean=rc.time_weighted_mean("x"))
+    first, march, june, eighth = (dt.datetime(2024, m, 1, tzinfo=UTC) for m in (1, 3, 6, 8))
+    events = [rc.Insert({"x": 1}, first, june), rc.Insert({"x": 10}, first, eighth)]
+    half_of_march = rc.Insert({"x": 0}, march, march + dt.timedelta(15.5))
+    found = rc.run(query, {"s": [*events, half_of_march]}, close=True).history()
+    assert [event.payload["mean"] for event in found.to_events()] == pytest.approx(
+        [5.5, 5.5, 11 / 2.5, 5.5, 5.5, 10, 10], rel=1e-12
+    )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -199,3 +200,23 @@ def test_n_unique_keeps_no_more_than_the_live_values() -> None:
         session.advance("s", t + 10)
         assert sum(metrics.state_rows for metrics in session.metrics()) < 40
     assert [event.payload["u"] for event in session.history().to_events()][-2:] == [6, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "middle"),
+    [([1.7e308, -1.7e308], 0.0), ([math.inf, math.inf], math.inf), ([-math.inf, 1.0], -math.inf)],
+)
+def test_a_median_of_numbers_that_are_far_apart(values: list[float], middle: float) -> None:
+    query = rc.source("s", {"x": "float64"}).agg(m=rc.median("x"))
+    rows = [rc.Insert({"x": x}, 0, 9) for x in values]
+    (event,) = rc.run(query, {"s": rows}, close=True).history().to_events()
+    assert event.payload["m"] == middle
+
+
+def test_having_reads_the_times_of_answers() -> None:
+    counted = rc.source("s", {"x": "int64"}).agg(n=rc.count())
+    rows = [rc.Insert({"x": 1}, 0, 9), rc.Insert({"x": 1}, 4, 6)]
+    late = rc.run(counted.having(rc.start() > 3), {"s": rows}, close=True).history()
+    assert [event.vs for event in late.to_events()] == [4, 6]
+    with pytest.raises(rc.SchemaError, match=r"reads times, .*name it there"):
+        counted.having(rc.max(rc.lifetime()) > 4)

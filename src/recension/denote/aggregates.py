@@ -176,7 +176,7 @@ def quantile(column: str, q: float, interpolation: str = "linear") -> Aggregate:
         ordered = [float(value) for value in sorted(values, key=value_order)]
         place = q * (len(ordered) - 1)
         low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-        if place == math.floor(place):
+        if place == math.floor(place) or low == high:
             return low
         match interpolation:
             case "lower":
@@ -186,8 +186,9 @@ def quantile(column: str, q: float, interpolation: str = "linear") -> Aggregate:
             case "nearest":
                 return ordered[round(place)]  # Python rounds a half to the even number
             case "midpoint":
-                return low + 0.5 * (high - low)
-        return low + (place - math.floor(place)) * (high - low)
+                return 0.5 * low + 0.5 * high
+        part = place - math.floor(place)
+        return (1 - part) * low + part * high
 
     return _of_values(compute, column)
 

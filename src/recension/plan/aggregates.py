@@ -279,8 +279,12 @@ class Quantile(FloatAggregate):
             share = np.where(share > 0, 0.5, 0.0)
         # -0.0 and 0.0 are one value, and which of them is found is open.
         below, above = find(np.stack([low, low + (share > 0)])) + 0.0
-        with np.errstate(invalid="ignore"):  # between two infinities lies NaN
-            return pa.array(np.where(share == 0, below, below + (above - below) * share))
+        with np.errstate(invalid="ignore", over="ignore"):  # between infinities that differ lies NaN
+            between = below + (above - below) * share
+            # The distance of two numbers may be too large for a float; what lies between them is not.
+            parts = below * (1 - share) + above * share
+        between = np.where(np.isfinite(between), between, parts)
+        return pa.array(np.where((share == 0) | (below == above), below, between))
 
     def __str__(self) -> str:
         between = "" if self.interpolation == "linear" else f", interpolation={self.interpolation!r}"

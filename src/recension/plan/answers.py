@@ -30,6 +30,7 @@ from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, all_of
 from recension.plan.schemas import name_apart
 from recension.plan.span import Project, Where
+from recension.plan.timed_span import reads_times, where_timed
 
 A = TypeVar("A")
 VERB = "agg"
@@ -78,7 +79,8 @@ def require_answer(tree: Tree, keys: Sequence[str]) -> None:
 def having(plan: Node, condition: Tree) -> Node:
     """The answers of which a condition holds; it reads their columns, and aggregates that need no column."""
     if not aggregates_of(condition):
-        return Where(plan, Expression(condition))
+        holds = Expression(condition)
+        return where_timed(plan, holds) if reads_times(holds) else Where(plan, holds)
     is_computed = isinstance(plan, Project) and plan.verb == VERB
     node = plan.input if isinstance(plan, Project) and is_computed else plan
     outputs: Outputs = plan.outputs if isinstance(plan, Project) and is_computed else all_of(plan.schema)
@@ -88,6 +90,12 @@ def having(plan: Node, condition: Tree) -> Node:
             "agg(...), which is not the step before; write having(...) right after it, or where(...) of its "
             "columns"
         )
+    for aggregate in aggregates_of(condition):
+        if any(map(reads_times, aggregate.inputs)):
+            raise SchemaError(
+                f"having({render(condition)}): {aggregate} reads times, which only agg(...) can; name it "
+                "there, as in agg(longest=rc.max(rc.lifetime())).having(rc.col('longest') > 5)"
+            )
     require_columns(columns_of(condition), plan.schema, f"having({render(condition)})")
     by_name = {name: computed.tree for name, computed in outputs}
     own = node.aggregates if isinstance(node, AggregateNode) else node.answers

@@ -224,6 +224,7 @@ class PaneStates:
             start, end = self._cuts.start(pane), self._cuts.end(pane)
             # Every window that holds the pane holds its events, sorted by start.
             row = int(np.searchsorted(contents.windows.end[rows[0] : rows[1]], start, "right")) + rows[0]
+            row = min(row, rows[1] - 1)  # an empty pane, a day that is left out, may lie at the end of all
             low, high = int(members.low[row]), int(members.high[row])
             vs = members.vs[low:high]
             within = low + np.searchsorted(vs, [start, end])

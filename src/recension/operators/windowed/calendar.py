@@ -72,11 +72,6 @@ class CalendarHops:
         return (t - self._origin - self.offset) // self._length
 
     @property
-    def longest(self) -> int:
-        """No hop is longer, whatever the clock skips or shows twice."""
-        return (self._length if self.unit != "month" else 31 * self.hop * DAY) + 2 * DAY
-
-    @property
     def _origin(self) -> int:
         return _MONDAY if self.unit == "week" else 0
 
@@ -179,11 +174,6 @@ class CalendarGrid:
     def overlap(self) -> int:
         """In how many windows an instant lies, at most."""
         return self._per_window
-
-    @property
-    def longest(self) -> int:
-        """No window is longer."""
-        return self._per_window * self._hops.longest
 
     def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""

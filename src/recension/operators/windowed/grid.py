@@ -49,11 +49,6 @@ class Grid:
         """In how many windows an instant lies, at most."""
         return -(-self.size // self.hop)
 
-    @property
-    def longest(self) -> int:
-        """No window is longer."""
-        return self.size
-
     def place(self, vs: Ticks, ve: Ticks) -> tuple[Index, Index]:
         """Lifetimes on the axis of window numbers; one that meets no window is empty."""
         if self.hop == 1 and bool(

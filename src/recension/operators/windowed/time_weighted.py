@@ -9,7 +9,10 @@ axis of window numbers its weight goes up and down in steps, and so do the two s
 Each step is kept as an end point of the axis, so a window that an event does not fill is its own stretch. Of
 windows that overlap, as many have such a step as a tick lies in: size / hop, at each end of an event.
 
-Weights are divided by a power of two that is no less than a window, so that sums stay finite.
+Weights are parts of a unit that no window exceeds, a power of two, so that sums stay finite and exact.
+Windows of a calendar are of unequal length: there weights are parts of the window itself. That changes no
+mean, and all windows that an event fills have the same weight, 1. Such parts are rounded, and differences of
+them would not add up to nothing when the event has ended; so each step is kept as what comes and what goes.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class WeightedMean(PlacedAccumulator):
 
     def __init__(self, grid: Grid | CalendarGrid) -> None:
         self._grid, self._overlap = grid, grid.overlap
-        self._unit = 2.0 ** -grid.longest.bit_length()
+        self._unit = 2.0 ** -grid.size.bit_length() if isinstance(grid, Grid) else None
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         """How many values there are, in every window alike."""
@@ -54,7 +57,7 @@ class WeightedMean(PlacedAccumulator):
         was = self._steps(batch.vs, old_end(batch), changes.vs, changes.old)
         now = self._steps(batch.vs, new_end(batch), changes.vs, changes.new)
         row, place = (np.concatenate([a, b]) for a, b in zip(was[:2], now[:2], strict=True))
-        weight = np.concatenate([-was[2], now[2]]) * self._unit * is_valid[row]
+        weight = np.concatenate([-was[2], now[2]]) * is_valid[row]
         refs = np.repeat([-1, 1], [len(was[0]), len(now[0])])
         total = dd.multiply((numbers[0][row], numbers[1][row]), weight)
         first, stop = self._touched(batch.vs, old_end(batch), new_end(batch))
@@ -89,17 +92,20 @@ class WeightedMean(PlacedAccumulator):
         head_row, head = expand(first, middle)
         tail_row, last = expand(tail, np.where(is_endless, middle, np.maximum(stop + 1, tail)))
         row, place = np.concatenate([head_row, tail_row]), np.concatenate([head, last])
-        step = self._weight(vs, ve, first, stop, row, place) - self._weight(
-            vs, ve, first, stop, row, place - 1
-        )
-        return there[row], place, step.astype(np.float64)
+        comes = self._weight(vs, ve, first, stop, row, place)
+        goes = self._weight(vs, ve, first, stop, row, place - 1)
+        if self._unit is not None:
+            return there[row], place, comes - goes
+        return np.tile(there[row], 2), np.tile(place, 2), np.append(comes, -goes)
 
-    def _weight(self, vs: Ticks, ve: Ticks, first: Index, stop: Index, row: Index, window: Index) -> Index:
-        """How long each event lives within a window."""
+    def _weight(self, vs: Ticks, ve: Ticks, first: Index, stop: Index, row: Index, window: Index) -> Floats:
+        """How long each event lives within a window, in parts of the unit."""
         is_in = (first[row] <= window) & (window < stop[row])
         window = np.where(is_in, window, first[row])
-        length = np.minimum(ve[row], self._grid.end(window)) - np.maximum(vs[row], self._grid.start(window))
-        return np.where(is_in, length, 0)
+        start, end = self._grid.start(window), self._grid.end(window)
+        length = np.minimum(ve[row], end) - np.maximum(vs[row], start)
+        parts = length / (end - start) if self._unit is None else length * self._unit
+        return np.where(is_in, parts, 0.0)
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return mean_of(pairs[0], pairs[1], ints)
@@ -129,14 +135,16 @@ class WeightedMeanOfEvents(Selection):
         counts, numbers = number_pairs(values)
         valid = np.flatnonzero(counts[0])
         window, event = events.incidence_in(valid)
-        start, end = events.low[window], events.high[window]
-        weight = np.maximum(np.minimum(events.ve[event], end) - np.maximum(events.vs[event], start), 0)
+        start = np.maximum(events.vs[event], events.low[window])
+        end = np.minimum(events.ve[event], events.high[window])
+        # A difference that wraps is right as a number without sign.
+        weight = np.where(end > start, (end - start).astype(np.uint64), np.uint64(0))
         # Sorted, the same events give the same digits, in whatever order they came.
         order = np.lexsort((weight, numbers[1][event], numbers[0][event], window))
         order = order[weight[order] > 0]
         window, event = window[order], event[order]
         lengths = np.bincount(window, minlength=events.snapshots)
-        scaled = weight[order] * 2.0**-63
+        scaled = weight[order] * 2.0**-64
         total = dd.multiply((numbers[0][event], numbers[1][event]), scaled)
         is_filled = lengths > 0
         sums = [np.zeros((2, events.snapshots)) for _ in range(2)]
