@@ -1,7 +1,7 @@
 """Edits of an encyclopedia: who worked for how long, who was busiest, whose work was undone.
 
-An edit is a moment. Some come late, and some are hidden later, by a row that says so of the edit's number: then
-they have never been, and sessions, ranks and reverts are corrected.
+An edit is a moment. Some come late, and some are hidden later, by a row that says so of the edit's number:
+then they have never been, and sessions, ranks and reverts are corrected.
 
     python examples/edits.py                 the first answers of every query
     python examples/edits.py data            writes data/edits.csv instead, for the command:
@@ -33,7 +33,7 @@ edits = rc.source(
     times="timestamp[us, UTC]",
 ).set_duration(1)
 
-# What an editor did without a break of an hour, from the first edit to the last; and what took over two hours.
+# What an editor did without a break of an hour; and what took more than two hours.
 visits = (
     edits.group_by("user")
     .sessions("1h")
@@ -42,9 +42,7 @@ visits = (
 long = visits.where(rc.lifetime() > dt.timedelta(hours=2))
 
 # The three busiest editors of each day in New York.
-busiest = (
-    edits.group_by("user").tumbling("1d", tz=ZONE).agg(edits=rc.count()).agg(rc.top_k(3, by="edits"))
-)
+busiest = edits.group_by("user").tumbling("1d", tz=ZONE).agg(edits=rc.count()).agg(rc.top_k(3, by="edits"))
 
 # Edits that somebody else undid within a day, at the moment of that; and whose they were, week by week.
 reverts = edits.where(~col("undoes").is_null()).select(edit="undoes", by="user")

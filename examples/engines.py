@@ -50,7 +50,7 @@ def show(title: str, answers: Answers, rows: int = 4) -> None:
 
 
 def answer_or_write(queries: Mapping[str, rc.Stream], tables: Mapping[str, pd.DataFrame]) -> None:
-    """Show the first answers of each query; if the command line names a folder, write the tables there instead."""
+    """Show the first answers of each query, or write the tables into the folder that is named."""
     if len(sys.argv) > 1:
         folder = Path(sys.argv[1])
         folder.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
 """Jobs of a grid: what they cost, how busy the sites are, what runs for too long, where it fails.
 
-A job system does not send corrections of intervals. It states a job again, by its id, each time something about
-it changes: it runs, it has ended, its accounting was wrong. The row with the highest number counts, in whatever
-order rows come. A job that still runs has no end.
+A job system does not send corrections of intervals. It states a job again, by its id, each time something
+about it changes: it runs, it has ended, its accounting was wrong. The row with the highest number counts, in
+whatever order rows come. A job that still runs has no end.
 
     python examples/jobs.py                 the first answers of every query
     python examples/jobs.py data            writes data/jobs.csv and data/sites.csv instead, for the command:

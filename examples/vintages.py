@@ -1,7 +1,7 @@
 """Vintages of a figure: what was believed when, and how large the revisions were.
 
-The growth of a quarter is published a month after its end, and revised a month and two months later and then every
-September. An estimate holds from its publication until the next one of its quarter. So what was believed at a
+The growth of a quarter is published a month after its end, and revised a month and two months later and
+then every September. An estimate holds from its publication until the next one of its quarter. So what was believed at a
 time is what is true at that time.
 
     python examples/vintages.py              the first answers of every query, and two beliefs
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -76,7 +77,7 @@ def rows(years: int = 4, seed: int = 19) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     began = pd.date_range("2020-01-01", periods=4 * years + 1, freq="QS", tz="UTC")
     found = []
-    for begin, end in zip(began[:-1], began[1:], strict=True):
+    for begin, end in pairwise(began):
         monthly = [end + pd.DateOffset(months=n, days=27) for n in range(3)]
         autumns = [pd.Timestamp(year, 9, 30, tz="UTC") for year in range(end.year, began[-1].year)]
         growth = 5 + rng.integers(-8, 9)

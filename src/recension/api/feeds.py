@@ -222,3 +222,8 @@ def _log(
     return changes(
         name, columns, key, LOG_TIME, LOG_VERSION, LOG_DELETED, policy, times=times, order="version"
     )
+
+
+def _is_spark(data: Any) -> bool:
+    """A DataFrame of Spark, which may not be there at all."""
+    return not isinstance(data, StreamBase) and type(data).__module__.startswith("pyspark.")
