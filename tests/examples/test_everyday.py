@@ -216,6 +216,7 @@ def test_so_does_a_batch_on_spark(spark: Any, question: Any) -> None:
 def test_so_does_a_stream_on_spark(spark: Any) -> None:
     """Four micro-batches of rows out of order."""
     rows = pa.Table.from_pandas(GDP.sample(frac=1, random_state=1), preserve_index=False)
+    rows = rows.set_column(3, "growth", rows["growth"].cast(pa.decimal128(4, 1)))
     answers = ask(VINTAGES["last"], {"gdp": rows}, "spark")
     assert answers.revised > 0
     assert_same(answers.history.to_pandas(), last())
@@ -236,6 +237,7 @@ def test_the_page_shows_the_queries_of_the_examples() -> None:
     lines = {line for line in code.splitlines() if line}
     page = ROOT / "docs" / "guide" / "everyday.md"
     shown = [s for s in snippets(page) if s.language == "python" and s.expected is None]
+    lines |= {"import datetime as dt", "from decimal import Decimal"}
     assert len(shown) >= 3
     for snippet in shown:
         assert [line for line in snippet.code.splitlines() if line and line not in lines] == []

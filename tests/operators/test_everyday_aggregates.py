@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -199,3 +200,16 @@ def test_n_unique_keeps_no_more_than_the_live_values() -> None:
         session.advance("s", t + 10)
         assert sum(metrics.state_rows for metrics in session.metrics()) < 40
     assert [event.payload["u"] for event in session.history().to_events()][-2:] == [6, 3]
+
+
+def test_weights_in_windows_of_unequal_length() -> None:
+    """An event that began in January fills all 31 days of May, although it filled 29 of February."""
+
+    def day(month: int, number: int) -> dt.datetime:
+        return dt.datetime(2024, month, number, tzinfo=dt.UTC)
+
+    months = rc.source("v", {"v": "int64"}).tumbling("1mo", tz="UTC", until=day(7, 1))
+    feed = [rc.Insert({"v": 10}, day(1, 10)), rc.Insert({"v": 1}, day(5, 1), day(5, 20))]
+    answer = rc.run(months.agg(mean=rc.time_weighted_mean("v")), {"v": feed}, close=True).history()
+    means = [event.payload["mean"] for event in answer.to_events()]
+    assert means == pytest.approx([10, 10, 10, 10, (31 * 10 + 19) / 50, 10])

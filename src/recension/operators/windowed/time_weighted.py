@@ -9,10 +9,14 @@ axis of window numbers its weight goes up and down in steps, and so do the two s
 Each step is kept as an end point of the axis, so a window that an event does not fill is its own stretch. Of
 windows that overlap, as many have such a step as a tick lies in: size / hop, at each end of an event.
 
-Weights are divided by a power of two that is no less than a window, so that sums stay finite.
+Weights are divided by a power of two that is no less than a window, so that sums stay finite. Windows of a
+calendar differ in length. There a weight is the share of the window, in parts of 2**-52: whole numbers, and
+the same in all windows that an event fills.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +34,9 @@ from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.selections import Selection
 from recension.operators.windowed.steps import Contributions, Pair, Points
 
+_WHOLE: Final = 2.0**52
+"""The weight of an event that fills a window of a calendar."""
+
 
 class WeightedMean(PlacedAccumulator):
     """Over the windows of a grid."""
@@ -39,7 +46,8 @@ class WeightedMean(PlacedAccumulator):
 
     def __init__(self, grid: Grid | CalendarGrid) -> None:
         self._grid, self._overlap = grid, grid.overlap
-        self._unit = 2.0 ** -grid.longest.bit_length()
+        self._is_calendar = isinstance(grid, CalendarGrid)
+        self._unit = 1 / _WHOLE if self._is_calendar else 2.0 ** -grid.longest.bit_length()
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         """How many values there are, in every window alike."""
@@ -95,10 +103,13 @@ class WeightedMean(PlacedAccumulator):
         return there[row], place, step.astype(np.float64)
 
     def _weight(self, vs: Ticks, ve: Ticks, first: Index, stop: Index, row: Index, window: Index) -> Index:
-        """How long each event lives within a window."""
+        """How long each event lives within a window, or how much of a window of a calendar."""
         is_in = (first[row] <= window) & (window < stop[row])
         window = np.where(is_in, window, first[row])
-        length = np.minimum(ve[row], self._grid.end(window)) - np.maximum(vs[row], self._grid.start(window))
+        start, end = self._grid.start(window), self._grid.end(window)
+        length = np.minimum(ve[row], end) - np.maximum(vs[row], start)
+        if self._is_calendar:
+            length = np.rint(length / (end - start) * _WHOLE).astype(np.int64)
         return np.where(is_in, length, 0)
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
