@@ -1,8 +1,8 @@
 """Vintages of a figure: what was believed when, and how large the revisions were.
 
 The growth of a quarter is published a month after its end, and revised one and two months later, and then
-every September. An estimate holds from its publication until the next one of its quarter. So what was believed at a
-time is what is true at that time.
+every September. An estimate holds from its publication until the next one of its quarter. So what was
+believed at a time is what is true at that time.
 
     python examples/vintages.py              the first answers of every query, and two beliefs
     python examples/vintages.py data         writes data/gdp.csv instead, for the command:
