@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,6 +47,25 @@ def show(title: str, answers: Answers, rows: int = 4) -> None:
     print(f"{title}: {answers.given:,} answers, {answers.revised:,} revisions, {len(final):,} final")
     table = final.to_pandas()
     print(table.sort_values(list(table.columns)).head(rows).to_string(index=False), end="\n\n")
+
+
+def answer_or_write(queries: Mapping[str, rc.Stream], tables: Mapping[str, pd.DataFrame]) -> None:
+    """Show the first answers of each query, or write the tables into the folder that is named."""
+    if len(sys.argv) > 1:
+        folder = Path(sys.argv[1])
+        folder.mkdir(exist_ok=True)
+        for name, table in tables.items():
+            table.to_csv(folder / f"{name}.csv", index=False)
+        return
+    live = rc.session(**queries)
+    for name, table in tables.items():
+        live.push(name, table)
+    live.close()
+    for name in queries:
+        history = live.history(name)
+        print(f"{name}: {len(history):,} answers")
+        history.show(4)
+        print()
 
 
 def _here(query: rc.Stream, feeds: Mapping[str, pa.Table]) -> Answers:

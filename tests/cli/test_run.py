@@ -46,6 +46,14 @@ def test_another_query_of_the_file_shown(folder: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "_vs,_ve,who,n\n0,7,ann,1\n5,20,bob,1\n"
 
 
+def test_a_query_file_imports_modules_beside_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "queries").mkdir()
+    (folder / "queries" / "leases_of_the_test.py").write_text(QUERY)
+    (folder / "queries" / "q.py").write_text("from leases_of_the_test import other")
+    assert main(["run", "queries/q.py:other", "-i", "s=s.csv"]) == 0
+    assert capsys.readouterr().out == "_vs,_ve,who,n\n0,7,ann,1\n5,20,bob,1\n"
+
+
 def test_profile_is_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "q.py", "-i", "s=s.csv", "--profile"]) == 0
     shown = capsys.readouterr().err

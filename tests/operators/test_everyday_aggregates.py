@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -220,3 +221,16 @@ def test_having_reads_the_times_of_answers() -> None:
     assert [event.vs for event in late.to_events()] == [4, 6]
     with pytest.raises(rc.SchemaError, match=r"reads times, .*name it there"):
         counted.having(rc.max(rc.lifetime()) > 4)
+
+
+def test_weights_in_windows_of_unequal_length() -> None:
+    """An event that began in January fills all 31 days of May, although it filled 29 of February."""
+
+    def day(month: int, number: int) -> dt.datetime:
+        return dt.datetime(2024, month, number, tzinfo=dt.UTC)
+
+    months = rc.source("v", {"v": "int64"}).tumbling("1mo", tz="UTC", until=day(7, 1))
+    feed = [rc.Insert({"v": 10}, day(1, 10)), rc.Insert({"v": 1}, day(5, 1), day(5, 20))]
+    answer = rc.run(months.agg(mean=rc.time_weighted_mean("v")), {"v": feed}, close=True).history()
+    means = [event.payload["mean"] for event in answer.to_events()]
+    assert means == pytest.approx([10, 10, 10, 10, (31 * 10 + 19) / 50, 10])

@@ -221,3 +221,15 @@ def plan_of(stream: rc.Stream) -> Node:
 
 def test_equal_queries_are_one_step() -> None:
     assert plan_of(s.where(rc.lifetime() > 3)) is plan_of(s.where(rc.end() - rc.start() > 3))
+
+
+def test_ticks_taken_for_timestamps_are_refused_with_advice() -> None:
+    with pytest.raises(
+        RecensionError, match=r"times are ticks unless the source says otherwise, as in times="
+    ):
+        s.select(hours=rc.lifetime() / HOUR)
+
+
+def test_changes_say_what_their_times_are() -> None:
+    prices = rc.changes("p", {"k": "string"}, key="k", times="timestamp[us, UTC]")
+    assert prices.select(ran=rc.lifetime()).schema.field("ran").type == pa.duration("us")

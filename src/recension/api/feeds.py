@@ -15,8 +15,10 @@ from recension.core.formats import change_feeds
 from recension.core.formats.change_feeds import LOG_COLUMNS, LOG_DELETED, LOG_TIME, LOG_VERSION, ROW_FROM
 from recension.core.history import History
 from recension.core.validity import Policy
-from recension.plan.schemas import IntoSchema, schema_of
+from recension.plan.schemas import IntoSchema, IntoType, schema_of
 from recension.runners.result import Result
+
+INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milliseconds
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +111,8 @@ def debezium(
     1970-01-01 00:00:01+00:00  ∞    1   paid
     """
     columns, keys = _log_schema(schema, "debezium"), key_names(key, "debezium(key=)")
-    return Debezium(name, columns, keys, _log(name, columns, keys, on_violation), version)
+    log = _log(name, columns, keys, on_violation, times=INSTANTS)
+    return Debezium(name, columns, keys, log, version)
 
 
 def delta_changes(
@@ -138,6 +141,7 @@ def scd2(
     version: IntoRowColumn | None = None,
     deleted: str | None = None,
     on_violation: Policy = "raise",
+    times: IntoType | None = None,
 ) -> Scd2:
     """A table of slowly changing dimensions, type 2, as it grows: rows come again when they get an end.
 
@@ -169,6 +173,7 @@ def scd2(
         end,
         None,
         on_violation,
+        times=times,
         key=[*keys, ROW_FROM],
         version=version,
         deleted=deleted,
@@ -211,8 +216,12 @@ def _log_schema(schema: IntoSchema, verb: str) -> pa.Schema:
     return columns
 
 
-def _log(name: str, columns: pa.Schema, key: tuple[str, ...], policy: Policy) -> Stream:
-    return changes(name, columns, key, LOG_TIME, LOG_VERSION, LOG_DELETED, policy, order="version")
+def _log(
+    name: str, columns: pa.Schema, key: tuple[str, ...], policy: Policy, times: IntoType | None = None
+) -> Stream:
+    return changes(
+        name, columns, key, LOG_TIME, LOG_VERSION, LOG_DELETED, policy, times=times, order="version"
+    )
 
 
 def _is_spark(data: Any) -> bool:

@@ -135,13 +135,14 @@ def changes(
     deleted: str | None = None,
     on_violation: Policy = "raise",
     *,
+    times: IntoType | None = None,
     order: Literal["start", "version"] = "start",
 ) -> Stream:
     """A named input of changes: a row holds from its start until the next row of its key.
 
     Parameters
     ----------
-    name, schema, start, on_violation
+    name, schema, start, on_violation, times
         As for `source`. A row has no end.
     key
         The columns by which rows are changes of one thing.
@@ -163,8 +164,9 @@ def changes(
     12   ∞    1   sent
     """
     columns = schema_of(schema, "changes")
+    kind = None if times is None else type_of(times, "changes, times")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
-    below = RowSource(name, rows, start, on_violation=on_violation)
+    below = RowSource(name, rows, start, on_violation=on_violation, times=kind)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
 

@@ -51,6 +51,10 @@ def load_query(given: str) -> Stream:
 
 
 def _execute(file: Path) -> dict[str, Any]:
+    """Run the file; as for a script, modules beside it can be imported, but none hides an installed one."""
+    beside = str(file.resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)
     try:
         with redirect_stdout(sys.stderr):
             return runpy.run_path(str(file))

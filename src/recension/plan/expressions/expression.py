@@ -133,6 +133,8 @@ def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) ->
     reason = str(why).splitlines()[0] if str(why) else type(why).__name__
     if match := _NO_KERNEL.match(reason):
         reason = f"{match[1]} does not take {match[2]}"
+    if any(name in (START, END) and schema.field(name).type == pa.int64() for name in computed.references):
+        reason += "; times are ticks unless the source says otherwise, as in times='timestamp[us, UTC]'"
     return f", where {' and '.join(types)}: {reason}" if types else f": {reason}"
 
 
