@@ -98,5 +98,5 @@ class Refresher:
         except Exception as why:
             # A query that has just ended takes its session along.
             if self._query.isActive:
-                self.failure = reason_of(why) if not isinstance(why, RecensionError) else str(why)
+                self.failure = reason_of(why)
                 _log.warning("%s: not read again: %s", self._table.name, self.failure)

@@ -132,8 +132,10 @@ class Host:
         arrived = {e.source.name: by_edge[self._numbers[e.source.name]] for e in fragment.edges}
         for edge in fragment.edges:
             name = edge.source.name
-            is_read_here = isinstance(edge.origin, Source) and not isinstance(edge.origin, Table)
-            if is_read_here and name not in self._roots:
+            # Versions of tables are read when they are fed.
+            if isinstance(edge.origin, Table) or name in self._roots:
+                continue
+            if isinstance(edge.origin, Source):
                 arrived[name] = files.read_packets(arrived[name], edge.origin.name)
         return arrived
 
@@ -207,10 +209,15 @@ class Host:
         one that comes when the streams have ended changes nothing any more.
         """
         name, content = edge.source.name, self._topology.inlets[table.name].table
-        version = None if content is not None else self._newest_version(name, packets)
-        if session.is_closed(name) or (content is None and version is None):
+        version = self._newest_version(name, packets)
+        if session.is_closed(name):
             return 0
-        events = always(read_rows(table, version)) if content is None else content.events()
+        if version is not None:
+            events = always(read_rows(table, version))
+        elif content is not None:
+            events = content.events()
+        else:
+            return 0
         router = Router(edge.route, edge.origin.schema, self._topology.shards)
         shares = [share for _, share, _ in router.split(events, self._shard)]
         session.push(name, concat(shares) if shares else empty(events.schema))

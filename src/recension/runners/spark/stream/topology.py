@@ -196,8 +196,8 @@ def require_refreshable(topology: Topology) -> None:
         ):
             raise RecensionError(
                 f"{table.name}: on Spark a table with refresh= is joined with streams in one stage, and here "
-                "a shuffle is between its joins: declare a table for each join, over the same folder, or join "
-                "on the same columns"
+                "a shuffle is between its joins: declare a table for each join, over the same folder, or "
+                "join on the same columns"
             )
         if not followed:
             raise RecensionError(
