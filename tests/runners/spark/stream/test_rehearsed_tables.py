@@ -41,8 +41,8 @@ def version(*rows: tuple[str, str]) -> pa.Table:
 TURNS: list[tuple[pa.Table | None, list[Element], list[Element]]] = [
     (
         version(("a", "CH"), ("b", "UK"), ("b", "UK")),
-        [rc.Insert({"k": k, "v": 1}, 1, 30) for k in "abcd"] + [rc.Cti(3)],
-        [rc.Insert({"k": k, "w": 1}, 0, 20) for k in "abcd"] + [rc.Cti(9)],
+        [*(rc.Insert({"k": k, "v": 1}, 1, 30) for k in "abcd"), rc.Cti(3)],
+        [*(rc.Insert({"k": k, "w": 1}, 0, 20) for k in "abcd"), rc.Cti(9)],
     ),
     (version(("b", "UK"), ("c", "FR")), [rc.Insert({"k": "a", "v": 2}, 3, 6), rc.Cti(5)], []),
     (None, [rc.Retract({"k": "a", "v": 1}, 1, 30, 7), rc.Cti(7)], []),
@@ -89,7 +89,7 @@ def test_shards_agree_on_what_a_version_holds_from(name: str, shards: int, tmp_p
 def test_of_versions_that_come_together_the_last_counts_and_none_comes_twice(tmp_path: Path) -> None:
     processor._parked.clear()
     rehearsal = Rehearsal([QUERIES["joined"].plan], 2)
-    paths = [rc.spark.write_version(sites, tmp_path, version(("a", c))) for c in ("CH", "UK")]
+    paths: list[Any] = [rc.spark.write_version(sites, tmp_path, version(("a", c))) for c in ("CH", "UK")]
     work = from_elements([rc.Insert({"k": "a", "v": 1}, 1, 5), rc.Cti(2)], jobs.schema)
     came: dict[str, Any] = {"sites": paths, "jobs": [work]}
     out = [str(e) for e in rehearsal.output(rehearsal.turn(came)).to_elements()]
@@ -141,7 +141,7 @@ def test_a_table_is_read_again_as_long_as_the_query_runs(tmp_path: Path) -> None
         return found
 
     with pytest.raises(rc.RecensionError, match="give a function that reads"):
-        rc.spark.refresh(query, often, tmp_path, version())  # type: ignore[arg-type]
+        rc.spark.refresh(query, often, tmp_path, version())
     refresher = rc.spark.refresh(query, often, tmp_path, read)
     until = time.monotonic() + 30
     while len(list(tmp_path.glob("version-*"))) < 2 and time.monotonic() < until:
