@@ -6,12 +6,10 @@ any other. A step may also read the second source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
-import pytest
 from hypothesis import strategies as st
 from tests.properties.applied import APPLIED
 from tests.properties.module_steps import MODULES
@@ -372,7 +370,7 @@ STEPS: list[StepKind] = [
     ),
     *(
         _sessions(gap, speculate, agg, grouped=grouped)
-        for gap, agg in ((1, "sum"), (2, "count"), (3, "first"), (1, "max"), (20, "last"), (2, "n_unique"))
+        for gap, agg in ((1, "sum"), (2, "count"), (3, "first"), (1, "max"), (20, "last"))
         for speculate in ("eager", "perfect", "ordered")
         for grouped in (False, True)
     ),
@@ -407,14 +405,3 @@ class Plan:
 def plans(max_steps: int = 3) -> st.SearchStrategy[Plan]:
     """Plans of one to three steps."""
     return st.lists(st.sampled_from(STEPS), min_size=1, max_size=max_steps).map(lambda s: Plan(tuple(s)))
-
-
-def a_third_of(steps: Sequence[StepKind]) -> list[Any]:
-    """Parameters of a test: the long tests take all steps, the others those of every third name.
-
-    For what holds of all steps alike. That each means what it should, `test_random_plans` shows of all.
-    """
-    return [
-        pytest.param(step, marks=[] if crc32(repr(step).encode()) % 3 == 0 else [pytest.mark.soak])
-        for step in steps
-    ]

@@ -123,7 +123,7 @@ def test_random_plans(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
-@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     turns = data.draw(interleavings(known))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, a_third_of, plans
+from tests.properties.plans import STEPS, Plan, plans
 from tests.properties.test_random_plans import KNOWN, Play, Turns, interleavings
 
 import recension as rc
@@ -67,7 +67,7 @@ def test_random_plans(tmp_path_factory: pytest.TempPathFactory, data: st.DataObj
     _check(plan, known, turns, data.draw(st.integers(0, len(turns))), tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.parametrize("step", a_third_of(STEPS), ids=repr)
+@pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
 @settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -205,3 +205,42 @@ def test_the_command_reads_a_table(tmp_path: Path, suffix: str, capsys: pytest.C
     assert capsys.readouterr().out == (
         "_kind,_vs,_ve,_new_ve,_count,k,v,country\ninsert,1,5,,,a,1,CH\ncti,,,,,,,\n"
     )
+
+
+def test_the_command_refuses_a_folder_of_versions_that_it_would_read_as_one_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.py").write_text(
+        "import recension as rc\n"
+        "jobs = rc.source('jobs', {'k': 'string', 'v': 'int64'})\n"
+        "sites = rc.table('sites', {'k': 'string', 'country': 'string'}, refresh='10m')\n"
+        "query = jobs.join(sites, on='k')\n"
+    )
+    (tmp_path / "jobs.csv").write_text("_vs,_ve,k,v\n1,5,a,1\n")
+    (tmp_path / "sites").mkdir()
+    pq.write_table(SWISS, tmp_path / "sites" / "1.parquet")
+    for table, code in (("sites", 2), ("sites/1.parquet", 0)):
+        inputs = ["--input", f"jobs={tmp_path / 'jobs.csv'}", "--input", f"sites={tmp_path / table}"]
+        assert main(["run", str(tmp_path / "q.py"), *inputs, "-o", "-", "--format", "csv"]) == code
+    assert "a folder of versions is for --engine spark" in capsys.readouterr().err
+
+
+def test_what_a_table_follows_is_part_of_a_snapshot() -> None:
+    """One stream is far ahead of the other when the session is restored, and sends nothing more."""
+    more = rc.source("more", {"k": "string", "w": "int64"})
+    query = jobs.join(refreshed, on="k").join(more, on="k")
+    lives = [rc.session(query), rc.session(query)]
+    for live in lives:
+        live.push("sites", SWISS)
+        live.push("more", [rc.Insert({"k": "b", "w": 1}, 0, 30), rc.Cti(20)])
+        live.push("jobs", [rc.Insert({"k": "b", "v": 1}, 0, 30), rc.Cti(3)])
+    saved = lives[0].snapshot()
+    lives[0].push("jobs", [rc.Cti(25)])
+    restored = rc.session(query)
+    for live in (restored, lives[0]):
+        live.restore(saved)
+    for live in (restored, *lives):
+        live.push("jobs", [rc.Cti(10)])
+        live.push("sites", BRITISH)
+        assert sorted({event.vs for event in live.history().to_events()}) == [0, 10]
+        assert_equivalent(live.history(), restored.history())

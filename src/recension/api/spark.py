@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,9 +15,12 @@ from recension.plan.merge import Leader, MergeCase, MergePolicy, OnMismatch
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.plan.schemas import IntoSchema, schema_of
+from recension.plan.source import Table
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
+from recension.runners.spark.refresh import Refresher
+from recension.runners.spark.refresh import write_version as write_plan_version
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
 from recension.runners.spark.sinks import (
     read_bitemporal,
@@ -44,11 +47,13 @@ __all__ = [
     "read_changelog",
     "read_history",
     "reason_of",
+    "refresh",
     "session",
     "stream",
     "write",
     "write_changelog",
     "write_history",
+    "write_version",
 ]
 
 FolderLike: TypeAlias = str | PathLike[str]
@@ -104,7 +109,8 @@ def stream(
         For each source by name a streaming DataFrame, with control columns or with the source's own
         columns of times, with a watermark, which makes CTIs; or a folder of stream files, which the tasks
         read themselves. For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a
-        checkpoint that was made with other rows is refused.
+        checkpoint that was made with other rows is refused. With ``refresh``, a folder of versions
+        (`rc.spark.write_version`).
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
@@ -212,6 +218,55 @@ def merge(
         files_per_batch=files_per_batch,
         memory=memory,
     )
+
+
+def write_version(table: StreamBase, folder: FolderLike, data: Any) -> Path | None:
+    """Write all rows of a table that is read again, as the next version in its folder.
+
+    A query that reads the folder takes it up in its next micro-batch: rows that are new begin, and rows that
+    are gone end, at the CTI that the streams had reached before. The file is complete when it appears.
+
+    Parameters
+    ----------
+    table
+        An `rc.table` with ``refresh``.
+    folder
+        The folder of its versions, and of nothing else; it is made if it is not there.
+    data
+        A batch DataFrame, a path, an Arrow table, or a frame of pandas or polars.
+
+    Gives the file; None if the rows are those of the last version, in whatever order: nothing is written.
+    """
+    return write_plan_version(_refreshed(table, "write_version"), folder, data)
+
+
+def refresh(
+    query: StreamingQuery, table: StreamBase, folder: FolderLike, read: Callable[[], Any]
+) -> Refresher:
+    """Read a table again every so often, and write a version if its rows have changed.
+
+    Parameters
+    ----------
+    query
+        A query that runs. The readings end with it.
+    table
+        An `rc.table`, whose ``refresh`` says how often.
+    folder
+        The folder of its versions, which the query reads.
+    read
+        A function that reads the table now, such as ``lambda: spark.read.parquet(path)``; what it gives is
+        what `rc.spark.write_version` takes. A DataFrame alone would go on with the files it has found once.
+
+    If a reading fails the version before holds on; the log says so, and ``failure`` of what this gives.
+    """
+    return Refresher(query, _refreshed(table, "refresh"), folder, read)
+
+
+def _refreshed(table: StreamBase, call: str) -> Table:
+    plan = plan_of(table, call)
+    if not isinstance(plan, Table) or plan.refresh is None:
+        raise RecensionError(f"{call}: a table that is read again is needed: rc.table(..., refresh='10m')")
+    return plan
 
 
 def _name_frames(frames: Sequence[DataFrame] | None) -> dict[str, DataFrame]:

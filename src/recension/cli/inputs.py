@@ -18,7 +18,7 @@ from recension.core.formats import StreamReader, open_stream
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
 from recension.plan.node import rebuild
-from recension.plan.nodes import Node, Source, walk
+from recension.plan.nodes import Node, Source, Table, walk
 from recension.plan.source import describe_unknown_source, require_one_kind
 
 
@@ -64,6 +64,17 @@ def with_policy(plan: Node, policy: Policy) -> Node:
 
     (new,) = rebuild([plan], step)
     return new
+
+
+def refuse_versions(paths: Mapping[str, Path], plan: Node) -> None:
+    """Refuse a folder for a table that is read again, where it would be read once, as one table."""
+    tables = (node for node in walk(plan) if isinstance(node, Table) and node.refresh is not None)
+    for table in tables:
+        if table.name in paths and paths[table.name].is_dir():
+            raise RecensionError(
+                f"--input {table.name}={paths[table.name]}: a folder of versions is for --engine spark; "
+                "other engines read the table once: give one file"
+            )
 
 
 def open_inputs(

@@ -20,6 +20,7 @@ from recension.cli.inputs import (
     common_time_type,
     open_inputs,
     parse_inputs,
+    refuse_versions,
     report_dropped,
     with_policy,
 )
@@ -117,6 +118,8 @@ def run(
     if on_violation is not None:
         plan = with_policy(plan, on_violation.value)
     results.check_columns(plan.schema)
+    if engine is not EngineName.SPARK:
+        refuse_versions(paths, plan)
     match engine:
         case EngineName.SPARK:
             run_spark(

@@ -37,6 +37,7 @@ from recension.runners.session_lock import RefusedError
 from recension.runners.table_intake import TableIntake
 
 TIMES: Final = "times"
+FOLLOWED: Final = "followed"
 
 Queries: TypeAlias = Mapping[str, Node]
 
@@ -58,6 +59,8 @@ class QueryRun:
         self.engine = Engine(self.plan.vertices, self.plan.query_vertices.values())
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
+        # By vertex, the last CTI it gave: what tables that may be read again follow.
+        self._ctis: dict[int, int] = {}
         self._open_intakes()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
@@ -149,12 +152,16 @@ class QueryRun:
 
     def _follow_streams(self) -> None:
         """The CTIs of tables that may be read again follow those of the streams they are joined with."""
-        for table, vertices in self._followed.items():
+        for table in self._followed:
             intake = self.intakes[table]
             if isinstance(intake, TableIntake) and intake.may_follow:
-                t = min(self.engine.source_metrics(vertex).cti for vertex in vertices)
+                t = min(self._reached(table))
                 if t > intake.cti:
                     self.feed(table, self.take(table, intake.advance(t)))
+
+    def _reached(self, table: str) -> list[int]:
+        """How far each of the steps is that a table follows."""
+        return [self._ctis.get(vertex, BEGINNING) for vertex in self._followed[table]]
 
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
@@ -163,6 +170,7 @@ class QueryRun:
 
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         """Keep what the queries gave; sources forget what can no longer matter."""
+        self._ctis |= {vertex: flow.cti for vertex, flow in flows.items() if flow.cti is not None}
         for name, vertex in self.plan.query_vertices.items():
             if vertex in flows:
                 wanted = self.engine.wanted_outside(vertex, flows[vertex])
@@ -229,6 +237,8 @@ class QueryRun:
         chunks = {f"operators/{name}": table for name, table in self.engine.parts().items()}
         for source, intake in self.intakes.items():
             chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
+        if self._followed:
+            chunks[FOLLOWED] = pa.table({table: [self._reached(table)] for table in self._followed})
         return chunks | {TIMES: self.times.snapshot()}
 
     def require_same(self, chunks: Chunks) -> None:
@@ -242,8 +252,16 @@ class QueryRun:
             intake.restore(take_prefix(f"sources/{source}", chunks))
         self.keep_dropped()
         self.answers.restore(take_prefix("answers", chunks))
+        self._restore_ctis(chunks)
         if TIMES in chunks:
             self.times.restore(chunks[TIMES])
+
+    def _restore_ctis(self, chunks: Chunks) -> None:
+        """The CTIs that tables follow; snapshots of before have only those of the tables."""
+        self._ctis = {}
+        for table, vertices in self._followed.items():
+            known = chunks[FOLLOWED][table][0].as_py() if FOLLOWED in chunks else None
+            self._ctis |= dict(zip(vertices, known or [self.intakes[table].cti] * len(vertices), strict=True))
 
 
 def _split_after_ctis(batch: EventBatch) -> list[EventBatch]:

@@ -6,4 +6,5 @@ The only place where pyspark is imported.
     batch/      a query as Spark SQL                  types       Spark's types for Arrow's
     stream/     a query as a streaming pipeline       failures    why a job failed, in one line
     sinks/      its output as tables                  job         stream and sinks over folders of files
+    refresh     versions of tables that are read again
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -44,7 +44,8 @@ class Arrival(NamedTuple):
     words: str = ""
 
 
-Arriving: TypeAlias = EventBatch | Arrival
+# A path is a new version of a table.
+Arriving: TypeAlias = EventBatch | Arrival | Path
 
 
 def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving]) -> list[Packet]:
@@ -52,7 +53,9 @@ def packed(plan: Topology, source: str, level: int, batches: Iterable[Arriving])
     packing = Packing(plan, source, level)
     packets: list[Packet] = []
     for came in batches:
-        if isinstance(came, Arrival) and came.batch is None:
+        if isinstance(came, Path):
+            packets += [packet._replace(place=str(came)) for packet in packing.end_of_task_packets()]
+        elif isinstance(came, Arrival) and came.batch is None:
             packets += packing.broadcast(came.words, came.place)
         elif isinstance(came, Arrival):
             packets += packing.packets(_in_file(came))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, a_third_of, plans
+from tests.properties.plans import STEPS, Plan, plans
 from tests.properties.test_calendar_windows import PLACES, Place, PlanOfTimes, moved, step_over
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.rehearsal import Rehearsal
@@ -85,7 +85,7 @@ def test_random_plans(data: st.DataObject) -> None:
     _check(data.draw(plans()), data.draw(st.sampled_from(KNOWN)), data)
 
 
-@pytest.mark.parametrize("step", a_third_of(STEPS), ids=repr)
+@pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
 @settings(max_examples=2, suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:

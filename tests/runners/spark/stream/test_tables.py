@@ -34,8 +34,8 @@ def feed(folder: Path, number: int) -> None:
     write_stream(folder / f"{number}.parquet", [from_elements(WORK[number], jobs.schema)], jobs.schema)
 
 
-def run(spark: Any, folder: Path, table: Any, place: Path) -> None:
-    output = rc.spark.stream(spark, query, {"jobs": folder, "sites": table}, shards=2)
+def run(spark: Any, folder: Path, table: Any, place: Path, asked: Any = query) -> None:
+    output = rc.spark.stream(spark, asked, {"jobs": folder, "sites": table}, shards=2)
     started = rc.spark.write(
         output, history=place / "history", checkpoint=place / "checkpoint", trigger={"availableNow": True}
     )
@@ -74,13 +74,29 @@ def _history() -> list[tuple[Any, ...]]:
     return [(e.vs, e.ve, e.payload["k"], e.payload["v"]) for e in found.to_events()]
 
 
+def test_versions_of_a_table_are_those_of_a_session_after_a_restart_too(spark: Any, tmp_path: Path) -> None:
+    again = rc.table("sites", sites.schema, refresh="10m")
+    asked = jobs.join(again, on="k", how="left").group_by("country").agg(n=rc.count(), v=rc.sum("v"))
+    live = rc.session(asked)
+    for number, rows in enumerate([COUNTRIES, [("a", "FR"), ("b", "IE"), ("c", "UK")]]):
+        version = spark.createDataFrame(rows, "k string, country string")
+        assert rc.spark.write_version(again, tmp_path / "sites", version) is not None
+        feed(tmp_path / "jobs", number)
+        run(spark, tmp_path / "jobs", tmp_path / "sites", tmp_path, asked)
+        live.push("sites", version.toArrow())
+        live.push("jobs", WORK[number])
+        assert_equivalent(read_history(tmp_path / "history"), live.history())
+    assert len({event.payload["country"] for event in live.history().to_events()}) > 2
+
+
 def test_refusals(spark: Any, tmp_path: Path) -> None:
     feed(tmp_path / "jobs", 0)
     table = spark.createDataFrame(COUNTRIES, "k string, country string")
     again = jobs.join(rc.table("sites", sites.schema, refresh="10m"), on="k")
     timed = table.selectExpr("*", "1L as _vs")
     refused: list[tuple[Any, Any, str]] = [
-        (again, table, "refresh= is for sessions"),
+        (again, table, r"a folder of versions, not a DataFrame: rc\.spark\.write_version"),
+        (again, tmp_path, "has none"),
         (query, timed, "rows without times"),
         (query, table.select("k"), "no column country"),
         (

@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from recension.core.time_kind import KnownKind, TimeKind
 from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
-from recension.plan.nodes import Source
+from recension.plan.nodes import Source, Table
 from recension.runners.local import Session
 from recension.runners.spark.stream.clocks import ClockReader, ClockState, EdgeSender, number_rows, told_times
 from recension.runners.spark.stream.feedback import feedback_times, latest_feedback
@@ -43,12 +44,10 @@ from recension.runners.spark.stream.packets import (
     merge_packets,
     require_file_order,
 )
-from recension.runners.spark.stream.packing import ShardFiles
+from recension.runners.spark.stream.packing import ShardFiles, path_of
 from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.tables import always, read_rows
 from recension.runners.spark.stream.topology import Topology
-
-if TYPE_CHECKING:
-    from recension.runners.spark.stream.tables import TableContent
 
 _WHOLE: Final = 1 << 62
 
@@ -133,7 +132,10 @@ class Host:
         arrived = {e.source.name: by_edge[self._numbers[e.source.name]] for e in fragment.edges}
         for edge in fragment.edges:
             name = edge.source.name
-            if isinstance(edge.origin, Source) and name not in self._roots:
+            # Versions of tables are read when they are fed.
+            if isinstance(edge.origin, Table) or name in self._roots:
+                continue
+            if isinstance(edge.origin, Source):
                 arrived[name] = files.read_packets(arrived[name], edge.origin.name)
         return arrived
 
@@ -143,8 +145,9 @@ class Host:
         roots = {name: self._roots[name] for name in arrived if name in self._roots}
         for name, root in roots.items():
             root.admit(arrived[name])
-        # Tables first: what is joined with them need not wait.
-        for edge in sorted(self._fragments[place].edges, key=lambda edge: self._table_of(edge) is None):
+        # Tables first: what is joined with them need not wait, and a new version of one holds from the CTI
+        # that the micro-batch before has reached, which is the same in all shards.
+        for edge in sorted(self._fragments[place].edges, key=lambda edge: not isinstance(edge.origin, Table)):
             packets = arrived[edge.source.name]
             size = self._feed(session, edge, packets)
             report.add_unreadable(packet.info for packet in packets if not packet.place)
@@ -199,24 +202,37 @@ class Host:
         if now.time > before.time:
             session.feed(clock.name, cti(now.time, clock.schema))
 
-    def _table_of(self, edge: Edge) -> TableContent | None:
-        """The table that an edge reads; none if it reads a stream."""
-        return self._topology.inlets[edge.origin.name].table if isinstance(edge.origin, Source) else None
+    def _feed_table(self, session: Session, edge: Edge, table: Table, packets: list[Packet]) -> int:
+        """This shard's rows of a table; from then on they are in its state.
 
-    def _feed_table(self, session: Session, edge: Edge, table: TableContent) -> int:
-        """This shard's rows of a table, in its first micro-batch; from then on they are in its state."""
-        name = edge.source.name
+        They come in the first micro-batch. Of a table that is read again the last version that came counts;
+        one that comes when the streams have ended changes nothing any more.
+        """
+        name, content = edge.source.name, self._topology.inlets[table.name].table
+        version = self._newest_version(name, packets)
         if session.is_closed(name):
             return 0
-        events, router = table.events(), Router(edge.route, edge.origin.schema, self._topology.shards)
+        if version is not None:
+            events = always(read_rows(table, version))
+        elif content is not None:
+            events = content.events()
+        else:
+            return 0
+        router = Router(edge.route, edge.origin.schema, self._topology.shards)
         shares = [share for _, share, _ in router.split(events, self._shard)]
         session.push(name, concat(shares) if shares else empty(events.schema))
         return sum(map(len, shares))
 
+    def _newest_version(self, name: str, packets: list[Packet]) -> Path | None:
+        """The file of the last version of a table that came; none if none came."""
+        named = [packet._replace(place=str(path_of(packet.place))) for packet in packets if packet.place]
+        require_file_order(self._memory.last_file, name, named)
+        return Path(self._memory.last_file[name]) if named else None
+
     def _feed_source(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> int:
         inlet, name = self._topology.inlets[source.name], edge.source.name
-        if inlet.table is not None:
-            return self._feed_table(session, edge, inlet.table)
+        if isinstance(source, Table):
+            return self._feed_table(session, edge, source, packets)
         if inlet.is_root:
             return self._roots[name].feed(packets, self._memory.last_file)
         require_file_order(self._memory.last_file, name, packets)

@@ -46,8 +46,8 @@ from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, 
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
 from recension.runners.spark.stream.routing import partition_keys
-from recension.runners.spark.stream.tables import TableContent, read_table
-from recension.runners.spark.stream.topology import OWNER, Inlet, Topology, topology
+from recension.runners.spark.stream.tables import TableContent, read_table, watch_versions
+from recension.runners.spark.stream.topology import OWNER, Inlet, Topology, require_refreshable, topology
 from recension.runners.spark.stream.unpacking import REPORT, Unpacker
 from recension.runners.spark.types import arrow_schema
 
@@ -80,6 +80,9 @@ def stream(
     ready: dict[str, InputFrame] = {}
     tables: dict[str, TableContent] = {}
     for name, source in sources.items():
+        if isinstance(source, Table) and source.refresh is not None:
+            ready[name] = watch_versions(spark, source, inputs[name])
+            continue
         if isinstance(source, Table):
             tables[name] = read_table(spark, source, inputs[name])
             continue
@@ -183,6 +186,7 @@ def build_pipeline(
     inlets |= {name: Inlet(kind=kind, table=content) for name, content in (tables or {}).items()}
     plan = topology([query], shards, inlets, skew, memory)
     _require_stream_first(plan)
+    require_refreshable(plan)
     # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
@@ -202,14 +206,16 @@ def build_pipeline(
 
 def _require_stream_first(plan: Topology) -> None:
     """Refuse a query whose first stage reads tables alone: no micro-batch would ever come to it."""
-    if not any(edge.level == 1 and _is_stream(plan, edge.origin) for edge in plan.edges):
+    first = [edge.origin for edge in plan.edges if edge.level == 1]
+    if not any(isinstance(origin, Source) and not isinstance(origin, Table) for origin in first):
         raise RecensionError(
             "a stream on Spark needs a streaming input where it begins, and only tables are there: run what "
             "is made of tables alone with rc.spark.batch, and give the result as a table"
         )
 
 
-def _is_stream(plan: Topology, origin: Node) -> bool:
+def _arrives(plan: Topology, origin: Node) -> bool:
+    """Does it come in as the query runs? A table that is read once is there from the beginning."""
     return isinstance(origin, Source) and plan.inlets[origin.name].table is None
 
 
@@ -223,13 +229,14 @@ def _source_packets(plan: Topology, inputs: Mapping[str, InputFrame], level: int
     """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
     edges = [edge for edge in plan.edges if edge.level == level]
-    origins = [edge.origin for edge in edges if _is_stream(plan, edge.origin)]
-    names = dict.fromkeys(origin.name for origin in origins if isinstance(origin, Source))
+    origins = [edge.origin for edge in edges if _arrives(plan, edge.origin)]
+    sources = {origin.name: origin for origin in origins if isinstance(origin, Source)}
+    # Of a table every shard has to know that there is a new version, also if it has no rows there.
     return [
         _file_requests(plan, inputs[name].frame, name, level)
-        if inputs[name].is_quickly_read and plan.shards <= _FEW_SHARDS
+        if isinstance(source, Table) or (inputs[name].is_quickly_read and plan.shards <= _FEW_SHARDS)
         else inputs[name].frame.mapInArrow(inputs[name].packer(plan, name, level, keys).__call__, DDL)
-        for name in names
+        for name, source in sources.items()
     ]
 
 

@@ -1,8 +1,19 @@
-"""Tables without times beside streams: read once when the query is planned, then part of the shards' state.
+"""Tables without times beside streams: part of the shards' state, once read.
 
-Each shard takes its rows of a table in its first micro-batch, before anything else. From then on they are in
-its state, and a restart reads the table only to see whether it is the same: its digest is part of what names
-the owner of a checkpoint. So a query that is started again with another table is refused.
+A table that is read once is read when the query is planned. Each shard takes its rows in its first
+micro-batch, before anything else. A restart reads the table only to see whether it is the same: its digest is
+part of what names the owner of a checkpoint. So a query that is started again with another table is refused.
+
+A table that is read again (`refresh`) is a folder of versions, each a file with all rows:
+
+    sites/
+        version-000000000001.parquet
+        version-000000000002.parquet
+
+Spark's own log of files says which version came in which micro-batch, and a micro-batch that is run again
+gets the same. Every shard reads the last version that came, keeps its rows, and gives them to its engine
+before the rows of the streams: the difference holds from the CTI that all shards reached in the micro-batch
+before.
 """
 
 from __future__ import annotations
@@ -24,12 +35,22 @@ from pyspark.sql import DataFrame, SparkSession
 from recension.core.batch import EventBatch, concat, empty, inserts, null_payload
 from recension.core.errors import RecensionError
 from recension.core.formats import open_stream
-from recension.core.formats.columns import layout_of
+from recension.core.formats.columns import Layout, layout_of
 from recension.core.formats.decode import Decoder
+from recension.core.formats.listing import is_data_file
+from recension.core.frames import table_of
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Table
-from recension.runners.spark.stream.inputs import column_named, refuse_ambiguous, require_payload
+from recension.runners.spark.stream.inputs import (
+    InputFrame,
+    column_named,
+    refuse_ambiguous,
+    require_payload,
+    require_seen_by_spark,
+    watch_files,
+)
+from recension.runners.spark.stream.topology import Inlet
 from recension.runners.spark.types import arrow_schema
 
 FEW_BYTES: Final = 1 << 17
@@ -52,32 +73,72 @@ class TableContent:
         rows = Path(SparkFiles.get(self.file)).read_bytes() if self.file else self.rows
         table = pa.ipc.open_stream(rows).read_all()
         batches = table.combine_chunks().to_batches()
-        payload = batches[0] if batches else null_payload(0, table.schema)
-        size = len(payload)
-        return inserts(np.full(size, BEGINNING), np.full(size, FOREVER), payload)
+        return always(batches[0] if batches else null_payload(0, table.schema))
+
+
+def always(payload: pa.RecordBatch) -> EventBatch:
+    """Rows as events that are true for ever."""
+    size = len(payload)
+    return inserts(np.full(size, BEGINNING), np.full(size, FOREVER), payload)
+
+
+def read_rows(table: Table, path: Path) -> pa.RecordBatch:
+    """The rows of a table in the files at a path."""
+    return _join_rows(table, list(open_stream(path, schema=table.columns, is_timeless=True)))
+
+
+def _join_rows(table: Table, events: list[EventBatch]) -> pa.RecordBatch:
+    return concat(events).payload if events else empty(table.columns).payload
 
 
 def read_table(spark: SparkSession, table: Table, given: Any) -> TableContent:
     """Read a batch DataFrame, or the files at a path, as a table."""
-    if table.refresh is not None:
-        raise RecensionError(
-            f"{table.name}: refresh= is for sessions; a stream on Spark reads a table once: leave it out, "
-            "or give what changes as a stream of its own (rc.source)"
-        )
-    if isinstance(given, str | Path):
-        path = Path(given)
-        events = list(open_stream(path, schema=table.columns, is_timeless=True))
-    elif isinstance(given, DataFrame):
-        events = _collect(table, given)
-    else:
+    if not isinstance(given, str | Path | DataFrame):
         raise RecensionError(
             f"{table.name}: a table is a batch DataFrame or a path, not a {type(given).__name__}"
         )
-    payload = concat(events).payload if events else empty(table.columns).payload
+    payload = rows_of(table, given)
     rows, digest = to_bytes(payload), digest_of_rows(payload)
     if len(rows) <= FEW_BYTES:
         return TableContent(digest, rows)
     return TableContent(digest, file=_send_file(spark, rows))
+
+
+def rows_of(table: Table, data: Any) -> pa.RecordBatch:
+    """The rows of a table in a batch DataFrame, in files at a path, or in anything that speaks Arrow."""
+    if isinstance(data, str | Path):
+        return read_rows(table, Path(data))
+    if isinstance(data, DataFrame):
+        return _join_rows(table, _collect(table, data))
+    found = table_of(data, table.name)
+    layout = layout_of(found.schema, table.time_columns, table.name)
+    return _join_rows(table, _decode(table, layout, found))
+
+
+def watch_versions(spark: SparkSession, table: Table, given: Any) -> InputFrame:
+    """The versions of a table in a folder, as they come."""
+    if not isinstance(given, str | Path):
+        raise RecensionError(
+            f"{table.name}: a table with refresh= is a folder of versions, not a {type(given).__name__}: "
+            "rc.spark.write_version(table, folder, data) writes one, rc.spark.refresh(...) those to come"
+        )
+    if "://" in str(given):
+        raise RecensionError(f"{given}: tasks read versions of tables from the file system")
+    folder = Path(given).absolute()
+    if not folder.is_dir() or (newest := newest_version(folder)) is None:
+        raise RecensionError(
+            f"{table.name}: a table with refresh= is a folder of versions, and {folder} has none: "
+            "rc.spark.write_version(table, folder, data) writes one"
+        )
+    require_seen_by_spark(folder)
+    # Opened only to see its columns.
+    open_stream(newest, schema=table.columns, is_timeless=True)
+    return InputFrame(watch_files(spark, folder, None), Inlet(), None)
+
+
+def newest_version(folder: Path) -> Path | None:
+    """The version of a table that counts; none if none is there."""
+    return max((file for file in folder.iterdir() if is_data_file(file)), default=None)
 
 
 def to_bytes(payload: pa.RecordBatch) -> bytes:
@@ -111,10 +172,14 @@ def _collect(table: Table, frame: DataFrame) -> list[EventBatch]:
     kept = [n for n in frame.columns if n in table.columns.names or n.startswith("_")]
     chosen = frame.select(*(column_named(name) for name in kept))
     layout = layout_of(arrow_schema(chosen.schema), table.time_columns, table.name)
+    return _decode(table, layout, chosen.toArrow())
+
+
+def _decode(table: Table, layout: Layout, rows: pa.Table) -> list[EventBatch]:
     require_payload(table, layout.payload)
     decoder = Decoder(table.columns, "raise")
-    rows = chosen.toArrow().combine_chunks().to_batches()
-    return [decoder.decode(batch, layout, table.name, 1).batch for batch in rows]
+    batches = rows.combine_chunks().to_batches()
+    return [decoder.decode(batch, layout, table.name, 1).batch for batch in batches]
 
 
 def digest_of_rows(payload: pa.RecordBatch) -> str:

@@ -21,11 +21,12 @@ from recension.core.time_kind import TimeKind
 from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
-from recension.plan.node import Node, each_once, plan_structure
-from recension.plan.nodes import Finalize, Source
+from recension.plan.node import Node, each_once, plan_structure, walk
+from recension.plan.nodes import Finalize, Join, Source, Table
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.structure import describe_structure_difference
+from recension.plan.tables import find_followed
 
 if TYPE_CHECKING:
     from recension.runners.spark.stream.tables import TableContent
@@ -171,6 +172,55 @@ def topology(
     optimized = optimize(queries)
     roots = tuple(preaggregate(optimized, skew) if shards > 1 else optimized)
     return Topology(roots, shards, dict(inlets), _code_digest(roots), memory)
+
+
+def require_refreshable(topology: Topology) -> None:
+    """Refuse tables that are read again where the shards could not agree on what a version holds from.
+
+    That is the CTI of the steps that the table is joined with. They must be where the table is, with CTIs
+    that are equal in all shards, and must not wait for another such table in an earlier stage.
+    """
+    for table in topology.sources().values():
+        if not isinstance(table, Table) or table.refresh is None:
+            continue
+        edges = [edge for edge in topology.edges if edge.origin is table]
+        fragment = next(fragment for fragment in topology.fragments if edges[0] in fragment.edges)
+        plans = [plan for _, plan in fragment.outputs]
+        followed = find_followed(plans).get(edges[0].source.name, [])
+        below = {edge.source: edge.origin for edge in fragment.edges}
+        behind = [below[node] for step in followed for node in walk(step) if node in below]
+        if (
+            len(edges) > 1
+            or _count_joins(topology.roots, table) > _count_joins(plans, edges[0].source)
+            or any(_is_refreshed(node) for origin in behind for node in walk(origin))
+        ):
+            raise RecensionError(
+                f"{table.name}: on Spark a table with refresh= is joined with streams in one stage, and here "
+                "a shuffle is between its joins: declare a table for each join, over the same folder, or "
+                "join on the same columns"
+            )
+        if not followed:
+            raise RecensionError(
+                f"{table.name}: a table with refresh= follows the streams that it is joined with, and there "
+                "is none: leave refresh= out"
+            )
+        lowered = lower({str(n): step for n, step in enumerate(followed)})
+        operators = [vertex.operator for vertex in lowered.vertices if vertex.operator is not None]
+        is_spread = topology.shards > 1 and not fragment.is_single
+        if is_spread and not all(operator.shards_share_ctis for operator in operators):
+            raise RecensionError(
+                f"{table.name}: a version of a table with refresh= holds from the CTI of what it is joined "
+                "with, and here each shard has its own: run it with shards=1, or join the table first"
+            )
+
+
+def _is_refreshed(node: Node) -> bool:
+    return isinstance(node, Table) and node.refresh is not None
+
+
+def _count_joins(roots: Sequence[Node], table: Node) -> int:
+    """How many joins are above a table."""
+    return sum(isinstance(step, Join) and table in walk(step) for step in each_once(roots))
 
 
 def _code_digest(roots: Sequence[Node]) -> str:
