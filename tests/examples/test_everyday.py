@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from engines import ask
 from tests.docs.pages import snippets
 
 import recension as rc
@@ -19,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 JOBS, EDITS, VINTAGES = (
     runpy.run_path(str(ROOT / "examples" / f"{name}.py")) for name in ("jobs", "edits", "vintages")
 )
+ask = runpy.run_path(str(ROOT / "examples" / "engines.py"))["ask"]
 JOB_TABLES = {"jobs": JOBS["rows"](), "sites": JOBS["rates"]()}
 EDIT_TABLES = {"edits": EDITS["rows"]()}
 GDP = VINTAGES["rows"]()
