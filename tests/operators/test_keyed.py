@@ -40,7 +40,7 @@ def change(number: int, state: str, lsn: int, start: int) -> rc.Insert:
         ([row(None, "CERN", 1, 0)], f"{NO_KEY}: job None, seq 1, from 0"),
         (
             [row(7, "CERN", 1, 0), rc.Cti(10), row(7, "FNAL", 2, 0)],
-            "jobs: breaks an earlier cti: job 7, seq 2, from 0; on_violation='drop' drops such rows, 'adjust' lets",
+            "jobs: breaks an earlier cti: job 7, seq 2, from 0; on_violation='drop' .* 'adjust' lets them count",
         ),
         ([row(7, "CERN", 1, 0, 5), rc.Cti(10), row(7, "CERN", 2, 0)], "breaks an earlier cti: job 7, seq 2"),
         (
@@ -49,7 +49,7 @@ def change(number: int, state: str, lsn: int, start: int) -> rc.Insert:
         ),
         (
             [row(7, "CERN", 1, 9, 8)],
-            "jobs: an event that ends before it has begun: job 7, seq 1, from 9, until 8; on_violation='drop'",
+            "jobs: an event that ends before it has begun: job 7, seq 1, from 9, until 8; on_violation=",
         ),
         ([row(7, "CERN", 1, 0), rc.Cti(10), row(7, "CERN", 2, 0, 0)], "breaks an earlier cti: job 7, seq 2"),
     ],
@@ -165,7 +165,7 @@ def test_the_interval_of_a_row_that_deletes_does_not_matter(policy: Any, end: in
 def test_errors_name_the_columns_of_the_user() -> None:
     query = rc.source("jobs", JOB, "began", "finished", key="job", version="seq")
     table = pa.table({"job": [7], "site": ["CERN"], "began": [5], "finished": [3], "seq": [1]})
-    with pytest.raises(StreamError, match="jobs: an event that ends .*: job 7, seq 1, began 5, until 3"):
+    with pytest.raises(StreamError, match=r"jobs: an event that ends .*: job 7, seq 1, began 5, until 3"):
         rc.run(query, {"jobs": table})
     frame = pd.DataFrame({"job": [7, 8], "site": "CERN", "began": 1, "finished": [2, None], "seq": 1})
     with pytest.raises(StreamError, match=r"column finished is double; .*: astype\('Int64'\)"):
@@ -177,7 +177,7 @@ def test_versions_may_be_dates_and_not_above_what_int64_holds() -> None:
     (event,) = rc.run(jobs(version={"seq": "date32"}), {"jobs": days}).history().to_events()
     assert event.payload["site"] == "a"
     large = days.set_column(3, "seq", pa.array([1, 2**63], pa.uint64()))
-    with pytest.raises(StreamError, match="jobs: a version above .*: job 7, seq 9223372036854775808, from 0"):
+    with pytest.raises(StreamError, match=r"jobs: a version above .*: job 7, seq 9223372036854775808"):
         rc.run(jobs(version={"seq": "uint64"}), {"jobs": large})
 
 

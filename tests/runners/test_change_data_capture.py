@@ -225,7 +225,10 @@ def test_an_empty_poll_is_an_empty_table() -> None:
         ([message("c", None, {"id": 1, "state": "a"}, 1), 3], "s: row 2: 3 is no message"),
         ([{}], "s: row 1: {} is no message"),
         ([message("c", None, {"id": 1, "state": "a"}, "0/16")], r"row 1: source.lsn '0/16' .* with version="),
-        ([message("c", None, {"id": 1, "state": "a"}, 1), message("c", None, 7, 1)], "s: row 2: column after"),
+        (
+            [message("c", None, {"id": 1, "state": "a"}, 1), message("c", None, 7, 1)],
+            "s: row 2: column after",
+        ),
         ([message("c", None, {"id": 1, "state": "a"}, 1, 2**62)], "source.ts_ms is more than a time"),
     ],
 )
@@ -249,12 +252,14 @@ def test_rows_of_a_dimension_without_duration_hold_nothing() -> None:
     then = {"site": "CERN", "tier": 0, "valid_from": 4, "valid_to": None, "is_current": True}
     (event,) = rc.run(sites.stream, {"sites": sites.rows([first, then])}).history().to_events()
     assert (event.payload["tier"], event.vs) == (0, 4)
-    with pytest.raises(StreamError, match="sites: an event that ends .*: site 'CERN', valid_from 3, until 1;"):
+    with pytest.raises(
+        StreamError, match=r"sites: an event that ends .*: site 'CERN', valid_from 3, until 1;"
+    ):
         rc.run(sites.stream, {"sites": sites.rows([first | {"valid_to": 1}])})
 
 
 def test_what_is_no_history_is_no_dimension() -> None:
-    with pytest.raises(RecensionError, match="to_scd2 takes a History.*, not a list"):
+    with pytest.raises(RecensionError, match=r"to_scd2 takes a History.*, not a list"):
         rc.to_scd2([1], key="id")
     with pytest.raises(RecensionError, match="to_scd2 takes a history: no column _vs"):
         rc.to_scd2(pa.table({"id": [1]}), key="id")

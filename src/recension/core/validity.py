@@ -60,8 +60,8 @@ class Checker(DroppedElements):
     def __init__(self, policy: Policy = "raise", *, orphans: bool = True, lateness: bool = True) -> None:
         """Without ``orphans`` retractions without their events pass.
 
-        Without ``lateness`` inserts are rows of a keyed source: whether one is late, or its interval empty, is
-        for the step that makes a stream of them to judge.
+        Without ``lateness`` inserts are rows of a keyed source: the step that makes a stream of them judges
+        whether one is late or its interval empty.
         """
         if policy not in ("raise", "drop", "adjust"):
             raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")

@@ -113,7 +113,9 @@ def scd2_rows(
     if not table.num_rows:
         # The types of the other columns are not known here: none.
         others = dict.fromkeys([*(column for column in extra if column not in payload.names), start, end])
-        return pa.schema([*payload, *((one, pa.null()) for one in others), (ROW_FROM, pa.int64())]).empty_table()
+        return pa.schema(
+            [*payload, *((one, pa.null()) for one in others), (ROW_FROM, pa.int64())]
+        ).empty_table()
     since, until = _whole(table, start, name), _whole(table, end, name)
     if current is not None:
         is_current = pc.fill_null(_whole(table, current, name), False)
@@ -169,7 +171,9 @@ def _read(data: Any, name: str) -> pa.Table:
     messages = [_parse(message, name, row) for row, message in enumerate(data, 1)]
     # A message may leave out what is null, the first one too.
     names = dict.fromkeys(column for message in messages for column in message)
-    return pa.table({column: _column(column, [one.get(column) for one in messages], name) for column in names})
+    return pa.table(
+        {column: _column(column, [one.get(column) for one in messages], name) for column in names}
+    )
 
 
 def _parse(message: Any, name: str, row: int) -> Mapping[str, Any]:
