@@ -40,14 +40,18 @@ def change(number: int, state: str, lsn: int, start: int) -> rc.Insert:
         ([row(None, "CERN", 1, 0)], f"{NO_KEY}: job None, seq 1, from 0"),
         (
             [row(7, "CERN", 1, 0), rc.Cti(10), row(7, "FNAL", 2, 0)],
-            "breaks an earlier cti: job 7, seq 2, from 0",
+            "jobs: breaks an earlier cti: job 7, seq 2, from 0; on_violation='drop' .* 'adjust' lets",
         ),
         ([row(7, "CERN", 1, 0, 5), rc.Cti(10), row(7, "CERN", 2, 0)], "breaks an earlier cti: job 7, seq 2"),
         (
             [rc.Retract({"job": 7, "site": "CERN", "seq": 1}, 0, 5, 3)],
             "the source is keyed: it takes rows and ctis",
         ),
-        ([row(7, "CERN", 1, 9, 9)], "an event that ends before it has begun"),
+        (
+            [row(7, "CERN", 1, 9, 8)],
+            "jobs: an event that ends before it has begun: job 7, seq 1, from 9, until 8; on_violation=",
+        ),
+        ([row(7, "CERN", 1, 0), rc.Cti(10), row(7, "CERN", 2, 0, 0)], "breaks an earlier cti: job 7, seq 2"),
     ],
 )
 @pytest.mark.parametrize("size", [1, 9])
@@ -105,6 +109,76 @@ def test_records_are_kept_until_they_are_forgotten() -> None:
     points = next(table for name, table in tables.items() if name.endswith("points"))
     assert rows.num_rows == 101
     assert points.num_rows == 151
+
+
+def test_of_a_log_deletes_are_kept_with_their_versions() -> None:
+    """By version, what came before a delete may begin after the CTI that has passed it."""
+    log = orders(order="version", deleted="gone")
+    session = rc.session(log)
+
+    def entry(lsn: int, start: int, *, gone: bool = False) -> rc.Insert:
+        return rc.Insert({"id": 1, "state": "new", "lsn": lsn, "gone": gone}, start)
+
+    session.push("orders", [entry(3, 1), entry(5, 5, gone=True)])
+    session.advance("orders", 10)
+    session.push("orders", [entry(5, 5, gone=True)])
+    state = session.snapshot()
+    with pytest.raises(StreamError, match="orders: breaks an earlier cti: id 1, lsn 4, from 12"):
+        session.push("orders", [entry(4, 12)])
+    session = rc.session(log)
+    session.restore(state)
+    session.push("orders", [entry(6, 12)])
+    assert [(e.vs, e.ve) for e in session.history().to_events()] == [(1, 5), (12, rc.FOREVER)]
+
+
+def test_a_deleted_change_that_was_forgotten_is_not_recognised() -> None:
+    session = rc.session(orders(deleted="gone"))
+    gone = rc.Insert({"id": 1, "state": None, "lsn": 2, "gone": True}, 5)
+    session.push("orders", [rc.Insert({"id": 1, "state": "new", "lsn": 1, "gone": False}, 1), gone, gone])
+    session.advance("orders", 10)
+    with pytest.raises(StreamError, match="breaks an earlier cti: id 1, lsn 2, from 5"):
+        session.push("orders", [gone])
+
+
+@pytest.mark.parametrize("policy", ["raise", "drop", "adjust"])
+@pytest.mark.parametrize("end", [3, 5])
+def test_the_interval_of_a_row_that_deletes_does_not_matter(policy: Any, end: int) -> None:
+    query = rc.source(
+        "jobs", JOB, "began", "finished", key="job", version="seq", deleted="gone", on_violation=policy
+    )
+    table = pa.table(
+        {
+            "job": [7, 7],
+            "site": ["CERN", None],
+            "began": [5, 5],
+            "finished": pa.array([None, end], pa.int64()),
+            "seq": [1, 2],
+            "gone": [False, True],
+        }
+    )
+    session = rc.session(query)
+    session.push("jobs", table)
+    assert session.history().to_events() == []
+    assert not any(counts for counts in session.counts().values())
+
+
+def test_errors_name_the_columns_of_the_user() -> None:
+    query = rc.source("jobs", JOB, "began", "finished", key="job", version="seq")
+    table = pa.table({"job": [7], "site": ["CERN"], "began": [5], "finished": [3], "seq": [1]})
+    with pytest.raises(StreamError, match=r"jobs: an event that ends .*: job 7, seq 1, began 5, until 3"):
+        rc.run(query, {"jobs": table})
+    frame = pd.DataFrame({"job": [7, 8], "site": "CERN", "began": 1, "finished": [2, None], "seq": 1})
+    with pytest.raises(StreamError, match=r"column finished is double; .*: astype\('Int64'\)"):
+        rc.run(query, {"jobs": frame})
+
+
+def test_versions_may_be_dates_and_not_above_what_int64_holds() -> None:
+    days = pa.table({"_vs": [0, 0], "job": [7, 7], "site": ["a", "b"], "seq": pa.array([9, 8], pa.date32())})
+    (event,) = rc.run(jobs(version={"seq": "date32"}), {"jobs": days}).history().to_events()
+    assert event.payload["site"] == "a"
+    large = days.set_column(3, "seq", pa.array([1, 2**63], pa.uint64()))
+    with pytest.raises(StreamError, match=r"jobs: a version above .*: job 7, seq 9223372036854775808"):
+        rc.run(jobs(version={"seq": "uint64"}), {"jobs": large})
 
 
 def test_versions_may_be_times_and_columns_of_the_payload() -> None:

@@ -60,7 +60,7 @@ def feeds(draw: st.DrawFn, policies: tuple[str, ...] = ("drop", "adjust")) -> Fe
         if deleted:
             payload["gone"] = draw(st.sampled_from([None, False, True]))
         start = t + draw(st.integers(-3, 6))
-        arriving.append(Insert(payload, start, draw(st.just(FOREVER) | st.integers(start + 1, start + 8))))
+        arriving.append(Insert(payload, start, draw(st.just(FOREVER) | st.integers(start - 1, start + 8))))
     if kind == "records":
         query = rc.source(
             "s", COLUMNS, None, None, None, policy, key="k", version=version, deleted=deleted, forget=forget

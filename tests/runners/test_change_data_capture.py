@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import recension as rc
-from recension.core.errors import FormatError, RecensionError
+from recension.core.errors import FormatError, RecensionError, StreamError
 
 SCHEMA = {"shard": "string", "id": "int64", "state": "string", "amount": "float64"}
 
@@ -164,6 +166,103 @@ def test_what_no_row_can_be_made_of_is_refused(message: dict[str, Any], reason: 
     orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id")
     with pytest.raises(FormatError, match=reason):
         orders.rows([{**message, "source": {"lsn": 1, "ts_ms": 1}}])
+
+
+def message(op: str, before: Any, after: Any, lsn: Any, ms: int = 1) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after, "source": {"lsn": lsn, "ts_ms": ms}}
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.parametrize("form", [lambda m: m, json.dumps, lambda m: json.dumps(m).encode()])
+def test_tombstones_say_nothing_and_messages_may_leave_out_what_is_null(form: Any, wraps: bool) -> None:
+    orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id")
+    row = {"id": 1, "state": "new"}
+    created = {k: v for k, v in message("c", None, row, 1).items() if k != "before"}
+    deleted = {k: v for k, v in message("d", row, None, 2, 5).items() if k != "after"}
+    log = [None, created, deleted, None]
+    sent = [{"payload": one} if wraps else one for one in log]
+    for data in (sent, [None, *map(form, sent)]):
+        (event,) = rc.run(orders.stream, {"orders": orders.rows(data)}).history().to_events()
+        assert (event.payload, event.vs, event.ve) == (row, 1_000, 5_000)
+    (event,) = rc.run(orders.stream, {"orders": orders.rows([form(created)])}).history().to_events()
+    assert event.ve == rc.FOREVER
+
+
+def test_a_row_of_a_log_does_not_come_back_after_its_delete() -> None:
+    orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id", on_violation="drop")
+    session, row = rc.session(orders.stream), {"id": 1, "state": "new"}
+    session.push("orders", orders.rows([message("c", None, row, 3, 1), message("d", row, None, 5, 5)]))
+    session.advance("orders", "1970-01-01T00:00:00.010Z")
+    session.push("orders", orders.rows([message("u", None, row | {"state": "paid"}, 4, 12)]))
+    assert [(e.vs, e.ve) for e in session.history().to_events()] == [(1_000, 5_000)]
+
+
+def test_an_empty_poll_is_an_empty_table() -> None:
+    schema = {"id": "int64", "state": "string"}
+    log = [rc.debezium("s", schema, key="id"), rc.delta_changes("s", schema, key="id")]
+    table = rc.scd2("s", schema, key="id", version="seq")
+    row = {"id": 1, "state": "new"}
+    some = [
+        [message("c", None, row, 1)],
+        [row | {"_change_type": "insert", "_commit_version": 1, "_commit_timestamp": datetime.now(UTC)}],
+        [row | {"valid_from": datetime.now(UTC), "valid_to": None, "is_current": True, "seq": 1}],
+    ]
+    for feed, data in zip([*log, table], some, strict=True):
+        session = rc.session(feed.stream)
+        for given in ([], data, [], pa.table({}), data):
+            session.push("s", feed.rows(given))
+        assert feed.rows([]).column_names == feed.rows(data).column_names
+        assert [e.payload for e in session.history().to_events()] == [row]
+    for feed in log:
+        assert feed.rows([]).schema == feed.rows(some[log.index(feed)]).schema
+    assert log[0].rows([None]).num_rows == log[0].rows([{"payload": None}]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([message("c", None, {"id": 1, "state": "a"}, 1), "{"], "s: row 2: a message that is no JSON"),
+        ([message("c", None, {"id": 1, "state": "a"}, 1), 3], "s: row 2: 3 is no message"),
+        ([{}], "s: row 1: {} is no message"),
+        ([message("c", None, {"id": 1, "state": "a"}, "0/16")], r"row 1: source.lsn '0/16' .* with version="),
+        (
+            [message("c", None, {"id": 1, "state": "a"}, 1), message("c", None, 7, 1)],
+            "s: row 2: column after",
+        ),
+        ([message("c", None, {"id": 1, "state": "a"}, 1, 2**62)], "source.ts_ms is more than a time"),
+    ],
+)
+def test_messages_that_cannot_be_read_are_refused_in_one_line(messages: list[Any], reason: str) -> None:
+    orders = rc.debezium("s", {"id": "int64", "state": "string"}, key="id")
+    with pytest.raises(FormatError, match=reason) as caught:
+        orders.rows(messages)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_change_without_a_type_is_refused() -> None:
+    orders = rc.delta_changes("s", {"id": "int64"}, key="id")
+    row = {"id": 1, "_change_type": None, "_commit_version": 1, "_commit_timestamp": datetime.now(UTC)}
+    with pytest.raises(FormatError, match="s: row 1: _change_type None is not known"):
+        orders.rows([row])
+
+
+def test_rows_of_a_dimension_without_duration_hold_nothing() -> None:
+    sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site")
+    first = {"site": "CERN", "tier": 1, "valid_from": 3, "valid_to": 3, "is_current": False}
+    then = {"site": "CERN", "tier": 0, "valid_from": 4, "valid_to": None, "is_current": True}
+    (event,) = rc.run(sites.stream, {"sites": sites.rows([first, then])}).history().to_events()
+    assert (event.payload["tier"], event.vs) == (0, 4)
+    with pytest.raises(
+        StreamError, match=r"sites: an event that ends .*: site 'CERN', valid_from 3, until 1;"
+    ):
+        rc.run(sites.stream, {"sites": sites.rows([first | {"valid_to": 1}])})
+
+
+def test_what_is_no_history_is_no_dimension() -> None:
+    with pytest.raises(RecensionError, match=r"to_scd2 takes a History.*, not a list"):
+        rc.to_scd2([1], key="id")
+    with pytest.raises(RecensionError, match="to_scd2 takes a history: no column _vs"):
+        rc.to_scd2(pa.table({"id": [1]}), key="id")
 
 
 def test_a_change_feed_of_delta() -> None:

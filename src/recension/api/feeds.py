@@ -31,7 +31,7 @@ class Feed:
     stream: Stream = field(compare=False)
 
     def rows(self, data: Any) -> Any:
-        """The rows of what the database sent: an Arrow table, a frame or a list of messages.
+        """The rows of what the database sent: an Arrow table, a frame, or a list of dicts or JSON texts.
 
         Of a Spark DataFrame, streaming or not, it is a DataFrame.
         """

@@ -95,7 +95,7 @@ def source(
         The column that says which row of a key counts, the highest: a whole number (int64, unless the schema
         or ``{name: type}`` says otherwise), a timestamp or a date. Without it the last one to arrive counts.
     deleted
-        A column of booleans: where it is true the row takes the record back.
+        A column of booleans: where it is true the row takes the record back, whatever its interval.
     forget
         How long after its end a record is remembered. A row of a forgotten key is a violation.
 

@@ -58,7 +58,11 @@ class Checker(DroppedElements):
     """Checks a stream batch by batch."""
 
     def __init__(self, policy: Policy = "raise", *, orphans: bool = True, lateness: bool = True) -> None:
-        """Without ``orphans`` or ``lateness`` retractions without their events, or late elements, pass."""
+        """Without ``orphans`` retractions without their events pass.
+
+        Without ``lateness`` inserts are rows of a keyed source: the step that makes a stream of them judges
+        whether one is late or its interval empty.
+        """
         if policy not in ("raise", "drop", "adjust"):
             raise RecensionError(f"on_violation is 'raise', 'drop' or 'adjust', not {policy!r}")
         super().__init__()
@@ -107,7 +111,7 @@ class Checker(DroppedElements):
 
     def _find_faults(self, batch: EventBatch, before: Ticks, faults: _Faults) -> BagChanges:
         """Note the faults; gives what the rest takes away and announces, as far as that is checked."""
-        for reason, rows in _find_malformed(batch):
+        for reason, rows in _find_malformed(batch, are_rows=not self._judges_lateness):
             faults.note(reason, rows)
         if self._policy != "adjust" and self._judges_lateness:
             faults.note(LATE, batch.is_data() & (batch.sync() < before))
@@ -231,10 +235,10 @@ def _leave_out_altered(changes: BagChanges, adjusted: AdjustedBatch, before: Tic
     return changes.take(~is_altered & (changes.end >= before[row]))
 
 
-def _find_malformed(batch: EventBatch) -> list[tuple[str, Mask]]:
+def _find_malformed(batch: EventBatch, *, are_rows: bool) -> list[tuple[str, Mask]]:
     """Elements that are wrong by themselves."""
     retract = batch.kind == RETRACT
-    spans = (batch.kind == INSERT) | (batch.kind == EXTERNAL_CTI) | retract
+    spans = ((batch.kind == INSERT) & (not are_rows)) | (batch.kind == EXTERNAL_CTI) | retract
     return [
         (EMPTY, spans & (batch.ve <= batch.vs)),
         (NO_OP, retract & (batch.new_ve == batch.ve)),

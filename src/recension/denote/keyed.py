@@ -33,6 +33,8 @@ class RowMeaning:
         """What a row states; None if it deletes."""
         if self.deleted is not None and row.payload[self.deleted]:
             return None
+        if row.ve < row.vs:
+            raise _ViolationError
         return Event({name: row.payload[name] for name in self.payload}, row.vs, row.ve)
 
 
@@ -107,6 +109,8 @@ class _Record:
         if self.is_forgotten:
             raise _ViolationError
         new = self.meaning.event(row)
+        if new is not None and new.vs == new.ve:
+            new = None  # A record without duration is nowhere.
         if self.version is not None and version <= self.version:
             if version == self.version and new != self.state:
                 raise _ViolationError
@@ -169,7 +173,8 @@ class _Changes:
     def pass_cti(self, t: int) -> None:
         past = [m for m, since in zip(self.moments, self._since(), strict=True) if since < t]
         ahead = self.moments[len(past) :]
-        still = [m for m in past[-1:] if m.state is not None or self.meaning.policy == "adjust"]
+        keeps_deleted = self.meaning.policy == "adjust" or self.order == "version"
+        still = [m for m in past[-1:] if m.state is not None or keeps_deleted]
         for moment in still:
             moment.start = max(m.start for m in past)
         self.moments = still + ahead

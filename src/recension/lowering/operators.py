@@ -109,7 +109,11 @@ def _changes_by_key(node: nodes.ChangesByKey) -> Operator:
 
 
 def _row_columns(node: nodes.ByKey) -> keyed.RowColumns:
-    return keyed.RowColumns(node.columns, node.key, node.version, node.deleted)
+    meanings = (node.columns, node.key, node.version, node.deleted)
+    rows = node.input
+    return keyed.RowColumns(
+        *meanings, *((rows.name, rows.start) if isinstance(rows, nodes.RowSource) else ())
+    )
 
 
 @operator_of.register

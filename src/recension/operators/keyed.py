@@ -22,12 +22,13 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Index, Mask, empty, take_rows
 from recension.core.errors import StreamError
+from recension.core.formats.change_feeds import ROW_FROM
 from recension.core.netting import group_sizes
 from recension.core.rowhash import row_hash
 from recension.core.sorted_runs import Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import describe_time_in_message
-from recension.core.validity import ADJUSTED, LATE, Policy
+from recension.core.validity import ADJUSTED, EMPTY, LATE, Policy
 from recension.operators.base import Output, SingleStateOperator
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.block_table import sort_keys
@@ -42,6 +43,9 @@ NO_KEY: Final = "a row without a key"
 NO_VERSION: Final = "a row without a version"
 CONFLICT: Final = "a version that was there with other content"
 FORGOTTEN: Final = "a row of a key that was forgotten"
+TOO_LARGE: Final = "a version above 2**63 - 1, more than a version may be"
+_ADVICE: Final = "; on_violation='drop' drops such rows"
+_ADVICE_LATE: Final = f"{_ADVICE}, 'adjust' lets them count from the cti on"
 _NOT_LIVE: Final = 0  # the content of a row that deletes
 _REMEMBERED: Final = 0  # the version of what is kept, where arrival decides
 
@@ -54,6 +58,9 @@ class RowColumns:
     key: tuple[str, ...]
     version: str | None = None
     deleted: str | None = None
+    source: str | None = None
+    start: str | None = None
+    """What errors call the source, and the start of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class RowsByKey(SingleStateOperator):
         if not len(batch):
             return empty(self.schema)
         if bool(batch.kind.any()):
-            raise self._error(RETRACTION, batch, int(np.argmax(batch.kind != INSERT)))
+            raise self._error(RETRACTION, batch, int(np.argmax(batch.kind != INSERT)), "")
         rows = self._read(batch)
         out = self._apply(rows, batch) if len(rows) else empty(self.schema)
         self._rows.tidy()
@@ -107,37 +114,47 @@ class RowsByKey(SingleStateOperator):
         return self.emit(t)
 
     def _read(self, batch: EventBatch) -> Rows:
-        """The rows that have a key and a version."""
+        """The rows that have a key and a version, and do not end before they begin."""
         payload, size = batch.payload, len(batch)
         at = np.arange(size)
         for name in self._columns.key:
-            at = self._leave_out_nulls(batch, at, name, NO_KEY)
+            at = self._leave_out(batch, at, _nulls(payload.column(name)), NO_KEY)
         version = 1 + np.arange(size)
         if self._columns.version is not None:
-            at = self._leave_out_nulls(batch, at, self._columns.version, NO_VERSION)
-            version = _whole_numbers(payload.column(self._columns.version))
+            column = payload.column(self._columns.version)
+            at = self._leave_out(batch, at, _nulls(column), NO_VERSION)
+            version = self._read_versions(column, batch)
+        is_live = np.ones(size, np.bool_)
+        if self._columns.deleted is not None:
+            deleted = payload.column(self._columns.deleted)
+            is_live = ~deleted.fill_null(False).to_numpy(zero_copy_only=False)
+        # The interval of a row that deletes does not matter.
+        at = self._leave_out(batch, at, is_live & (batch.ve < batch.vs), EMPTY)
+        is_live = is_live[at]
         kept = payload if len(at) == size else take_rows(payload, at)
         own = kept.select(self.schema.names)
-        content = row_hash(own, len(at)).view(np.int64)
-        is_live = np.ones(len(at), np.bool_)
-        if self._columns.deleted is not None:
-            is_deleted: Mask = (
-                kept.column(self._columns.deleted).fill_null(False).to_numpy(zero_copy_only=False)
-            )
-            is_live = ~is_deleted
-            content = np.where(is_live, content, _NOT_LIVE)
+        content = np.where(is_live, row_hash(own, len(at)).view(np.int64), _NOT_LIVE)
         group = self._rows.number(kept.select(list(self._columns.key)), len(at))
         start = batch.vs[at]
         return Rows(at, group, version[at], content, is_live, start, batch.ve[at], start)
 
-    def _leave_out_nulls(self, batch: EventBatch, at: Index, name: str, reason: str) -> Index:
-        column = batch.payload.column(name)
-        if not column.null_count:
+    def _leave_out(self, batch: EventBatch, at: Index, is_bad: Mask | None, reason: str) -> Index:
+        if is_bad is None or not bool(is_bad.any()):
             return at
-        is_null: Mask = column.is_null().to_numpy(zero_copy_only=False)[at]
-        self._note(reason, at[is_null], batch)
-        left: Index = at[~is_null]
+        self._note(reason, at[is_bad[at]], batch)
+        left: Index = at[~is_bad[at]]
         return left
+
+    def _read_versions(self, column: pa.Array, batch: EventBatch) -> Index:
+        """As whole numbers; anything where they are null."""
+        if pa.types.is_date32(column.type):
+            column = column.cast(pa.int32())
+        if pa.types.is_uint64(column.type):
+            numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+            if bool((is_large := numbers > np.iinfo(np.int64).max).any()):
+                raise self._error(TOO_LARGE, batch, int(np.argmax(is_large)), "")
+        versions: Index = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return versions
 
     def _note(self, reason: str, at: Index, batch: EventBatch) -> None:
         """Refuse rows of a batch, or drop and count them."""
@@ -148,12 +165,20 @@ class RowsByKey(SingleStateOperator):
         self._counts[reason] += len(at)
         self._dropped.append((reason, batch.take(np.sort(at))))
 
-    def _error(self, reason: str, batch: EventBatch, at: int) -> StreamError:
+    def _error(self, reason: str, batch: EventBatch, at: int, advice: str | None = None) -> StreamError:
         names = [*self._columns.key, *([self._columns.version] if self._columns.version else [])]
-        said = ", ".join(
-            f"{name} {batch.payload.column(name)[at].as_py()!r}" for name in dict.fromkeys(names)
-        )
-        return StreamError(f"{reason}: {said}, from {describe_time_in_message(int(batch.vs[at]))}")
+        # The start of a row of an SCD table is part of its key, and said as a time.
+        said = [
+            f"{name} {batch.payload.column(name)[at].as_py()!r}"
+            for name in dict.fromkeys(names)
+            if name != ROW_FROM
+        ]
+        said.append(f"{self._columns.start or 'from'} {describe_time_in_message(int(batch.vs[at]))}")
+        if reason == EMPTY:
+            said.append(f"until {describe_time_in_message(int(batch.ve[at]))}")
+        if advice is None:
+            advice = _ADVICE_LATE if reason == LATE else _ADVICE
+        return StreamError(f"{reason}: {', '.join(said)}{advice}", file=self._columns.source)
 
     def _store_version(self, version: Index) -> Index:
         """Where arrival decides, whatever comes next counts more than what is kept."""
@@ -168,9 +193,9 @@ class RowsByKey(SingleStateOperator):
         return changes(vs[order], old[order], new[order], self._rows.payload(row[order]))
 
 
-def _whole_numbers(column: pa.Array) -> Index:
-    numbers: Index = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return numbers
+def _nulls(column: pa.Array) -> Mask | None:
+    """Where a column is null; None if it is nowhere."""
+    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +240,11 @@ class RestateByKey(RowsByKey):
         super().__init__(columns, policy, self._records)
 
     def _apply(self, rows: Rows, batch: EventBatch) -> EventBatch:
+        # A record without duration is nowhere, as one that is deleted.
+        lasts = rows.end > rows.start
+        rows = replace(
+            rows, is_live=rows.is_live & lasts, content=np.where(lasts, rows.content, np.int64(_NOT_LIVE))
+        )
         extract = self._records.read(unique_numbers(rows.group))
         forgotten = self._records.find_forgotten(extract)
         if len(forgotten):
@@ -404,9 +434,11 @@ class ChangesByKey(RowsByKey):
     """Each change of a key holds until the next; they stand by (start, version), or by version."""
 
     def __init__(self, columns: RowColumns, policy: Policy, order: Order = "start") -> None:
-        self._changes = Changes(columns.payload, list(columns.key), keeps_deleted=policy == "adjust")
-        super().__init__(columns, policy, self._changes)
         self._by_version = order == "version"
+        # By version, a row that came before a delete in the log may begin after the CTI.
+        keeps_deleted = policy == "adjust" or self._by_version
+        self._changes = Changes(columns.payload, list(columns.key), keeps_deleted=keeps_deleted)
+        super().__init__(columns, policy, self._changes)
 
     def _apply(self, rows: Rows, batch: EventBatch) -> EventBatch:
         if self._by_version:

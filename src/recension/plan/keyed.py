@@ -24,7 +24,7 @@ from recension.plan.source import Source
 
 @dataclass(frozen=True, eq=False)
 class RowSource(Source):
-    """The rows of a keyed source. They are not checked against CTIs: what is made of them is."""
+    """The rows of a keyed source. Neither their intervals nor CTIs are checked: what is made of them is."""
 
     are_rows = True
 

@@ -69,7 +69,8 @@ class Source(Leaf):
     """The kind of its times, if its owner says it: int64 ticks or timestamps."""
 
     are_rows: ClassVar[bool] = False
-    """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI."""
+    """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI,
+    and be empty."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -6,7 +6,8 @@ cannot make a row of is an error that names the row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from recension.core import frames
 from recension.core.batch import Index, Mask
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, RecensionError, first_failure, first_line
 from recension.core.formats.columns import describe_missing_column
 from recension.core.ticks import from_arrow
 from recension.core.values import cast_exactly
@@ -30,6 +31,7 @@ DELETES: Final = "d"
 POST_IMAGES: Final = ("insert", "update_postimage")
 PRE_IMAGES: Final = ("delete", "update_preimage")
 _TIMES: Final = pa.timestamp("us", "UTC")
+_MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 def debezium_rows(data: Any, payload: pa.Schema, key: Sequence[str], version: str, name: str) -> pa.Table:
@@ -38,7 +40,11 @@ def debezium_rows(data: Any, payload: pa.Schema, key: Sequence[str], version: st
     An update that changes the key deletes the row of the old one. Tombstones, which are null, say nothing.
     """
     table = _unwrap(_read(data, name))
-    op = _whole(table, "op", name)
+    if not table.num_rows:
+        return _no_log_rows(payload)
+    if isinstance(data, list):
+        table = _with_absent(table, ("before", "after"))
+    op = _texts(table, "op", name)
     kinds = op.to_pylist()
     for row, kind in enumerate(kinds, 1):
         if kind not in (None, DELETES, *STATES):
@@ -58,9 +64,10 @@ def debezium_rows(data: Any, payload: pa.Schema, key: Sequence[str], version: st
         _fields(before.take(pa.array(gone)), payload, name, key),
         _fields(after.take(pa.array(there)), payload, name),
     ]
-    milliseconds = _field(source, "ts_ms", name).cast(pa.int64())
-    time = pc.multiply(milliseconds, 1000).cast(_TIMES)
-    versions = _field(source, version, name).cast(pa.int64())
+    milliseconds = _whole_numbers(_field(source, "ts_ms", name), "source.ts_ms", name)
+    time = _times_of(milliseconds, name)
+    advice = "; name another field of source with version="
+    versions = _whole_numbers(_field(source, version, name), f"source.{version}", name, advice)
     return _log_rows(parts, payload, gone, there, time, versions)
 
 
@@ -82,12 +89,14 @@ def delta_rows(data: Any, payload: pa.Schema, name: str) -> pa.Table:
     one whose key was updated is gone under the old one.
     """
     table = _read(data, name)
-    change = _whole(table, "_change_type", name)
+    if not table.num_rows:
+        return _no_log_rows(payload)
+    change = _texts(table, "_change_type", name)
     is_state, is_gone = (_mask(pc.is_in(change, pa.array(names))) for names in (POST_IMAGES, PRE_IMAGES))
     if (other := np.flatnonzero(~(is_state | is_gone))).size:
         at = int(other[0])
         raise FormatError(f"_change_type {change[at].as_py()!r} is not known", file=name, row=at + 1)
-    commit = _whole(table, "_commit_version", name).cast(pa.int64())
+    commit = _whole_numbers(_whole(table, "_commit_version", name), "_commit_version", name)
     versions = pc.add(pc.multiply(commit, 2), pa.array(is_state.astype(np.int64)))
     time = pa.array(from_arrow(_whole(table, "_commit_timestamp", name), "_commit_timestamp")).cast(_TIMES)
     gone, there = np.flatnonzero(is_gone), np.flatnonzero(is_state)
@@ -101,6 +110,12 @@ def scd2_rows(
 ) -> pa.Table:
     """The rows of an SCD type 2 table, with their starts as a column of its own; current ones have no end."""
     table = _read(data, name)
+    if not table.num_rows:
+        # The types of the other columns are not known here: none.
+        others = dict.fromkeys([*(column for column in extra if column not in payload.names), start, end])
+        return pa.schema(
+            [*payload, *((one, pa.null()) for one in others), (ROW_FROM, pa.int64())]
+        ).empty_table()
     since, until = _whole(table, start, name), _whole(table, end, name)
     if current is not None:
         is_current = pc.fill_null(_whole(table, current, name), False)
@@ -110,12 +125,18 @@ def scd2_rows(
     return pa.table({**columns, start: since, end: until, ROW_FROM: from_arrow(since, start)})
 
 
-def scd2_table(history: pa.Table, key: Sequence[str], start: str, end: str, current: str) -> pa.Table:
+def scd2_table(history: Any, key: Sequence[str], start: str, end: str, current: str) -> pa.Table:
     """A history (``_vs``, ``_ve``, payload) as an SCD type 2 table, by key and start."""
+    if not isinstance(history, pa.Table):
+        kinds = "a History, a Result, or an Arrow table or Spark DataFrame of a history"
+        raise RecensionError(f"to_scd2 takes {kinds}, not a {type(history).__name__}")
     names = [column for column in history.column_names if column not in ("_vs", "_ve")]
     for column in (start, end, current):
         if column in names:
             raise FormatError(f"the payload has a column {column!r} already: name another")
+    for column in ("_vs", "_ve"):
+        if column not in history.column_names:
+            raise FormatError(f"to_scd2 takes a history: {describe_missing_column(column, names)}")
     for column in key:
         if column not in names:
             raise FormatError(describe_missing_column(column, names))
@@ -144,9 +165,86 @@ def _log_rows(
 
 
 def _read(data: Any, name: str) -> pa.Table:
-    if isinstance(data, list):
-        return pa.Table.from_pylist(data)
-    return frames.table_of(data, name)
+    """A table of what came. Messages in a list may be JSON text; one that is null is a row of nulls."""
+    if not isinstance(data, list):
+        return frames.table_of(data, name)
+    messages = [_parse(message, name, row) for row, message in enumerate(data, 1)]
+    # A message may leave out what is null, the first one too.
+    names = dict.fromkeys(column for message in messages for column in message)
+    return pa.table(
+        {column: _column(column, [one.get(column) for one in messages], name) for column in names}
+    )
+
+
+def _parse(message: Any, name: str, row: int) -> Mapping[str, Any]:
+    if isinstance(message, str | bytes):
+        try:
+            message = json.loads(message)
+        except ValueError as why:
+            raise FormatError(f"a message that is no JSON: {first_line(why)}", file=name, row=row) from None
+    if message is None:
+        return {}
+    if not isinstance(message, Mapping) or not message:
+        raise FormatError(f"{message!r} is no message: give dicts, or JSON of objects", file=name, row=row)
+    return message
+
+
+def _column(column: str, values: list[Any], name: str) -> pa.Array:
+    try:
+        return pa.array(values)
+    except _MIXED as why:
+        row = _first_failing(len(values), lambda size: pa.array(values[:size])) + 1
+        reason = f"column {column} is of another type than in the rows before: {first_line(why)}"
+        raise FormatError(reason, file=name, row=row) from None
+
+
+def _no_log_rows(payload: pa.Schema) -> pa.Table:
+    """Nothing came, as in an empty poll."""
+    types = (_TIMES, pa.int64(), pa.bool_())
+    return pa.schema([*payload, *zip(LOG_COLUMNS, types, strict=True)]).empty_table()
+
+
+def _with_absent(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Columns that no message has are null."""
+    for column in names:
+        if column not in table.column_names:
+            table = table.append_column(column, pa.nulls(table.num_rows))
+    return table
+
+
+def _texts(table: pa.Table, column: str, name: str) -> pa.Array:
+    found = _whole(table, column, name)
+    return found.cast(pa.string()) if pa.types.is_null(found.type) else found
+
+
+def _whole_numbers(column: pa.Array, called: str, name: str, advice: str = "") -> pa.Array:
+    """As int64; what is no whole number is an error that names the first row that has none."""
+    try:
+        return column.cast(pa.int64())
+    except _MIXED:
+        at = _first_failing(len(column), lambda size: column.slice(0, size).cast(pa.int64()))
+        reason = f"{called} {column[at].as_py()!r} is no whole number{advice}"
+        raise FormatError(reason, file=name, row=at + 1) from None
+
+
+def _times_of(milliseconds: pa.Array, name: str) -> pa.Array:
+    try:
+        return pc.multiply_checked(milliseconds, 1000).cast(_TIMES)
+    except pa.ArrowInvalid:
+        raise FormatError("source.ts_ms is more than a time in milliseconds can be", file=name) from None
+
+
+def _first_failing(size: int, attempt: Callable[[int], Any]) -> int:
+    """The first row with which an attempt at that many rows fails."""
+
+    def fails(rows: int) -> bool:
+        try:
+            attempt(rows)
+        except _MIXED:
+            return True
+        return False
+
+    return first_failure(size, fails)
 
 
 def _unwrap(table: pa.Table) -> pa.Table:

@@ -279,9 +279,10 @@ def _kind_of_times(schema: pa.Schema, times: TimeColumns, file: str) -> TimeKind
     found: TimeKind = None
     for field in fields:
         if not is_time(field.type):
-            raise FormatError(
-                f"column {field.name} is {field.type}; a time is an int64 or a timestamp", file=file
-            )
+            # pandas makes floats of whole numbers where one is missing.
+            advice = ": astype('Int64') if they are whole" if pa.types.is_floating(field.type) else ""
+            reason = f"column {field.name} is {field.type}; a time is an int64 or a timestamp{advice}"
+            raise FormatError(reason, file=file)
         try:
             found = merge_kinds(found, kind_of_column(field.type))
         except TimeError as why:

@@ -57,6 +57,8 @@ class NamedFrame:
     given: DataFrame
     name: str
     times: TimeColumns = _OUR_TIMES
+    are_rows: bool = False
+    """Rows of a keyed source may have empty intervals: what is made of them is judged."""
 
     @staticmethod
     def of(given: Any, name: str, times: TimeColumns = _OUR_TIMES) -> NamedFrame:
@@ -155,7 +157,7 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
         if source.are_rows:
             words = f"{source.name}: a retraction, but the source is keyed: it takes rows and ctis"
             is_plain = raise_if(f.col(KIND).isin("retract", "close"), f.lit(words))
-            table = replace(table, given=table.given.where(is_plain))
+            table = replace(table, given=table.given.where(is_plain), are_rows=True)
         return Frame(reconstitute(table, payload), source.columns)
     times = table.layout.times
     if times.is_timeless:
@@ -168,7 +170,7 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
 
 def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType) -> DataFrame:
     """Rows that live at some time; others are refused, or dropped if the source says so."""
-    is_alive = f.coalesce(f.col(VS) < f.col(VE), f.lit(False))
+    is_alive = f.col(VS).isNotNull() if source.are_rows else f.coalesce(f.col(VS) < f.col(VE), f.lit(False))
     if source.on_violation != "raise":
         return rows.where(is_alive)
     begin = f.lit(f"{source.name}: an event may not live for ")
@@ -213,17 +215,18 @@ def _elements(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
         order.alias("order"),
         *chosen,
     )
-    return _check_elements(rows, table.name, describe_event(list(payload), names, table.time_type))
+    event = describe_event(list(payload), names, table.time_type)
+    return _check_elements(rows, table.name, event, may_be_empty=table.are_rows)
 
 
-def _check_elements(rows: DataFrame, source: str, event: Column) -> DataFrame:
+def _check_elements(rows: DataFrame, source: str, event: Column, *, may_be_empty: bool) -> DataFrame:
     kind, vs, ve = f.col(KIND), f.col(VS), f.col(VE)
     spans = kind.isin("insert", "retract")
     unknown = f.concat(f.lit("unknown kind "), f.coalesce(kind, f.lit("null")), f.lit(": "))
     reason = f.when(kind.isNull() | ~kind.isin(*_KINDS), unknown)
     for bad, words in (
         (vs.isNull() & kind.isin("insert", "retract", "open"), "_vs is null: "),
-        (spans & (ve <= vs), "ends at or before its start: "),
+        (spans & (ve <= vs) & f.lit(not may_be_empty), "ends at or before its start: "),
         ((kind == "retract") & (f.col(NEW_VE) < vs), "is retracted to an end before its start: "),
         ((kind == "open") & (ve != tick(FOREVER)), "an open row with an end: "),
     ):
