@@ -141,7 +141,7 @@ def _fits(found: spark.DataType, wanted: spark.DataType) -> bool:
     """Does every value survive the cast?"""
     if isinstance(found, spark.DecimalType) and isinstance(wanted, spark.DecimalType):
         whole = [kind.precision - kind.scale for kind in (found, wanted)]
-        return whole[0] <= whole[1] and found.scale <= wanted.scale
+        return bool(whole[0] <= whole[1] and found.scale <= wanted.scale)
     small, large = found.simpleString(), wanted.simpleString()
     if small in _WIDENING and large in _WIDENING:
         return _WIDENING.index(small) < _WIDENING.index(large)
