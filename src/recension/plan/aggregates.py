@@ -28,6 +28,8 @@ from recension.plan.schemas import type_name
 Numbers: TypeAlias = npt.NDArray[Any]
 Interpolation: TypeAlias = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 """What a quantile is that lies between two values."""
+SUM_DIGITS: Final = 10
+"""So many digits the sum of decimals has that they do not have, as in Spark."""
 MEAN_DIGITS: Final = 4
 """So many digits the mean of decimals has that they do not have, as in Spark."""
 _MOST_DIGITS: Final = 38
@@ -129,7 +131,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """The sum: int64 of whole numbers and truth values, float64 of floats, of decimals one of 38 digits."""
+    """The sum: int64 of whole numbers and truth values, float64 of floats, of decimals one of ten digits more."""
 
     name = "sum"
     is_sum = True
@@ -137,12 +139,23 @@ class Sum(Aggregate):
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         kind = _numeric_type(self, schema, takes_decimals=True)
         if pa.types.is_decimal(kind):
-            return pa.decimal128(_MOST_DIGITS, kind.scale)
+            return pa.decimal128(min(kind.precision + SUM_DIGITS, _MOST_DIGITS), kind.scale)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
     def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
         """Floats would be rounded twice."""
-        return None if pa.types.is_floating(self.result_type(schema)) else Sum(column(name))
+        kind = self.result_type(schema)
+        if pa.types.is_floating(kind):
+            return None
+        return SumOfSums(column(name)) if pa.types.is_decimal(kind) else Sum(column(name))
+
+
+@dataclass(frozen=True)
+class SumOfSums(Sum):
+    """The sum of sums of decimals, which has all their digits already."""
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        return self.argument_type(schema)
 
 
 class FloatAggregate(Aggregate):

@@ -38,6 +38,7 @@ _COLUMN_FOR: Final = {START: "began", END: "ended"}
 
 IntoExpression: TypeAlias = Expr | str | Any
 
+_TOO_MANY_DIGITS: Final = "Decimal precision out of range"
 _NO_KERNEL: Final = re.compile(r"Function '(\w+?)(?:_checked)?' has no kernel matching input types (\(.*\))")
 
 
@@ -133,6 +134,11 @@ def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) ->
     reason = str(why).splitlines()[0] if str(why) else type(why).__name__
     if match := _NO_KERNEL.match(reason):
         reason = f"{match[1]} does not take {match[2]}"
+    elif _TOO_MANY_DIGITS in reason:
+        reason = (
+            "a decimal has at most 38 digits, and the answer may have more; cast to float64 first, "
+            'as in .cast("float64"); for a mean there is rc.mean'
+        )
     return f", where {' and '.join(types)}: {reason}" if types else f": {reason}"
 
 
