@@ -81,6 +81,15 @@ class TimedSpan(TimedNode):
         return self.start is not None or self.end is not None
 
     @property
+    def forgets_lifetimes(self) -> bool:
+        """Do the new lifetimes depend on columns alone, and not on the events' own times?"""
+        if self.start is None or self.end is None:
+            return False
+        read, computed = self.start.references | self.end.references, dict(self.outputs)
+        below = (computed[name].references for name in read if name in computed)
+        return not TIMES & read.union(*below)
+
+    @property
     def reads_end(self) -> bool:
         """Does the payload depend on the end, or whether the event is shown?"""
         read = (*self.predicates, *(computed for _, computed in self.outputs))
