@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -267,7 +268,7 @@ class Quantile(FloatAggregate):
     name = "quantile"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q <= 1:
+        if not isinstance(self.q, Real) or not 0 <= self.q <= 1:
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
         if self.interpolation not in (known := get_args(Interpolation)):
             names = ", ".join(map(repr, known))
@@ -466,8 +467,13 @@ def _numeric_type(aggregate: Aggregate, schema: pa.Schema, *, takes_decimals: bo
             f"{aggregate}: {aggregate.name} does not take decimals, and {aggregate.argument} is "
             f"{type_name(kind)}; cast it to float64, or to be exact to int64{unit}"
         )
+    if pa.types.is_duration(kind):
+        advice = "; count its seconds, as in rc.lifetime().dt.total_seconds()"
+    else:
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        advice = "; if it holds numbers, cast it to float64 or int64" if is_text else ""
     raise SchemaError(
-        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}"
+        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}{advice}"
     )
 
 

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Mask, take_rows
-from recension.core.errors import SchemaError, TimeError
+from recension.core.errors import RecensionError, SchemaError, TimeError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TICKS, Instant, TimeKind, describe_kind, describe_time_in_message
 from recension.plan.evaluation import Predicate, Projection, evaluate
 from recension.plan.expressions import Expression, column, require_boolean, result_type
+from recension.plan.expressions.arithmetic import CAST_TO_FLOAT
 from recension.plan.expressions.bounds import HIGHEST, LOWEST, Bounds, bounds, least_change
 from recension.plan.expressions.tree import conjuncts, substitute
 from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named
@@ -88,6 +89,11 @@ class TimedSpan(TimedNode):
         read, computed = self.start.references | self.end.references, dict(self.outputs)
         below = (computed[name].references for name in read if name in computed)
         return not TIMES & read.union(*below)
+
+    @property
+    def reads_times(self) -> bool:
+        """Does the payload depend on the times, or whether the event is shown?"""
+        return any(map(reads_times, (*self.predicates, *(computed for _, computed in self.outputs))))
 
     @property
     def reads_end(self) -> bool:
@@ -384,7 +390,10 @@ class TimedSpan(TimedNode):
     def _ticks(self, computed: Expression, timed: pa.RecordBatch, missing: int) -> tuple[Ticks, Mask]:
         """Times in ticks, and where there is one."""
         kind = result_type(computed, timed.schema, "with_lifetime")
-        (found,) = evaluate([computed], [kind], timed)
+        try:
+            (found,) = evaluate([computed], [kind], timed)
+        except RecensionError as why:  # a time is no float
+            raise RecensionError(f"with_lifetime: {why}".removesuffix(CAST_TO_FLOAT)) from None
         if pa.types.is_timestamp(kind):
             found = found.cast(pa.timestamp("us", kind.tz))
         known = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), np.bool_)
