@@ -242,7 +242,7 @@ def test_windows_before_1970_have_their_numbers_in_a_fresh_table() -> None:
 
 
 def test_an_event_after_until_is_only_in_windows_that_it_meets() -> None:
-    """January starts before the 15th, so it counts whole; what comes later is in no window, nor revises one."""
+    """January starts before the 15th, so it counts whole; what comes later is in no window."""
     query = S.tumbling("1mo", tz="UTC", until="2024-01-15T00:00Z").agg(n=rc.count(), speculate="eager")
     live = rc.session(query)
     for day in (dt.datetime(2024, 1, 3), dt.datetime(2024, 1, 20), dt.datetime(2025, 3, 3)):

@@ -28,7 +28,9 @@ def test_sums_in_parts_have_no_more_digits_than_in_one() -> None:
 
 def test_sums_are_added_and_subtracted() -> None:
     asked = s.agg(
-        rest=rc.sum("d") - rc.sum("d", where="b"), more=rc.sum("d") + rc.count(), share=rc.sum("d") * rc.lit(2.0)
+        rest=rc.sum("d") - rc.sum("d", where="b"),
+        more=rc.sum("d") + rc.count(),
+        share=rc.sum("d") * rc.lit(2.0),
     ).having(rc.sum("d") > Decimal("5.00"), rc.sum("d") > 5)
     rows = [rc.Insert({"d": Decimal(d), "w": None, "b": d > "4"}, 0, 9) for d in ("1.25", "4.50")]
     (event,) = rc.run(asked, {"s": rows}, close=True).history().to_events()
@@ -39,6 +41,8 @@ def test_sums_are_added_and_subtracted() -> None:
     "made", [rc.sum("d") / rc.count(), rc.sum("d") * rc.sum("d"), rc.sum("w") + rc.sum("w")]
 )
 def test_too_many_digits_are_refused_with_advice(made: rc.Expr) -> None:
-    with pytest.raises(rc.SchemaError, match=r'at most 38 digits.*\.cast\("float64"\); for a mean .*rc\.mean$'):
+    with pytest.raises(
+        rc.SchemaError, match=r'at most 38 digits.*\.cast\("float64"\); for a mean .*rc\.mean$'
+    ):
         s.agg(n=made)
     assert s.agg(n=rc.sum("d").cast("float64") / rc.count()).schema.types == [pa.float64()]

@@ -46,7 +46,9 @@ def test_a_time_column_of_the_schema_is_payload_too(kind: str) -> None:
         assert (row["from"], row["till"]) == (row["start"], row["end"])
     table, points = shown(kind, "from", "x", end=None)
     elements = rc.run(points, {"c": table}).elements()
-    assert [e.payload for e in elements if isinstance(e, rc.Insert)] == table.select(["from", "x"]).to_pylist()
+    assert [e.payload for e in elements if isinstance(e, rc.Insert)] == table.select(
+        ["from", "x"]
+    ).to_pylist()
     frame = table.select(["from", "x"]).to_pandas()
     assert told(rc.run(points, {"c": frame}).elements()) == told(elements)
 
@@ -55,7 +57,13 @@ def test_a_time_column_of_the_schema_is_payload_too(kind: str) -> None:
 def test_what_was_read_can_be_read_again(kind: str) -> None:
     table, source = shown(kind, "from", "till", "x")
     result = rc.run(source, {"c": table})
-    for again in (result, result.to_arrow(), result.history(), result.history().to_arrow(), result.elements()):
+    for again in (
+        result,
+        result.to_arrow(),
+        result.history(),
+        result.history().to_arrow(),
+        result.elements(),
+    ):
         assert told(rc.run(source, {"c": again}).elements()) == told(result.elements())
 
 

@@ -99,7 +99,10 @@ def test_rows_of_a_table_with_lifetimes_of_their_own_are_events() -> None:
     found = rc.run(counted, {"sites": pa.table({"from": [3, -2], "to": [9, 1]})}).history()
     assert (found.vs.tolist(), found.to_arrow()["n"].to_pylist()) == ([-5, 0, 5], [1, 2, 1])
     with_end = leases.with_columns(last=rc.end())
-    for still in (leases.with_lifetime("from", rc.end(), bound=0), with_end.with_lifetime("from", "last", bound=0)):
+    for still in (
+        leases.with_lifetime("from", rc.end(), bound=0),
+        with_end.with_lifetime("from", "last", bound=0),
+    ):
         with pytest.raises(rc.SchemaError, match="true at all times"):
             still.tumbling(5)
 

@@ -132,7 +132,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """The sum: int64 of whole numbers and truth values, float64 of floats, of decimals one of ten digits more."""
+    """The sum: int64 of whole numbers and truth values, float64 of floats; ten more digits of decimals."""
 
     name = "sum"
     is_sum = True

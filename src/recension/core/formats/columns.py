@@ -46,8 +46,8 @@ class TimeColumns:
     @staticmethod
     def of(start: str | None, end: str | None, payload: pa.Schema | None) -> TimeColumns:
         """The user's own columns, of which the payload may have some."""
-        shown = tuple(name for name in (start, end) if payload is not None and name in payload.names)
-        return TimeColumns(start, end, shown=shown)
+        names = () if payload is None else payload.names
+        return TimeColumns(start, end, shown=tuple(name for name in names if name in (start, end)))
 
     @property
     def vs(self) -> str:

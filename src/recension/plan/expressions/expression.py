@@ -155,15 +155,17 @@ def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) ->
 
 def _advise_on_times(kernel: str, types: str, *, reads_times: bool) -> str:
     """What to write where a duration was written that is none."""
-    is_moved = "timestamp" in types and kernel in ("add", "subtract") and ("string" in types or "int" in types)
+    is_moved = (
+        "timestamp" in types and kernel in ("add", "subtract") and ("string" in types or "int" in types)
+    )
     if is_moved or ("duration" in types and "string" in types):
         return "; write a duration as in datetime.timedelta(minutes=10)"
     if reads_times and "int64" in types and "string" in types:
         return "; times are ticks here: write a duration as in rc.duration('10m')"
     if reads_times and "int64" in types and "duration" in types:
         return (
-            "; times are ticks here: write a duration as in rc.duration('10m'), or say in the source what its "
-            "times are, as in times='timestamp[us, UTC]'"
+            "; times are ticks here: write a duration as in rc.duration('10m'), or say in the source what "
+            "its times are, as in times='timestamp[us, UTC]'"
         )
     return ""
 
