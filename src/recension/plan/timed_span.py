@@ -25,7 +25,6 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TICKS, Instant, TimeKind, describe_kind, describe_time_in_message
 from recension.plan.evaluation import Predicate, Projection, evaluate
 from recension.plan.expressions import Expression, column, require_boolean, result_type
-from recension.plan.expressions.arithmetic import CAST_TO_FLOAT
 from recension.plan.expressions.bounds import HIGHEST, LOWEST, Bounds, bounds, least_change
 from recension.plan.expressions.tree import conjuncts, substitute
 from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named
@@ -392,8 +391,9 @@ class TimedSpan(TimedNode):
         kind = result_type(computed, timed.schema, "with_lifetime")
         try:
             (found,) = evaluate([computed], [kind], timed)
-        except RecensionError as why:  # a time is no float
-            raise RecensionError(f"with_lifetime: {why}".removesuffix(CAST_TO_FLOAT)) from None
+        except RecensionError as why:  # a time is no float, so the advice for other numbers does not help
+            reason = str(why).removesuffix("; cast to float64 first")
+            raise RecensionError(f"with_lifetime: {reason}") from None
         if pa.types.is_timestamp(kind):
             found = found.cast(pa.timestamp("us", kind.tz))
         known = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), np.bool_)

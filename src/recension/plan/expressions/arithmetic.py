@@ -31,8 +31,6 @@ KERNELS: Final[dict[str, tuple[Callable[..., Value], Callable[..., Value], Calla
     "negate": (pc.negate, pc.negate_checked, operator.neg),
     "abs": (pc.abs, pc.abs_checked, abs),
 }
-CAST_TO_FLOAT: Final = "; cast to float64 first"
-"""What to do with whole numbers that do not fit."""
 _BITS: Final = 64
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -210,7 +208,7 @@ def _overflow_error(
     call: Call, kind: pa.DataType, operands: Sequence[Value], exact: Callable[..., Any], why: Exception
 ) -> RecensionError:
     """The error, with the first row that does not fit."""
-    advice = CAST_TO_FLOAT if kind in (pa.int64(), pa.uint64()) else "; cast to int64 first"
+    wider = "float64" if kind in (pa.int64(), pa.uint64()) else "int64"
     if not pa.types.is_integer(kind):
         return RecensionError(f"{render(call)} does not fit in {type_name(kind)}: {why}")
     if call.name == "**" and (low := _below_zero(operands)) is not None:
@@ -219,7 +217,7 @@ def _overflow_error(
         )
     row = _first_outside(kind, operands, exact)
     example = "" if row is None else f", as of {' and '.join(map(str, row))}"
-    return RecensionError(f"{render(call)} does not fit in {type_name(kind)}{example}{advice}")
+    return RecensionError(f"{render(call)} does not fit in {type_name(kind)}{example}; cast to {wider} first")
 
 
 def _below_zero(operands: Sequence[Value]) -> str | None:
