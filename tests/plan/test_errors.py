@@ -114,7 +114,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(x=rc.sum("site")),
         SchemaError,
-        "sum(site): sum needs numbers, but site is string",
+        "sum(site): sum needs numbers, but site is string; if it holds numbers, cast it to float64 or int64",
     ),
     *(
         (

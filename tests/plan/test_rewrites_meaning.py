@@ -191,6 +191,7 @@ def steps(draw: st.DrawFn, stream: rc.Stream, others: list[rc.Stream]) -> rc.Str
             return alter(stream)
         case "times":
             name = draw(st.sampled_from([column, "w"]))
+            new = "v" if column != "v" else "w"
             read = [rc.start() + col(column), rc.lifetime(), rc.end(), rc.lit(3)]
             keep = [rc.start() > 1, rc.lifetime() < 3, rc.end().is_null() | (col(column) > 1)]
             return draw(
@@ -198,7 +199,7 @@ def steps(draw: st.DrawFn, stream: rc.Stream, others: list[rc.Stream]) -> rc.Str
                     [
                         *(stream.with_columns(**{name: value}) for value in read),
                         *(stream.where(condition) for condition in keep),
-                        *(stream.select(column, v=value) for value in read),
+                        *(stream.select(column, **{new: value}) for value in read),
                         stream.with_lifetime(rc.start() + 1, rc.end() + col(column)),
                         stream.with_columns(w=rc.lifetime()).with_lifetime(rc.end(), rc.end() + col("w")),
                         stream.with_lifetime(rc.start() + col(column) % 2, None, bound=0),

@@ -93,6 +93,20 @@ def test_windows_over_a_table_are_refused_with_advice() -> None:
     assert (counted.vs.tolist(), counted.ve.tolist()) == ([rc.BEGINNING], [rc.FOREVER])
 
 
+def test_rows_of_a_table_with_lifetimes_of_their_own_are_events() -> None:
+    leases = rc.table("sites", {"from": "int64", "to": "int64"})
+    counted = leases.with_lifetime("from", "to", bound=0).tumbling(5).agg(n=rc.count())
+    found = rc.run(counted, {"sites": pa.table({"from": [3, -2], "to": [9, 1]})}).history()
+    assert (found.vs.tolist(), found.to_arrow()["n"].to_pylist()) == ([-5, 0, 5], [1, 2, 1])
+    with_end = leases.with_columns(last=rc.end())
+    for still in (
+        leases.with_lifetime("from", rc.end(), bound=0),
+        with_end.with_lifetime("from", "last", bound=0),
+    ):
+        with pytest.raises(rc.SchemaError, match="true at all times"):
+            still.tumbling(5)
+
+
 def test_a_table_is_pushed_once_and_whole() -> None:
     live = rc.session(jobs.join(sites, on="k"))
     refused: list[tuple[Any, str]] = [

@@ -57,6 +57,8 @@ def count(column: IntoExpression | None = None, *, where: IntoExpression | None 
 def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The sum: int64 of whole numbers and truth values, float64 of floats, exact of decimals.
 
+    The sum of decimals has ten more digits than they have, at most 38.
+
     >>> import recension as rc
     >>> print(sum(rc.col("price") * rc.col("amount")))
     sum(price * amount)

@@ -71,7 +71,8 @@ def source(
     schema
         The payload columns: ``{name: Arrow type or its name}``.
     start, end
-        Columns of a plain table that hold the times of its events.
+        Columns of a plain table that hold the times of its events. Those that the schema has as well are
+        part of the payload too.
     properties
         What is known of the feed. It is relied on; of all it says, only that there are no retractions is
         checked.

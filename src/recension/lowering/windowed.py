@@ -244,7 +244,7 @@ def _measure(
         case aggregates.Count():
             return accumulators.CountValues()
         case aggregates.Sum():
-            return _sum(kind)
+            return _sum(kind, aggregate.result_type(schema))
         case aggregates.Mean():
             return _mean(kind, aggregate.result_type(schema))
         case aggregates.TimeWeightedMean():
@@ -296,9 +296,9 @@ def _mean(kind: pa.DataType, result: pa.DataType) -> accumulators.Accumulator:
     return accumulators.Mean() if pa.types.is_floating(kind) else accumulators.MeanIntegers()
 
 
-def _sum(kind: pa.DataType) -> accumulators.Accumulator:
+def _sum(kind: pa.DataType, result: pa.DataType) -> accumulators.Accumulator:
     if pa.types.is_decimal(kind):
-        return decimals.SumDecimals(kind)
+        return decimals.SumDecimals(kind, result)
     if pa.types.is_floating(kind):
         return accumulators.SumFloats()
     # Sums of narrower numbers stay within int64 for any number of events that fits in memory.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -28,6 +29,8 @@ from recension.plan.schemas import type_name
 Numbers: TypeAlias = npt.NDArray[Any]
 Interpolation: TypeAlias = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 """What a quantile is that lies between two values."""
+SUM_DIGITS: Final = 10
+"""So many digits the sum of decimals has that they do not have, as in Spark."""
 MEAN_DIGITS: Final = 4
 """So many digits the mean of decimals has that they do not have, as in Spark."""
 _MOST_DIGITS: Final = 38
@@ -129,7 +132,7 @@ class Count(Aggregate):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """The sum: int64 of whole numbers and truth values, float64 of floats, of decimals one of 38 digits."""
+    """The sum: int64 of whole numbers and truth values, float64 of floats; ten more digits of decimals."""
 
     name = "sum"
     is_sum = True
@@ -137,12 +140,23 @@ class Sum(Aggregate):
     def result_type(self, schema: pa.Schema) -> pa.DataType:
         kind = _numeric_type(self, schema, takes_decimals=True)
         if pa.types.is_decimal(kind):
-            return pa.decimal128(_MOST_DIGITS, kind.scale)
+            return pa.decimal128(min(kind.precision + SUM_DIGITS, _MOST_DIGITS), kind.scale)
         return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
     def combining(self, name: str, schema: pa.Schema) -> Aggregate | None:
         """Floats would be rounded twice."""
-        return None if pa.types.is_floating(self.result_type(schema)) else Sum(column(name))
+        kind = self.result_type(schema)
+        if pa.types.is_floating(kind):
+            return None
+        return SumOfSums(column(name)) if pa.types.is_decimal(kind) else Sum(column(name))
+
+
+@dataclass(frozen=True)
+class SumOfSums(Sum):
+    """The sum of sums of decimals, which has all their digits already."""
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        return self.argument_type(schema)
 
 
 class FloatAggregate(Aggregate):
@@ -254,7 +268,7 @@ class Quantile(FloatAggregate):
     name = "quantile"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q <= 1:
+        if not isinstance(self.q, Real) or not 0 <= self.q <= 1:
             raise SchemaError(f"quantile: q lies between 0 and 1, not {self.q!r}")
         if self.interpolation not in (known := get_args(Interpolation)):
             names = ", ".join(map(repr, known))
@@ -457,8 +471,13 @@ def _numeric_type(aggregate: Aggregate, schema: pa.Schema, *, takes_decimals: bo
             f"{aggregate}: {aggregate.name} does not take decimals, and {aggregate.argument} is "
             f"{type_name(kind)}; cast it to float64, or to be exact to int64{unit}"
         )
+    if pa.types.is_duration(kind):
+        advice = "; count its seconds, as in rc.lifetime().dt.total_seconds()"
+    else:
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        advice = "; if it holds numbers, cast it to float64 or int64" if is_text else ""
     raise SchemaError(
-        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}"
+        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}{advice}"
     )
 
 

@@ -114,7 +114,7 @@ class Source(Leaf):
     @property
     def time_columns(self) -> TimeColumns:
         """The columns of a plain table that hold times."""
-        return TimeColumns(self.start, self.end)
+        return TimeColumns.of(self.start, self.end, self.columns)
 
     @property
     def label(self) -> str:

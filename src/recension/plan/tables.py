@@ -8,18 +8,22 @@ from recension.core.errors import SchemaError
 from recension.plan.join import Join
 from recension.plan.node import Node, walk
 from recension.plan.source import Table
+from recension.plan.timed_span import TimedSpan
 
 
 def find_table(node: Node) -> Table | None:
     """A table whose rows, or what is made of them, are true for ever also here; none if there is none.
 
     A pair, and what a match covers, is alive only while both are: there a stream on either side bounds it.
+    Rows that are given lifetimes of their own are events like others.
     """
     waiting = [node]
     while waiting:
         step = waiting.pop()
         if isinstance(step, Table):
             return step
+        if isinstance(step, TimedSpan) and step.forgets_lifetimes:
+            continue
         if not isinstance(step, Join):
             waiting += step.inputs
         elif step.how in ("left", "anti") or find_table(step.right) is not None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import Mask, take_rows
-from recension.core.errors import SchemaError, TimeError
+from recension.core.errors import RecensionError, SchemaError, TimeError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TICKS, Instant, TimeKind, describe_kind, describe_time_in_message
 from recension.plan.evaluation import Predicate, Projection, evaluate
@@ -79,6 +79,20 @@ class TimedSpan(TimedNode):
     def is_altering(self) -> bool:
         """Does it give other lifetimes?"""
         return self.start is not None or self.end is not None
+
+    @property
+    def forgets_lifetimes(self) -> bool:
+        """Do the new lifetimes depend on columns alone, and not on the events' own times?"""
+        if self.start is None or self.end is None:
+            return False
+        read, computed = self.start.references | self.end.references, dict(self.outputs)
+        below = (computed[name].references for name in read if name in computed)
+        return not TIMES & read.union(*below)
+
+    @property
+    def reads_times(self) -> bool:
+        """Does the payload depend on the times, or whether the event is shown?"""
+        return any(map(reads_times, (*self.predicates, *(computed for _, computed in self.outputs))))
 
     @property
     def reads_end(self) -> bool:
@@ -375,7 +389,11 @@ class TimedSpan(TimedNode):
     def _ticks(self, computed: Expression, timed: pa.RecordBatch, missing: int) -> tuple[Ticks, Mask]:
         """Times in ticks, and where there is one."""
         kind = result_type(computed, timed.schema, "with_lifetime")
-        (found,) = evaluate([computed], [kind], timed)
+        try:
+            (found,) = evaluate([computed], [kind], timed)
+        except RecensionError as why:  # a time is no float, so the advice for other numbers does not help
+            reason = str(why).removesuffix("; cast to float64 first")
+            raise RecensionError(f"with_lifetime: {reason}") from None
         if pa.types.is_timestamp(kind):
             found = found.cast(pa.timestamp("us", kind.tz))
         known = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), np.bool_)

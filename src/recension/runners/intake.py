@@ -224,7 +224,8 @@ class Intake:
         named = self._source.time_columns
         if named.is_timeless:
             return named
-        is_history = named.vs not in schema.names and {VS, VE} <= set(schema.names)
+        own = {*schema.names}.difference(named.shown)
+        is_history = named.vs not in own and {VS, VE} <= own
         return TimeColumns() if KIND in schema.names or is_history else named
 
     def _kind(self, kind: TimeKind) -> TimeKind:

@@ -40,6 +40,14 @@ class TimeColumns:
     end: str | None = None
     is_timeless: bool = False
     """There are none: every row is true for ever."""
+    shown: tuple[str, ...] = ()
+    """The user's own that are part of the payload as well: the source's schema has them."""
+
+    @staticmethod
+    def of(start: str | None, end: str | None, payload: pa.Schema | None) -> TimeColumns:
+        """The user's own columns, of which the payload may have some."""
+        names = () if payload is None else payload.names
+        return TimeColumns(start, end, shown=tuple(name for name in names if name in (start, end)))
 
     @property
     def vs(self) -> str:
@@ -85,6 +93,7 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
     is_table = times.is_timeless or (bool(schema.names) and KIND not in schema.names)
     control = set() if times.is_timeless else {*CONTROL, times.vs, times.ve}
+    hidden = control - set(times.shown)
     if times.is_timeless:
         _refuse_control(schema, file)
     elif schema.names:
@@ -97,7 +106,7 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
             raise FormatError(f"column {field.name}: type {field.type} is not supported", file=file)
         for part in parts_of(field.type):
             _check_part(part, field.name, file)
-    payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema if f.name not in control])
+    payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema if f.name not in hidden])
     kind = None if times.is_timeless else _kind_of_times(schema, times, file)
     return Layout(payload, times, kind, is_table, BATCH in schema.names)
 
@@ -179,10 +188,10 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-def refuse_reserved(schema: pa.Schema, times: TimeColumns) -> None:
+def refuse_reserved(schema: pa.Schema) -> None:
     """Refuse payload columns with the names of control columns."""
     for name in schema.names:
-        if name.startswith("_") or name in (times.start, times.end):
+        if name.startswith("_"):
             raise FormatError(f"payload column {name}: the name is reserved")
     check_names(schema.names, None)
 

@@ -24,7 +24,7 @@ from recension.core.batch import (
 from recension.core.errors import FormatError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
-from recension.core.formats.text import ticks_from_text
+from recension.core.formats.text import from_text, ticks_from_text
 from recension.core.openclose import CLOSE, OPEN
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, from_arrow
 from recension.core.validity import Policy
@@ -210,6 +210,9 @@ class _RowColumns:
             column = column.dictionary_decode()
         if column.type == field.type:
             return column
+        if field.name in self.layout.times.shown and is_text(column.type):
+            # Text files give times as they stand there.
+            return self._convert(column, lambda c: from_text(c, field.type), field.name)
         return self._convert(column, lambda c: cast_exactly(c, field.type), field.name)
 
     def _column(self, name: str) -> pa.Array:

@@ -14,7 +14,6 @@ from recension.core.formats.columns import (
     NEW_VE,
     VE,
     VS,
-    TimeColumns,
     plain_type,
     refuse_reserved,
 )
@@ -50,7 +49,7 @@ def _check_time_type(time_type: pa.DataType) -> pa.DataType:
 
 
 def _plain_fields(payload: pa.Schema) -> list[pa.Field]:
-    refuse_reserved(payload, TimeColumns())
+    refuse_reserved(payload)
     return [pa.field(f.name, plain_type(f.type)) for f in payload]
 
 

@@ -49,16 +49,16 @@ def open_stream(
     """Open a stream file, a directory of them, or a plain table.
 
     ``schema`` is the payload to read: its columns, in its types (all columns, in the types the files
-    have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times; with
-    a start alone each row is true for one tick. ``on_violation`` says what happens to rows and elements
-    that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
-    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. ``version`` is that
-    of a history table or changelog. With ``is_timeless`` it is a table without times, whose rows are true for
-    ever. The files are opened at once and read as the batches are asked for.
+    have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times, which
+    the schema may have too; with a start alone each row is true for one tick. ``on_violation`` says what
+    happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
+    events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
+    ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
+    whose rows are true for ever. The files are opened at once and read as the batches are asked for.
     """
-    times = TimeColumns(start, end, is_timeless)
+    times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
-        refuse_reserved(schema, times)
+        refuse_reserved(schema)
     files = [open_file(file, times, schema) for file in stored_files(Path(path), version)]
     return StreamReader(
         files, agreed_payload(files, schema), _Checks(on_violation, check_orphans, check_lateness), batch_size

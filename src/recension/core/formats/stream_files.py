@@ -58,7 +58,8 @@ class StreamFile:
         control = {*CONTROL, self.layout.times.vs, self.layout.times.ve}
         fields = [f for f in self.rows.schema if f.name in control]
         there = set(self.rows.schema.names)
-        return pa.schema([*fields, *(f for f in payload if f.name in there or not self.rows.is_typed)])
+        more = (f for f in payload if f.name in there or not self.rows.is_typed)
+        return pa.schema([*fields, *(f for f in more if f.name not in there & control)])
 
 
 def agreed_payload(files: Sequence[StreamFile], declared: pa.Schema | None) -> pa.Schema:

@@ -22,11 +22,11 @@ _NARROW = 18
 
 
 class SumDecimals(Accumulator):
-    """The sum, or an error where it has more than 38 digits."""
+    """The sum, or an error where it has more digits than the type of the result."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, result: pa.DataType) -> None:
         self._parts = 2 if kind.precision <= _NARROW else 4
-        self._kind = pa.decimal128(38, kind.scale)
+        self._kind = result
         self.ints = 1 + self._parts
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
@@ -43,8 +43,8 @@ class MeanDecimals(SumDecimals):
     """The mean, with more digits than the values have; what is beyond them is rounded half up."""
 
     def __init__(self, kind: pa.DataType, result: pa.DataType) -> None:
-        super().__init__(kind)
-        self._kind, self._factor = result, 10 ** (result.scale - kind.scale)
+        super().__init__(kind, result)
+        self._factor = 10 ** (result.scale - kind.scale)
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         is_negative, digits = _magnitude(ints[1:])

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recension.core.errors import SchemaError, suggest_name
 from recension.plan.expressions.conversion import operand
 from recension.plan.expressions.expr import Expr
+from recension.plan.expressions.functions import named_column
 from recension.plan.expressions.tree import (
     ARITHMETIC,
     TOTAL,
@@ -38,6 +39,7 @@ _COLUMN_FOR: Final = {START: "began", END: "ended"}
 
 IntoExpression: TypeAlias = Expr | str | Any
 
+_TOO_MANY_DIGITS: Final = "Decimal precision out of range"
 _NO_KERNEL: Final = re.compile(r"Function '(\w+?)(?:_checked)?' has no kernel matching input types (\(.*\))")
 
 
@@ -98,7 +100,7 @@ def expression(value: IntoExpression) -> Expression:
 
 def tree_of(value: IntoExpression) -> Tree:
     """The same as a tree, in which there may be aggregates."""
-    return Column(value) if isinstance(value, str) else operand(value)
+    return named_column(value) if isinstance(value, str) else operand(value)
 
 
 def column(name: str) -> Expression:
@@ -114,9 +116,17 @@ def result_type(computed: Expression, schema: pa.Schema, verb: str) -> pa.DataTy
     try:
         return _infer_type(computed, schema)
     except Exception as why:  # whatever fails on no rows at all is a misfit of types
+        _require_conditions(computed, schema, verb)
         raise SchemaError(
             f"{verb}: cannot compute {computed}{_describe_misfit(computed, schema, why)}"
         ) from None
+
+
+def _require_conditions(computed: Expression, schema: pa.Schema, verb: str) -> None:
+    """Raise if it has a ``when``, as ``where=`` of an aggregate is one, of what is not true or false."""
+    for call in walk(computed.tree):
+        if isinstance(call, Call) and call.name == "when":
+            require_boolean(Expression(call.operands[0]), schema, verb)
 
 
 @lru_cache(maxsize=4096)
@@ -132,10 +142,32 @@ def _describe_misfit(computed: Expression, schema: pa.Schema, why: Exception) ->
     types = [f"{name} is {type_name(schema.field(name).type)}" for name in sorted(computed.references)]
     reason = str(why).splitlines()[0] if str(why) else type(why).__name__
     if match := _NO_KERNEL.match(reason):
-        reason = f"{match[1]} does not take {match[2]}"
-    if any(name in (START, END) and schema.field(name).type == pa.int64() for name in computed.references):
-        reason += "; times are ticks unless the source says otherwise, as in times='timestamp[us, UTC]'"
+        reads_times = not computed.references.isdisjoint((START, END))
+        advice = _advise_on_times(match[1], match[2], reads_times=reads_times)
+        reason = f"{match[1]} does not take {match[2]}{advice}"
+    elif _TOO_MANY_DIGITS in reason:
+        reason = (
+            "a decimal has at most 38 digits, and the answer may have more; cast to float64 first, "
+            'as in .cast("float64"); for a mean there is rc.mean'
+        )
     return f", where {' and '.join(types)}: {reason}" if types else f": {reason}"
+
+
+def _advise_on_times(kernel: str, types: str, *, reads_times: bool) -> str:
+    """What to write where a duration was written that is none."""
+    is_moved = (
+        "timestamp" in types and kernel in ("add", "subtract") and ("string" in types or "int" in types)
+    )
+    if is_moved or ("duration" in types and "string" in types):
+        return "; write a duration as in datetime.timedelta(minutes=10)"
+    if reads_times and "int64" in types and "string" in types:
+        return "; times are ticks here: write a duration as in rc.duration('10m')"
+    if reads_times and "int64" in types and "duration" in types:
+        return (
+            "; times are ticks here: write a duration as in rc.duration('10m'), or say in the source what "
+            "its times are, as in times='timestamp[us, UTC]'"
+        )
+    return ""
 
 
 def result_name(given: IntoExpression, verb: str) -> str:

@@ -72,7 +72,14 @@ def col(name: str) -> Expr:
     """
     if not isinstance(name, str):
         raise SchemaError(f"col: a column's name is text, not {name!r}; name each column by itself")
-    return Expr(Column(name), name)
+    return Expr(named_column(name), name)
+
+
+def named_column(name: str) -> Column:
+    """The column that a user names."""
+    if name in (START, END):
+        raise SchemaError(f"{name!r} is no column: write rc.{name}")
+    return Column(name)
 
 
 def start() -> Expr:

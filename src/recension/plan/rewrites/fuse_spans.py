@@ -14,6 +14,7 @@ from recension.plan.expressions.tree import columns_of
 from recension.plan.node import Node, count_readers, each_once
 from recension.plan.rewrites.push_filters import rewrite_over
 from recension.plan.span import Project, Span, Where, is_identity
+from recension.plan.timed_span import TimedSpan
 
 
 def fuse_spans(roots: Sequence[Node]) -> list[Node]:
@@ -22,7 +23,7 @@ def fuse_spans(roots: Sequence[Node]) -> list[Node]:
     new: dict[Node, Node] = {}
     shared: set[Node] = set()
     for node in each_once(roots):
-        step = node.with_inputs([new[child] for child in node.inputs])
+        step = _untime(node.with_inputs([new[child] for child in node.inputs]))
         may_fuse = shared.isdisjoint(step.inputs)
         new[node] = _simplify((_fuse(step) if may_fuse else None) or step)
         if readers[node] > 1:
@@ -57,6 +58,13 @@ def _span_of(node: Node) -> Span | None:
         return node
     parts = node.as_span()
     return None if parts is None else Span(node.inputs[0], *parts)
+
+
+def _untime(node: Node) -> Node:
+    """A step that was to read times, but of what is wanted of it nothing does, as one that does not."""
+    if isinstance(node, TimedSpan) and not (node.is_altering or node.predicates or node.reads_times):
+        return Project(node.input, node.outputs)
+    return node
 
 
 def _simplify(node: Node) -> Node:

@@ -123,7 +123,7 @@ def read_frame(
         )
     names = frame.columns
     is_stream = KIND in names
-    times = TimeColumns() if is_stream else TimeColumns(source.start, source.end)
+    times = TimeColumns() if is_stream else source.time_columns
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
     wanted = {name.lower() for name in kept}
     refuse_ambiguous(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)

@@ -142,7 +142,7 @@ class Packing:
 
     @property
     def _times(self) -> TimeColumns:
-        return TimeColumns(self._origin.start, self._origin.end)
+        return self._origin.time_columns
 
     def _send(
         self, events: EventBatch, extra: Mapping[str, pa.Array], place: str, is_table: bool
