@@ -224,9 +224,7 @@ def test_equal_queries_are_one_step() -> None:
 
 
 def test_ticks_taken_for_timestamps_are_refused_with_advice() -> None:
-    with pytest.raises(
-        RecensionError, match=r"times are ticks here: .*, as in times="
-    ):
+    with pytest.raises(RecensionError, match=r"times are ticks here: .*, as in times="):
         s.select(hours=rc.lifetime() / HOUR)
 
 
