@@ -12,11 +12,12 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
-from recension.operators import advance_time, keyed
+from recension.operators import advance_time
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
 from recension.operators.base import Operator
+from recension.operators.changes_by_key import ChangesByKey
 from recension.operators.cleanse import Cleanse
 from recension.operators.clip import Clip
 from recension.operators.coalesce import Coalesce
@@ -26,11 +27,13 @@ from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
 from recension.operators.join import Join
+from recension.operators.keyed import RowColumns
 from recension.operators.left_join import LeftJoin
 from recension.operators.lmerge.choice import make_merge
 from recension.operators.lmerge.policies import make_policy
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide
 from recension.operators.pipeline import Pipeline, PipelineStage
+from recension.operators.restate_by_key import RestateByKey
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.span import Span, StartSpan
 from recension.operators.timed_span import TimedSpan
@@ -100,20 +103,18 @@ def _edges(node: nodes.Edges) -> Operator:
 
 @operator_of.register
 def _restate_by_key(node: nodes.RestateByKey) -> Operator:
-    return keyed.RestateByKey(_row_columns(node), node.policy, node.forget)
+    return RestateByKey(_row_columns(node), node.policy, node.forget)
 
 
 @operator_of.register
 def _changes_by_key(node: nodes.ChangesByKey) -> Operator:
-    return keyed.ChangesByKey(_row_columns(node), node.policy, node.order)
+    return ChangesByKey(_row_columns(node), node.policy, node.order)
 
 
-def _row_columns(node: nodes.ByKey) -> keyed.RowColumns:
+def _row_columns(node: nodes.ByKey) -> RowColumns:
     meanings = (node.columns, node.key, node.version, node.deleted)
     rows = node.input
-    return keyed.RowColumns(
-        *meanings, *((rows.name, rows.start) if isinstance(rows, nodes.RowSource) else ())
-    )
+    return RowColumns(*meanings, *((rows.name, rows.start) if isinstance(rows, nodes.RowSource) else ()))
 
 
 @operator_of.register
