@@ -148,7 +148,8 @@ def _order_columns(
         return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
-        frame.select(*places)
+        # Connect analyses a plan when its columns are asked for.
+        _ = frame.select(*places).schema
     except AnalysisException:
         why = f"rows of a stream with {KIND}" if is_stream else "rows of keys without a version="
         raise RecensionError(

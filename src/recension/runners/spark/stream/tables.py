@@ -42,6 +42,7 @@ from recension.core.frames import table_of
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Table
+from recension.runners.spark.session import is_connect
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     column_named,
@@ -157,7 +158,10 @@ def _send_file(spark: SparkSession, rows: bytes) -> str:
     atexit.register(rmtree, folder, ignore_errors=True)
     path = Path(folder) / f"table-{uuid4().hex}.arrows"
     path.write_bytes(rows)
-    spark.sparkContext.addFile(str(path))
+    if is_connect(spark):
+        spark.addArtifacts(str(path), file=True)
+    else:
+        spark.sparkContext.addFile(str(path))
     return path.name
 
 
