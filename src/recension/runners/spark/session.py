@@ -161,8 +161,9 @@ def prepare_streaming(spark: SparkSession) -> None:
     """Set on a running session what streaming queries need; refuse what cannot be set."""
     check(spark)
     require_streaming_packages()
-    for key, value in (RUNTIME_SETTINGS | _local_disk_settings(spark)).items():
+    for key, value in RUNTIME_SETTINGS.items():
         spark.conf.set(key, value)
+    choose_file_manager(spark)
 
 
 def require_streaming_packages() -> None:
@@ -171,16 +172,24 @@ def require_streaming_packages() -> None:
         raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
 
 
-def _local_disk_settings(spark: SparkSession) -> dict[str, str]:
-    """What checkpoints on a local disk gain from; clusters and object stores are left to Spark."""
-    if is_connect(spark) or spark.conf.get(FILE_MANAGER, None):
-        return {}
-    context = spark.sparkContext
-    is_here = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "")).startswith("file:")
-    if not is_here or not is_local_master(context.master):
-        return {}
-    loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
-    return next(({FILE_MANAGER: name} for name in LOCAL_MANAGERS if loadable(name)), {})
+def choose_file_manager(spark: SparkSession, address: str | None = None) -> None:
+    """Let checkpoints on a local disk be written faster; clusters and object stores are left to Spark.
+
+    It goes by the checkpoint's address, or where that is not known by the session's own file system. What
+    the user has chosen stays.
+    """
+    if is_connect(spark) or not is_local_master(spark.sparkContext.master):
+        return
+    context, chosen = spark.sparkContext, spark.conf.get(FILE_MANAGER, None)
+    if chosen is not None and chosen not in LOCAL_MANAGERS:
+        return
+    if not (address or str(context._jsc.hadoopConfiguration().get("fs.defaultFS", ""))).startswith("file:"):
+        spark.conf.unset(FILE_MANAGER)
+    elif chosen is None:
+        loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
+        for name in filter(loadable, LOCAL_MANAGERS):
+            spark.conf.set(FILE_MANAGER, name)
+            return
 
 
 def _is_installed(module: str) -> bool:

@@ -16,7 +16,7 @@ from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
 from recension.runners.spark.failures import is_worker_missing
-from recension.runners.spark.session import check, default_parallelism, is_connect
+from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -89,6 +89,7 @@ def write(
     _check_owner(sinks, sdf, files)
     if owner:
         claim(checkpoint, owner)
+    choose_file_manager(spark, spark_address(checkpoint))
     commit = Commit(
         MicroBatchWriter(sinks, _buckets(spark)), checkpoint, None if is_connect(spark) else spark
     )

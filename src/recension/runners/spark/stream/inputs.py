@@ -37,7 +37,7 @@ from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import AnyPath, local_path, publish_text, spark_pattern
+from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.packets import ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
@@ -76,8 +76,6 @@ def read_folder(
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
     """
-    if "://" in str(folder):
-        raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     require_seen_by_spark(folder)
     reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
@@ -86,6 +84,16 @@ def read_folder(
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
     return InputFrame(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
+
+
+def local_folder(given: str | Path, source: str) -> Path:
+    """The folder of an input; an address of another file system is refused, before `Path` mangles it."""
+    if not is_local(given):
+        raise RecensionError(
+            f"{given}: tasks read folders of the disks that they see; for {source!r} give a streaming "
+            f"DataFrame, such as spark.readStream.schema(...).parquet({str(given)!r})"
+        )
+    return local_path(given)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:

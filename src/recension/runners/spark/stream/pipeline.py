@@ -34,6 +34,7 @@ from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     columns_of_streams,
+    local_folder,
     read_folder,
     read_frame,
     read_root,
@@ -91,7 +92,8 @@ def stream(
                 end = None if closing is None else closing / name
                 lag = (watermark or {}).get(name)
                 delay = None if lag is None else duration(lag)
-                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
+                place = Path(local_folder(folder, name))
+                ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)

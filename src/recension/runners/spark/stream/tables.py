@@ -46,6 +46,7 @@ from recension.runners.spark.session import is_connect
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     column_named,
+    local_folder,
     refuse_ambiguous,
     require_payload,
     require_seen_by_spark,
@@ -123,9 +124,7 @@ def watch_versions(spark: SparkSession, table: Table, given: Any) -> InputFrame:
             f"{table.name}: a table with refresh= is a folder of versions, not a {type(given).__name__}: "
             "rc.spark.write_version(table, folder, data) writes one, rc.spark.refresh(...) those to come"
         )
-    if "://" in str(given):
-        raise RecensionError(f"{given}: tasks read versions of tables from the file system")
-    folder = Path(given).absolute()
+    folder = local_folder(given, table.name)
     if not folder.is_dir() or (newest := newest_version(folder)) is None:
         raise RecensionError(
             f"{table.name}: a table with refresh= is a folder of versions, and {folder} has none: "
