@@ -35,13 +35,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
 
 
+# A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
+# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's own settings.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
     session = rc.spark.session(
-        "local[2,4]", "recension tests", spark__sql__shuffle__partitions="2", spark__driver__memory="2g"
+        "local[2,4]",
+        "recension tests",
+        spark__sql__shuffle__partitions="2",
+        spark__driver__memory="2g",
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **{name.replace(".", "__"): value for name, value in INTERPRETED.items()},
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def as_users_run_it(spark: Any) -> Iterator[Any]:
+    """The session with plans compiled, as Spark does unless it is told otherwise."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)

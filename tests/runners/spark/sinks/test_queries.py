@@ -175,7 +175,7 @@ DRIVER = """
 import sys
 import recension as rc
 folder = sys.argv[1]
-spark = rc.spark.session("local[1]")
+spark = rc.spark.session("local[1]", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1")
 schema = spark.read.parquet(folder + "/in").schema
 frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/in")
 rc.spark.write(
