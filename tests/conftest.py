@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
-# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's own settings.
+# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's settings.
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
