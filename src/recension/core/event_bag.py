@@ -112,14 +112,14 @@ class EventBag(CountedBag):
         super().clear()
         self._waiting: list[_WaitingInserts] = []
 
-    def __len__(self) -> int:
-        ends = (waiting.batch.ve for waiting in self._waiting)
-        return super().__len__() + sum(int(np.count_nonzero(end >= self.expired_before)) for end in ends)
+    def count_events(self) -> int:
+        """How many events are remembered."""
+        ends = [waiting.batch.ve for waiting in self._waiting]
+        return len(self) + sum(int(np.count_nonzero(end >= self.expired_before)) for end in ends)
 
     def nbytes(self) -> int:
         """Memory taken by the events that are there."""
-        own = super().__len__() * sum(np.dtype(kind).itemsize for kind in self._types.values())
-        return own + sum(waiting.nbytes for waiting in self._waiting)
+        return super().nbytes() + sum(waiting.nbytes for waiting in self._waiting)
 
     def add_later(self, inserts: EventBatch) -> None:
         """Add the events of a batch that has only inserts."""
@@ -139,7 +139,8 @@ class EventBag(CountedBag):
 
     def forget_before(self, t: int) -> None:
         super().forget_before(t)
-        self._waiting = [waiting for waiting in self._waiting if waiting.end >= t]
+        if self._waiting:
+            self._waiting = [waiting for waiting in self._waiting if waiting.end >= t]
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""

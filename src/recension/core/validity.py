@@ -141,7 +141,7 @@ class Checker(DroppedElements):
 
     def state_rows(self) -> int:
         """How many events are remembered."""
-        return len(self._late) + (0 if self._live is None else len(self._live))
+        return len(self._late) + (0 if self._live is None else self._live.count_events())
 
     def state_bytes(self) -> int:
         """How much memory they take."""
