@@ -17,7 +17,6 @@ from tests.runners.spark.stream.rehearsal import Rehearsal
 import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
-from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.validity import STALE_CTI
@@ -107,7 +106,10 @@ def to_rows(rows: list[Row]) -> pa.Table:
     """As anybody would write them."""
     batch = from_elements([row.element for row in rows], SCHEMA)
     table = pa.Table.from_batches([stream_rows(batch, stream_schema(SCHEMA, pa.int64()))])
-    columns = {"p": ([row.partition for row in rows], pa.string()), "o": ([r.order for r in rows], pa.int64())}
+    columns = {
+        "p": ([row.partition for row in rows], pa.string()),
+        "o": ([r.order for r in rows], pa.int64()),
+    }
     for name in rows[0].more if rows else ():
         columns[name] = ([row.more[name] for row in rows], pa.string() if name == "r" else pa.int64())
     for name, (values, kind) in columns.items():
@@ -133,7 +135,9 @@ class Placed(Rehearsal):
     def _pack(self, level: int, task: int, rows: list[Row]) -> list[Packet]:
         packing, table = Packing(self.plan, "s", level, task), to_rows(rows)
         names = [n if n in SCHEMA.names or n[0] == "_" else f"{NAMED}{n}" for n in table.column_names]
-        packets = [packet for batch in table.rename_columns(names).to_batches() for packet in packing.packets(batch)]
+        packets = [
+            packet for batch in table.rename_columns(names).to_batches() for packet in packing.packets(batch)
+        ]
         return [*(packet.seal() for packet in packets), *packing.end_of_task_packets()]
 
 
@@ -168,7 +172,9 @@ def write(elements: list[Element]) -> Counter[str]:
 class Comparison:
     """The same micro-batches on shards, with failures and other workers, and on the local engine."""
 
-    def __init__(self, draw: Any, query: Stream, inlet: Inlet | None = None, local: Stream | None = None) -> None:
+    def __init__(
+        self, draw: Any, query: Stream, inlet: Inlet | None = None, local: Stream | None = None
+    ) -> None:
         self._draw, shards = draw, draw(st.integers(1, 3))
         self.play = Placed([query.plan], shards, {"s": inlet or Inlet()})
         self.local = rc.session(local or query, clock=lambda: self.play.now)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import INSERT, EventBatch, Index, concat, empty
+from recension.core.batch import CTI, INSERT, EventBatch, Index, concat, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, VE, VS
 from recension.core.partitions import Placement, join_placements
@@ -203,12 +203,33 @@ class Inflow:
             row -= len(events)
         return "", None
 
-    def locate_error(self, why: StreamError, source: str, rows_before: int) -> StreamError:
-        """The error with the file and row it is about, where these are known."""
+    def locate_error(
+        self, why: StreamError, source: str, rows_before: int, order: Sequence[str] = ()
+    ) -> StreamError:
+        """The error with the file and row it is about, where these are known; or partition and ``order``."""
         if why.row is None:
             return why
-        file, row = self.locate_row(why.row - rows_before - 1)
-        return StreamError(why.reason, file=file or source, row=row)
+        at, reason = why.row - rows_before - 1, why.reason
+        file, row = self.locate_row(at)
+        if self.placement is not None:
+            partition = f"partition {self.placement.names[self.placement.code[at]]}"
+            named = zip(order, self.placement.order, strict=True)
+            place = ", ".join([partition, *(f"{name} {column[at]}" for name, column in named)])
+            reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
+        return StreamError(reason, file=file or source, row=row)
+
+    def with_ctis_first(self) -> Inflow:
+        """The same with CTIs before rows. Where each stands in its partition does not change by that.
+
+        A CTI and a row may have the same order, and the later one is dropped then. All shards have the CTI,
+        and one has the row: all must keep the CTI.
+        """
+        is_data = self.events.kind != CTI
+        if self.placement is None or bool(is_data.all()):
+            return self
+        order = np.argsort(is_data, kind="stable")
+        before = order if self.order is None else self.order[order]
+        return Inflow(self.events.take(order), self.parts, before, self.marks, self.placement.take(order))
 
 
 def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:

@@ -219,6 +219,11 @@ def file_place(path: Path) -> str:
     return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
 
 
+def is_closing(place: str) -> bool:
+    """Is it the place of the file that closes a stream?"""
+    return place.startswith(_AFTER_ALL)
+
+
 def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Spark's small batches, joined to large ones."""
     waiting: list[pa.RecordBatch] = []
