@@ -86,14 +86,14 @@ class SubStreams(DroppedElements):
     ) -> Placement | None:
         """The places of rows by what their columns say, or who pushes them."""
         name = self._source.name
+        if isinstance(given, Placement):
+            return given
         if self.partitions is None:
             if given is not None:
                 raise RecensionError(
                     f"{name}: it has no partitions: declare rc.source({name!r}, ..., partition=...)"
                 )
             return placement
-        if isinstance(given, Placement):
-            return given
         if given is None:
             if placement is None:
                 raise RecensionError(

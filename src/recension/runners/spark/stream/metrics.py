@@ -57,7 +57,7 @@ class Report:
         for name, counts in ignored.items():
             self._unreadable[name] = self._unreadable.get(name, Counter()) + counts
 
-    def take(self, *, is_first: bool) -> dict[str, Any]:
+    def take(self, *, is_first: bool = True) -> dict[str, Any]:
         """What happened since the last taking, as plain values.
 
         All shards know the same of partitions, but for what they have dropped: the first tells it of all.
@@ -199,10 +199,8 @@ def _merge_state(latest: dict[OperatorKey, Metrics], key: OperatorKey, values: M
         return
     now = latest[key]
     for known in now.partitions:
-        if (other := partitions.pop(known.name, None)) is not None:
-            partitions[known.name] = replace(known, dropped=Counter(known.dropped) + Counter(other.dropped))
-        else:
-            partitions[known.name] = known
+        more = partitions[known.name].dropped if known.name in partitions else {}
+        partitions[known.name] = replace(known, dropped=Counter(known.dropped) + Counter(more))
     now.partitions = sorted(partitions.values(), key=lambda p: (len(p.name), p.name))
     now.cti = min(now.cti, values["cti"])
     now.state_rows += values["state_rows"]

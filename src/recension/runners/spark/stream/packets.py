@@ -40,6 +40,7 @@ METRICS: Final = -2
 FEEDBACK: Final = -3
 # Most batches are inserts only: a control column that has these values throughout is not sent.
 _DEFAULTS: Final = {KIND: INSERT, NEW_VE: FOREVER, COUNT: 0}
+NOWHERE: Final = Placement((), np.zeros(0, np.int64))
 _TYPES: Final = {KIND: np.uint8, NEW_VE: np.int64, COUNT: np.int64}
 
 
@@ -237,7 +238,7 @@ def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
     full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.position))
     parts = [(packet.place, packet.open(schema)) for packet in full]
     if not parts:
-        return Inflow(empty(schema), [])
+        return Inflow(empty(schema), [], placement=NOWHERE)
     events = concat([part.events for _, part in parts])
     marks = [packet.marks for packet in full if packet.marks is not None]
     placement = None
