@@ -18,7 +18,7 @@ import pyarrow as pa
 from recension.core.batch import EXTERNAL_CTI, EventBatch, Index
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import BATCH, RUN, SEQ
-from recension.core.partitions import PartitionProgress, Partitions, PlacedRows
+from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
 from recension.core.repeats import REPEATED, Highest, Sequences
 from recension.core.time_kind import TimeKind
@@ -39,7 +39,7 @@ class Arrival:
     partition: IntoPartition | None = None
     now: int = 0
     promise: int | None = None
-    heard: pa.Table | None = None
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.change_log import tables_of
 from recension.core.errors import StreamError
 from recension.core.memory_pool import MemoryPool, open_pool
+from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, add
 from recension.core.time_kind import KnownKind, TimeKind
 from recension.core.wall_clock import Clock
@@ -257,20 +258,22 @@ class Host:
         name, rows = edge.source.name, [packet for packet in packets if not is_closing(packet.place)]
         if not source.order:
             require_file_order(self._memory.last_file, name, rows)
-        heard, orders = read_summaries(packet.summary for packet in packets)
+        summed, orders = read_summaries(packet.summary for packet in packets)
         refuse_equal_orders(orders, source.name, source.order)
         came = merge_packets(rows, edge.origin.schema)
         if source.order and source.on_violation != "raise":
             came = came.with_ctis_first()
         with self._hear_clock(session, edge, came):
-            if heard is not None:
+            if summed is not None:
+                delay = self._topology.inlets[source.name].delay
+                heard = Heard(summed, delay, counts_ctis=self._shard == 0)
                 self._push(session, name, source, came, heard)
         if len(rows) < len(packets):
             session.advance(name, FOREVER)
         return len(came.events)
 
     def _push(
-        self, session: Session, name: str, source: Source, came: Inflow, heard: pa.Table | None = None
+        self, session: Session, name: str, source: Source, came: Inflow, heard: Heard | None = None
     ) -> None:
         rows = session.rows_seen(name)
         try:
