@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, EventBatch, Index
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index
 from recension.core.errors import RecensionError, StreamError
-from recension.core.formats.columns import BATCH, RUN, SEQ
 from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
 from recension.core.repeats import REPEATED, Highest, Sequences
@@ -66,9 +65,7 @@ class SubStreams(DroppedElements):
 
     def columns_in(self, schema: pa.Schema, arrival: Arrival) -> PartitionColumns | None:
         """The columns of a table that say where its rows stand, if any do."""
-        columns = self._columns
-        if not columns.sequence and {RUN, BATCH, SEQ} <= set(schema.names):
-            columns = replace(columns, run=RUN, sequence=(BATCH, SEQ))
+        columns = self._source.sub_streams_in(schema.names) or PartitionColumns()
         if arrival.partition is not None:
             self._refuse_both(schema)
             columns = replace(columns, partition=())
@@ -129,7 +126,8 @@ class SubStreams(DroppedElements):
         if placement is None or not placement.sequence:
             return SiftedRows(batch)
         is_repeat, highest = self._sequences.find_repeats(placement, placement.code, placement.names)
-        return SiftedRows(batch.filter(~is_repeat), None, highest, int(is_repeat.sum()))
+        counts = is_repeat & (batch.kind != CTI) if _counts_no_ctis(arrival) else is_repeat
+        return SiftedRows(batch.filter(~is_repeat), None, highest, int(counts.sum()))
 
     def _place(
         self,
@@ -199,3 +197,8 @@ class SubStreams(DroppedElements):
             self.partitions.restore(chunks)
         else:
             self._sequences.restore(chunks)
+
+
+def _counts_no_ctis(arrival: Arrival) -> bool:
+    """Does another shard count the CTIs that are left out?"""
+    return arrival.heard is not None and not arrival.heard.counts_ctis

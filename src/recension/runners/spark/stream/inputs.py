@@ -29,7 +29,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
+from recension.core.formats.columns import (
+    BATCH,
+    CONTROL,
+    KIND,
+    RUN,
+    SEQ,
+    TimeColumns,
+    describe_missing,
+    layout_of,
+)
 from recension.core.formats.listing import StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
 from recension.core.formats.reader import open_file
@@ -133,7 +142,7 @@ def read_frame(
     places = _place_columns(source, frame, order_by)
     if not source.order:
         places += _order_columns(source, frame, order_by, is_stream, by_arrival)
-    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
+    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind)
 
@@ -145,7 +154,7 @@ def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) 
             f"{source.name}: the source names its order ({', '.join(source.order)}), which holds within a "
             "partition: leave order_by= out"
         )
-    columns = source.sub_streams
+    columns = source.sub_streams_in(frame.columns)
     names = () if columns is None else columns.names
     return [_named_column(source, frame, name).alias(plain_name(f"{NAMED}{name}")) for name in names]
 

@@ -219,6 +219,11 @@ class Inflow:
             reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
         return StreamError(reason, file=file or source, row=row)
 
+    def has_several_runs(self) -> bool:
+        """Are there elements of several runs of their producer?"""
+        run = None if self.placement is None else self.placement.run
+        return run is not None and bool((run[1:] != run[:-1]).any())
+
     def with_ctis_first(self) -> Inflow:
         """The same with CTIs before rows. Where each stands in its partition does not change by that.
 
