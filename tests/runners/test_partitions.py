@@ -12,7 +12,7 @@ import recension as rc
 from recension import Cti, Insert, Retract, col
 from recension.core.errors import RecensionError, StreamError
 from recension.core.repeats import REPEATED
-from recension.core.validity import LATE
+from recension.core.validity import LATE, Policy
 from recension.runners.local import Session
 
 FOREVER = 2**63 - 1
@@ -99,7 +99,7 @@ def test_frames_of_one_partition_need_no_column() -> None:
 def test_columns_of_the_schema_are_payload_as_well() -> None:
     both = rc.source("feed", {"v": "int64", "p": "int64"}, start="t", partition="p", order="o")
     rows = pa.table({"t": [1], "v": [1], "p": [7], "o": [1]})
-    assert [e.payload for e in rc.run(both, {"feed": rows}).elements()[:1]] == [{"v": 1, "p": 7}]
+    assert rows_of(rc.run(both, {"feed": rows})) == [(1, 2, 1, 7)]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_refused_push_leaves_no_trace() -> None:
 
 
 def test_policies_go_by_partition() -> None:
-    def run(policy: str) -> Session:
+    def run(policy: Policy) -> Session:
         feed = rc.source("feed", {"v": "int64"}, partition="p", on_violation=policy)
         session = rc.session(feed)
         session.push("feed", {0: [insert(1, 20), Cti(10)], 1: [insert(1, 20), Cti(5)]})
