@@ -28,6 +28,7 @@ from recension.core.formats.reader import StreamReader
 from recension.core.formats.versions import time_of_belief
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, MemoryUse
+from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
@@ -161,7 +162,7 @@ class Session(LockedSession):
         data: Data,
         partition: IntoPartition | None = None,
         *,
-        heard: pa.Table | None = None,
+        heard: Heard | None = None,
     ) -> None:
         """Feed a source: a table, a frame, a history, a result, or elements.
 

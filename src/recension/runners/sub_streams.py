@@ -18,7 +18,7 @@ import pyarrow as pa
 from recension.core.batch import EXTERNAL_CTI, EventBatch, Index
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import BATCH, RUN, SEQ
-from recension.core.partitions import PartitionProgress, Partitions, PlacedRows
+from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
 from recension.core.repeats import REPEATED, Highest, Sequences
 from recension.core.ticks import BEGINNING
@@ -41,7 +41,7 @@ class Arrival:
     partition: IntoPartition | None = None
     now: int = 0
     promise: int | None = None
-    heard: pa.Table | None = None
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class SubStreams(DroppedElements):
     ) -> Placement | None:
         """The places of rows by what their columns say, or who pushes them."""
         name = self._source.name
+        if isinstance(given, Placement):
+            return given
         if self.partitions is None:
             if given is not None:
                 raise RecensionError(
                     f"{name}: it has no partitions: declare rc.source({name!r}, ..., partition=...)"
                 )
             return placement
-        if isinstance(given, Placement):
-            return given
         if given is None:
             if placement is None:
                 raise RecensionError(
