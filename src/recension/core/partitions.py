@@ -289,18 +289,16 @@ class Partitions:
         return sorted(found, key=lambda one: (len(one.name), one.name))
 
     def held_back_by(self) -> str | None:
-        """The partition whose CTI is the source's, while another is further; or what the source waits for."""
+        """The partition that others, further than it is, wait for; or what the source waits for."""
         state = self._state
         if state.source_cti == FOREVER:
             return None
         if (missing := self._missing(state)) > 0:
             return f"{missing} more to speak"
         counts = ~self._is_idle(state) & (state.cti < FOREVER)
-        if not counts.any():
+        if not counts.any() or state.cti[counts].min() == state.cti[counts].max():
             return None
-        least = np.flatnonzero(counts & (state.cti == state.cti[counts].min()))
-        is_alone = bool((state.cti == state.cti[least[0]]).all())
-        return None if is_alone else state.names[int(least[0])]
+        return state.names[int(np.flatnonzero(counts)[state.cti[counts].argmin()])]
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state as small tables."""

@@ -72,6 +72,9 @@ class Checker(DroppedElements):
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
         self._frontier = self._no_effect_before = BEGINNING
+        # The last batch of sub-streams, moved where that is the policy, and which of its rows are valid.
+        self.checked: EventBatch
+        self.kept: Mask
         # What was dropped or moved, by reason, of each sub-stream.
         self.by_partition: list[tuple[str, Index]] = []
 
@@ -113,7 +116,8 @@ class Checker(DroppedElements):
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
         if placed is not None:
-            return batch.filter(faults.ok() & (batch.kind != CTI))
+            self.checked, self.kept = batch, faults.ok()
+            return batch.filter(self.kept & (batch.kind != CTI))
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
 

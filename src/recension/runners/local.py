@@ -226,7 +226,7 @@ class Session(LockedSession):
     @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
-        self._run.engine.check_end(list(self._run.plan.source_vertices.values()))
+        self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
         pushes = {
             source: intake.advance(FOREVER, self._run.arrive(source))
             for source, intake in self._run.intakes.items()
@@ -318,7 +318,8 @@ class Session(LockedSession):
 
         def describe_step(node: Node) -> str | None:
             operator = plan.vertices[plan.numbers[node]].operator
-            return "\n".join(operator.describe_choices() if operator else []) or describe_choice(node)
+            chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
+            return "\n".join(chosen) or describe_choice(node)
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 

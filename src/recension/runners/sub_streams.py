@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,14 @@ from recension.core.errors import RecensionError, StreamError
 from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
 from recension.core.repeats import REPEATED, Highest, Sequences
-from recension.core.time_kind import TimeKind
+from recension.core.ticks import BEGINNING
+from recension.core.time_kind import TimeKind, describe_time
 from recension.core.validity import DroppedElements
 from recension.plan.source import Source
 
 IntoPartition: TypeAlias = Any
 """A value, a tuple of values, a list of these for the elements of a list, or a `Placement`."""
+_SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +204,23 @@ class SubStreams(DroppedElements):
 def _counts_no_ctis(arrival: Arrival) -> bool:
     """Does another shard count the CTIs that are left out?"""
     return arrival.heard is not None and not arrival.heard.counts_ctis
+
+
+def describe_progress(progress: Sequence[PartitionProgress], holder: str | None, kind: TimeKind) -> list[str]:
+    """How far partitions are, for people: those that are behind first, and what holds the others back."""
+    behind = sorted(progress, key=lambda one: (one.cti, len(one.name), one.name))
+    lines = [_describe_one(one, kind) for one in behind[:_SHOWN]]
+    if len(behind) > _SHOWN:
+        lines.append(f"and {len(behind) - _SHOWN} more partitions, which are further")
+    return lines if holder is None else [f"held back by {holder}", *lines]
+
+
+def _describe_one(one: PartitionProgress, kind: TimeKind) -> str:
+    facts = ["has ended" if one.has_ended else f"cti {describe_time(one.cti, kind)}"]
+    if one.cti == BEGINNING:
+        facts = ["no cti yet"]
+    if one.latest_start > BEGINNING:
+        facts.append(f"latest start {describe_time(one.latest_start, kind)}")
+    facts += ["idle"] if one.is_idle and not one.has_ended else []
+    facts += [f"{n:,} × {reason}" for reason, n in one.dropped.items()]
+    return f"partition {one.name}: {', '.join(facts)}"
