@@ -28,6 +28,7 @@ from recension.core.formats.reader import StreamReader
 from recension.core.formats.versions import time_of_belief
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, MemoryUse
+from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
@@ -50,6 +51,7 @@ from recension.runners.snapshot import (
     seal_snapshot,
     session_table,
 )
+from recension.runners.sub_streams import IntoPartition
 
 BATCH_SIZE = 1 << 16
 
@@ -92,6 +94,11 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def partitioned_sources(self) -> set[str]:
+        """The names of those that have partitions."""
+        return {name for name, source in self._run.plan.sources.items() if source.partition}
 
     @property
     def unchecked_sources(self) -> set[str]:
@@ -149,8 +156,19 @@ class Session(LockedSession):
             self._merges[name] = MergePorts(self._run.plan, name, self._queries[name])
         return self._merges[name]
 
-    def push(self, source: str, data: Data) -> None:
+    def push(
+        self,
+        source: str,
+        data: Data,
+        partition: IntoPartition | None = None,
+        *,
+        heard: Heard | None = None,
+    ) -> None:
         """Feed a source: a table, a frame, a history, a result, or elements.
+
+        Of a source with partitions, ``partition`` says of which one data is that has no column for it; for a
+        list of elements it may be a list too. Data of several may come as ``{partition: data}``. A shard has
+        ``heard`` of the rows of all shards.
 
         Data that is refused is refused whole, and the session goes on as if it had not been pushed. After an
         error in a step of a query the session refuses everything but `restore`.
@@ -158,7 +176,7 @@ class Session(LockedSession):
         with self._lock.hold("push"):
             intake = self._run.intake(source)
             with self.add_advice_to_errors(source):
-                push = intake.judge(data)
+                push = intake.judge(data, self._run.arrive(source, partition, heard=heard))
                 self._run.check_push(source, push)
                 with self._step():
                     self._run.feed(source, self._run.take(source, push))
@@ -192,12 +210,15 @@ class Session(LockedSession):
             self._run.feed(source, [batch])
 
     @run_exclusively
-    def advance(self, source: str, t: TimeLike) -> None:
-        """Promise that nothing before ``t`` changes any more at this source."""
+    def advance(self, source: str, t: TimeLike, partition: IntoPartition | None = None) -> None:
+        """Promise that nothing before ``t`` changes any more at this source, or in one partition of it.
+
+        Without a partition it holds for all, also for those that have not spoken yet.
+        """
         intake, until = self._run.intake(source), _instant(t, where := f"{source}: advance")
         self._run.times.require(kind_of(until), where)
-        push = intake.advance(until)
-        self._run.check_end(source, until)
+        push = intake.advance(until, self._run.arrive(source, partition))
+        self._run.check_push(source, push)
         self._run.name_times([(where, until)])
         with self._step():
             self._run.feed(source, self._run.take(source, push))
@@ -205,8 +226,11 @@ class Session(LockedSession):
     @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
-        self._run.engine.check_end(list(self._run.plan.source_vertices.values()))
-        pushes = {source: intake.advance(FOREVER) for source, intake in self._run.intakes.items()}
+        self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
+        pushes = {
+            source: intake.advance(FOREVER, self._run.arrive(source))
+            for source, intake in self._run.intakes.items()
+        }
         with self._step():
             for source, push in pushes.items():
                 self._run.feed(source, self._run.take(source, push))
@@ -294,7 +318,8 @@ class Session(LockedSession):
 
         def describe_step(node: Node) -> str | None:
             operator = plan.vertices[plan.numbers[node]].operator
-            return "\n".join(operator.describe_choices() if operator else []) or describe_choice(node)
+            chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
+            return "\n".join(chosen) or describe_choice(node)
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 
