@@ -82,7 +82,7 @@ from recension.runners.local import Session
 from recension.runners.result import Result
 
 if _typing.TYPE_CHECKING:
-    from recension.api import spark
+    from recension.api import kafka, spark
 
 __all__ = [
     "BEGINNING",
@@ -141,6 +141,7 @@ __all__ = [
     "intersect",
     "intersects",
     "interval",
+    "kafka",
     "lifetime",
     "lit",
     "max_horizontal",
@@ -178,8 +179,8 @@ __all__ += _functions.__all__
 if not _typing.TYPE_CHECKING:  # to a type checker, what is not above is not there
 
     def __getattr__(name: str) -> object:
-        if name == "spark":  # loads pyspark, which most programs that import this do not need
-            return _import_module("recension.api.spark")
+        if name in ("kafka", "spark"):  # load what most programs that import this do not need
+            return _import_module(f"recension.api.{name}")
         near = _get_close_matches(name, __all__, n=1)
         raise AttributeError(f"recension has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 

@@ -9,22 +9,29 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.formats.change_feeds import Envelopes
 from recension.core.validity import Policy
 from recension.plan.expressions import require_columns
 from recension.plan.node import FilterRule, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 from recension.plan.source import Source
+from recension.plan.structure import NOT_STRUCTURE
 
 
 @dataclass(frozen=True, eq=False)
 class RowSource(Source):
-    """The rows of a keyed source. Neither their intervals nor CTIs are checked: what is made of them is."""
+    """The rows of a keyed source. Neither their intervals nor CTIs are checked: what is made of them is.
+
+    ``envelopes`` says how what a database sends is read, where the rows do not come as such.
+    """
+
+    envelopes: Envelopes | None = field(default=None, metadata=NOT_STRUCTURE)
 
     are_rows = True
 

@@ -31,7 +31,7 @@ from recension.core.memory_pool import MemoryPool, MemoryUse
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
-from recension.lowering import describe_choice
+from recension.lowering import PhysicalPlan, describe_choice
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
 from recension.plan.explain import explain
@@ -94,6 +94,16 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The steps that run, with the queries and sources by name."""
+        return self._run.plan
+
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the clock? Then `tick` may give something."""
+        return self._run.engine.is_clocked
 
     @property
     def unchecked_sources(self) -> set[str]:
