@@ -19,7 +19,9 @@ def new_name(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
-def write(address: str, topic: str, messages: Iterable[Mapping[str, Any] | None | bytes], partition: int = 0) -> None:
+def write(
+    address: str, topic: str, messages: Iterable[Mapping[str, Any] | None | bytes], partition: int = 0
+) -> None:
     """Write messages to a partition: objects as JSON, None as a tombstone, bytes as they are."""
     producer = kafka.Producer({"bootstrap.servers": address, "linger.ms": 0})
     for message in messages:

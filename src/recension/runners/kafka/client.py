@@ -214,9 +214,10 @@ class Sender:
             pass
         self._require_delivery()
 
-    def drop(self) -> None:
-        """Forget what has not been sent."""
+    def close(self) -> None:
+        """Leave the broker; what has not arrived yet is not sent any more."""
         self._producer.purge()
+        self._producer.flush(0)
 
     def _require_delivery(self) -> None:
         if self._failure:

@@ -216,9 +216,7 @@ class TopicReader:
 
 def _places(source: Source) -> tuple[str, ...]:
     """The columns that say where rows stand in the source."""
-    named = ("partition", "order", "sequence")
-    run = getattr(source, "run", None)
-    return (*(c for n in named for c in getattr(source, n, ())), *([] if run is None else [run]))
+    return () if source.sub_streams is None else source.sub_streams.names
 
 
 def describe_message(message: Message) -> str:

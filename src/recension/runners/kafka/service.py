@@ -245,7 +245,7 @@ class Service:
         if not self._is_closed:
             self._is_closed = True
             with suppress(Exception):
-                self._sender.drop()
+                self._sender.close()
             with suppress(Exception):
                 self._fetcher.close()
             self._journal.close()
