@@ -148,7 +148,7 @@ class Broker:
         ):
             line.sendall(struct.pack(">i", len(message)) + message)
             answer = answers.read(struct.unpack(">i", answers.read(4))[0])
-        # The number of the request, the throttle time, how many topics; then the topic, its error, the reason.
+        # The number of the request, the throttle time, how many topics; then topic, error, reason.
         size = struct.unpack(">h", answer[12:14])[0]
         code, reason = struct.unpack(">hh", answer[14 + size : 18 + size])
         if code:

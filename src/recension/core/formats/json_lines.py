@@ -68,7 +68,7 @@ class JsonRows:
                     f"column {field.name}: {field.type} cannot be read from JSON", file=self._file
                 )
         self.schema = infer_schema(self._blocks(), times, declared)
-        # A later message may lack what all of a batch lack: only files are looked through here.
+        # Of messages that come later, some may lack what others have: only files are looked through.
         if text is None and declared is not None:
             self.refuse_absent(declared)
 
