@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import recension as rc
-from recension.runners.kafka import journal, service
+from recension.runners.kafka import service
 from recension.runners.kafka.client import BATCH, RUN, SEQ
 from recension.runners.kafka.journal import BatchRecord, Ranges, TopicPartition
 
@@ -174,8 +175,8 @@ def _cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
         monkeypatch.setattr(owner, name, guarded)
 
-    guard(journal.os, "fsync")
-    guard(journal.os, "replace")
+    guard(os, "fsync")
+    guard(os, "replace")
     guard(Path, "unlink")
     return made
 

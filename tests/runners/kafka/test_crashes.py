@@ -1,11 +1,11 @@
-"""Killed between any two steps, on the disk or on the way to the broker, a service goes on as if it had not."""
+"""Killed between any two steps, on the disk or on the way to the broker, a service goes on just the same."""
 
 from __future__ import annotations
 
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,8 @@ OUTPUT = {"k": "string", "n": "int64"}
 
 def feed(cluster: FakeCluster, seed: int, size: int = 40) -> list[Any]:
     """A stream with retractions and CTIs, written to a topic; its elements."""
-    luck, t, live, made = random.Random(seed), 0, [], []
+    luck, t = random.Random(seed), 0
+    live, made = list[tuple[str, int, int]](), list[Any]()
     for _ in range(size):
         t += luck.choice([0, 1, 2])
         if live and luck.random() < 0.3:
@@ -58,7 +59,7 @@ def query() -> rc.Stream:
 
 
 @pytest.mark.parametrize("snapshot_every", ["1h", 1])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_killed_after_every_number_of_steps(
     cluster: FakeCluster, tmp_path: Path, seed: int, snapshot_every: Any
 ) -> None:
@@ -66,11 +67,11 @@ def test_killed_after_every_number_of_steps(
     made = feed(cluster, seed)
     expected = rc.run(query(), {"s": made}).history()
     repeats = 0
-    for steps in [*range(0, 40, 3), 60, 90]:
+    for steps in [*range(0, 20, 2), 30, 50]:
         cluster.luck = random.Random(seed + steps)
         for place in (("out", 0), ("out", 1)):
             cluster.logs[place].clear()
-        folder, live = tmp_path / str(steps), None
+        folder, live = tmp_path / str(steps), cast(Any, None)
         for left in (steps, steps + 2, 5 * steps + 1, None):
             cluster.left = left
             try:

@@ -20,7 +20,7 @@ def new_name(word: str) -> str:
 
 
 def write(
-    address: str, topic: str, messages: Iterable[Mapping[str, Any] | None | bytes], partition: int = 0
+    address: str, topic: str, messages: Iterable[Mapping[str, Any] | bytes | None], partition: int = 0
 ) -> None:
     """Write messages to a partition: objects as JSON, None as a tombstone, bytes as they are."""
     producer = kafka.Producer({"bootstrap.servers": address, "linger.ms": 0})

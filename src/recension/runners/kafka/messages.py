@@ -1,41 +1,35 @@
 """Messages of a topic as a table that a session takes, and those of which none can be made.
 
-A value is JSON: an element (with ``_kind``), a row with times, or a change that a database sent. The first
-message of a topic says which of the first two it holds. The rules are those of JSON Lines files.
-
-Messages are read together, a column at a time. Only if that fails are they looked at apart, to find those
-that cannot be read.
+A value is an element or a row (`core.formats.messages`), or what a database sent of a change. What a message
+has beside its value, such as its key or offset, is a column if the source asks for it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recension.core.batch import Index
-from recension.core.errors import FormatError, RecensionError, StreamError, first_failure, suggest_name
-from recension.core.formats.columns import CONTROL, FIXED_TYPES, KIND, TimeColumns, is_text, layout_of
+from recension.core.batch import INSERT, KIND_NAMES, Index
+from recension.core.errors import FormatError, RecensionError, suggest_name
+from recension.core.formats.change_feeds import Envelopes
+from recension.core.formats.columns import CONTROL, FIXED_TYPES, KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import convert_column
 from recension.core.formats.json_lines import JsonRows
-from recension.core.formats.text import from_text, ticks_from_text
-from recension.core.time_kind import TICKS, kind_of_column
+from recension.core.formats.messages import MessageFormat, MessageReader
+from recension.core.formats.text import from_text
 from recension.core.values import cast_exactly
 from recension.plan.keyed import RowSource
 from recension.plan.source import Source
-from recension.runners.kafka.client import Message, describe_place
+from recension.runners.kafka.client import BATCH, RUN, SEQ, Message, describe_place
 
-UNREADABLE: Final = "a message that cannot be read"
-TOMBSTONE: Final = "a message without a value"
-ELEMENTS: Final = "elements"
-ROWS: Final = "rows"
 HEADER: Final = "headers."
-_AT_ONCE: Final = 1 << 30
+_NUMBERS: Final = (RUN, BATCH, SEQ)
 _INSTANTS: Final = pa.timestamp("ms", "UTC")
 
 Bad: TypeAlias = tuple[Message, str]
@@ -50,131 +44,111 @@ class TopicRows:
     messages: Sequence[Message]
     made_of: Index
     bad: Sequence[Bad] = ()
-    tombstones: int = 0
+
+    def message_at(self, row: int) -> Message:
+        """The message that a row was made of."""
+        return self.messages[self.made_of[row]]
 
 
-@dataclass(slots=True)
 class TopicReader:
     """Reads the messages of a topic for one source.
 
     ``columns`` are those that the source gets of a message beside its value, by its own names for them.
-    ``form`` is what the topic was seen to hold.
+    ``is_known`` says that messages were read before: later ones may lack columns that those had.
     """
 
-    source: Source
-    topic: str
-    columns: Mapping[str, str]
-    form: str | None = None
-    _values: dict[str, Callable[[Message], Any]] = field(default_factory=dict)
+    def __init__(
+        self,
+        source: Source,
+        topic: str,
+        columns: Mapping[str, str],
+        form: MessageFormat = "json",
+        avro_schema: Any = None,
+    ) -> None:
+        self.source, self.topic, self.is_known = source, topic, False
+        self._columns = _find_columns(source, topic, columns)
+        self._form = form
+        self._own = pa.schema([column for column in source.columns if column.name not in self._columns])
+        self._envelopes = source.envelopes if isinstance(source, RowSource) else None
+        self._times = self._find_times()
+        self._values = MessageReader(form, self._own, self._times, source.kind, avro_schema)
 
-    def __post_init__(self) -> None:
-        named = dict(self.columns)
-        for name in _places(self.source):
-            if name not in named and (name in _PARTS or name in _NUMBERS):
-                named[name] = HEADER + name if name in _NUMBERS else name
-        for name, part in named.items():
-            if part not in _PARTS and not part.startswith(HEADER):
-                raise RecensionError(
-                    f"topic {self.topic}: columns={{{name!r}: {part!r}}}: a message has "
-                    f"{', '.join(_PARTS)} and {HEADER}NAME{suggest_name(part, list(_PARTS))}"
-                )
-        self.columns = named
+    def _find_times(self) -> TimeColumns:
+        """The columns of times in the values; those that a message has beside its value are not there."""
+        named = [name for name in (self.source.start, self.source.end) if name is not None]
+        beside = [name for name in named if name in self._columns]
+        if beside and len(beside) < len(named):
+            raise RecensionError(
+                f"topic {self.topic}: {beside[0]} comes from beside the value, and the other time does not: "
+                "name both in columns=, or none"
+            )
+        return TimeColumns() if beside else self.source.time_columns
 
     def read(self, messages: Sequence[Message]) -> TopicRows:
-        """The rows of messages; nothing is remembered but the form of the topic."""
-        there = [message for message in messages if message.value() is not None]
-        bad: list[Bad] = []
-        while there:
-            try:
-                table, made_of = self._decode(there)
-            except StreamError as why:
-                found = self._find_bad(there) if not bad else []
-                found = found or [self._find_first(there, why)]
-                bad += found
-                gone = {id(message) for message, _ in found}
-                there = [message for message in there if id(message) not in gone]
-            else:
-                self.form = self.form or self._form_of(there)
-                break
-        else:
-            table, made_of = pa.table({}), np.zeros(0, np.int64)
-        return TopicRows(table, there, made_of, bad, sum(message.value() is None for message in messages))
-
-    def _find_bad(self, messages: Sequence[Message]) -> list[Bad]:
-        """Those that cannot be read by themselves."""
-        try:
-            self._decode(messages)
-        except StreamError as why:
-            if len(messages) == 1:
-                return [(messages[0], why.reason)]
-            middle = len(messages) // 2
-            return [*self._find_bad(messages[:middle]), *self._find_bad(messages[middle:])]
-        return []
-
-    def _find_first(self, messages: Sequence[Message], why: StreamError) -> Bad:
-        """The first that does not go with those before it."""
-
-        def fails(size: int) -> bool:
-            try:
-                self._decode(messages[:size])
-            except StreamError:
-                return True
-            return False
-
-        at = first_failure(len(messages), fails)
-        return messages[at], why.reason
-
-    def _decode(self, messages: Sequence[Message]) -> tuple[pa.Table, Index]:
+        """The rows of messages that have values."""
         values = [message.value() for message in messages]
-        envelopes = self.source.envelopes if isinstance(self.source, RowSource) else None
-        if envelopes is not None and self._form_of(messages) == ROWS:
-            table, made_of = envelopes.read(values, self.topic)
+        if self._envelopes is None:
+            table, made_of, bad = self._read_values(values)
         else:
-            table, made_of = self._parse(messages, values), np.arange(len(values))
-        for name, part in self.columns.items():
-            column = self._column(name, part, messages).take(pa.array(made_of))
+            table, made_of, bad = self._read_envelopes(values, self._envelopes)
+        found = [(messages[at], reason) for at, reason in bad]
+        for name, part in self._columns.items() if len(made_of) else ():
+            column = self._make_column(name, part, [messages[at] for at in made_of])
             at = table.schema.get_field_index(name)
             table = table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
-        self._check(table)
-        return table, made_of
+        while len(made_of) and (fault := self._find_fault(table)) is not None:
+            row, reason = fault
+            found.append((messages[made_of[row]], reason))
+            kept = made_of != made_of[row]
+            table, made_of = table.filter(pa.array(kept)), made_of[kept]
+        self.is_known |= bool(len(made_of))
+        return TopicRows(table, messages, made_of, found)
 
-    def _parse(self, messages: Sequence[Message], values: list[bytes]) -> pa.Table:
-        for row, value in enumerate(values, 1):
-            if not value.strip():
-                raise FormatError("an empty message", file=self.topic, row=row)
-        times, payload = self._times(self._form_of(messages)), self.source.columns
-        own = pa.schema([column for column in payload if column.name not in self.columns])
-        # Between the texts of JSON a line break is white space; inside of one it is escaped.
+    def _read_values(self, values: list[bytes]) -> tuple[pa.Table, Index, list[tuple[int, str]]]:
+        if not self.is_known and self._form == "json":
+            self._refuse_absent(values)
+        read = self._values.read(pa.array(values, pa.binary()))
+        table, bad, made_of = pa.Table.from_batches([read.rows]), read.bad, read.message
+        if self._times.start is None and self.source.start is not None:  # which comes from beside the value
+            is_row = pc.equal(table[KIND], KIND_NAMES[INSERT]).to_numpy()
+            others = np.unique(made_of[~is_row]).tolist()
+            bad = [*bad, *((at, f"a {KIND} that is no insert") for at in others)]
+            table, made_of = table.select(self._own.names).filter(pa.array(is_row)), made_of[is_row]
+        return table, made_of, bad
+
+    def _refuse_absent(self, values: list[bytes]) -> None:
+        """Refuse a column that none of the first messages has, if they have others: it may be misspelt."""
         text = b"\n".join(value.replace(b"\n", b" ") for value in values)
-        rows = JsonRows(self.topic, times, own, text)
-        if self.form is None:
-            rows.refuse_absent(own)
-        control = {*CONTROL, times.vs, times.ve} - {*self.columns}
-        fields = [column for column in rows.schema if column.name in control]
-        fields += [column for column in own if column.name not in control]
-        batches = list(rows.batches(pa.schema(fields), _AT_ONCE))
-        table = pa.Table.from_batches(batches).combine_chunks()
-        return pa.table({f.name: self._typed(table[f.name], f, times, payload) for f in fields})
+        try:
+            rows = JsonRows(f"topic {self.topic}", self._times, self._own, text)
+        except FormatError:  # one that cannot be read, which is told when they are read
+            return
+        rows.refuse_absent(self._own)
 
-    def _typed(
-        self, column: pa.ChunkedArray, read: pa.Field, times: TimeColumns, payload: pa.Schema
-    ) -> pa.Array:
-        """Times that were read as texts, in their types."""
-        array = column.combine_chunks()
-        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        if read.name not in times.all or not is_text(array.type):
-            return array
-        if read.name in times.shown:
-            kind = payload.field(read.name).type
-            return self._convert(array, lambda cells: from_text(cells, kind), read.name)
-        kind = TICKS if pa.types.is_null(read.type) else read.type
-        ticks = self._convert(array, lambda cells: ticks_from_text(cells, kind_of_column(kind)), read.name)
-        return ticks if pa.types.is_int64(kind) else ticks.view(kind)
+    def _read_envelopes(
+        self, values: list[bytes], envelopes: Envelopes
+    ) -> tuple[pa.Table, Index, list[tuple[int, str]]]:
+        """Changes that a database sent; one that cannot be read is searched by halves."""
+        parts, bad = list[tuple[pa.Table, Index]](), list[tuple[int, str]]()
 
-    def _convert(self, column: pa.Array, convert: Callable[[pa.Array], pa.Array], name: str) -> pa.Array:
-        return convert_column(column, convert, name=name, file=self.topic, first_row=1)
+        def read_some(at: Index) -> None:
+            try:
+                table, made_of = envelopes.read([values[i] for i in at], self.topic)
+                parts.append((table, at[made_of]))
+            except FormatError as why:
+                if len(at) == 1:
+                    bad.append((int(at[0]), why.reason))
+                    return
+                for half in np.array_split(at, 2):
+                    read_some(half)
 
-    def _column(self, name: str, part: str, messages: Sequence[Message]) -> pa.Array:
+        read_some(np.arange(len(values)))
+        if not parts:
+            return pa.table({}), np.zeros(0, np.int64), bad
+        table = pa.concat_tables(table for table, _ in parts)
+        return table, np.concatenate([made_of for _, made_of in parts]), bad
+
+    def _make_column(self, name: str, part: str, messages: Sequence[Message]) -> pa.Array:
         """What each message has beside its value, in the type that the source has it in."""
         if part.startswith(HEADER):
             header = part.removeprefix(HEADER)
@@ -185,38 +159,47 @@ class TopicReader:
             column = pa.array([get(message) for message in messages], kind)
         at = self.source.columns.get_field_index(name)
         own = FIXED_TYPES.get(name) if at < 0 else self.source.columns.field(at).type
-        return self._convert(column, lambda cells: _to_type(cells, own), name)
+        return convert_column(
+            column, lambda cells: _to_type(cells, own), name=name, file=f"topic {self.topic}", first_row=1
+        )
 
-    def _check(self, table: pa.Table) -> None:
-        """Refuse rows of which no element can be made, whatever the policy of the source."""
-        rows = table.combine_chunks().to_batches()
-        times = self._times(ELEMENTS if KIND in table.column_names else ROWS)
-        hidden = _places(self.source)
+    def _find_fault(self, table: pa.Table) -> tuple[int, str] | None:
+        """The first row of which no element can be made, whatever the policy of the source."""
+        hidden = () if self.source.sub_streams is None else self.source.sub_streams.names
         shown = [c for c in table.column_names if c not in hidden or c in self.source.columns.names]
+        times = TimeColumns() if KIND in table.column_names else self.source.time_columns
         layout = layout_of(pa.schema([table.schema.field(name) for name in shown]), times, self.topic)
-        for batch in rows:
-            Decoder(self.source.columns, "raise").judge(batch.select(shown), layout, self.topic, 1)
-
-    def _times(self, form: str) -> TimeColumns:
-        return TimeColumns() if form == ELEMENTS else self.source.time_columns
-
-    def _form_of(self, messages: Sequence[Message]) -> str:
-        """What the topic holds, as the first message that is an object says."""
-        if self.form is not None:
-            return self.form
-        for message in messages:
-            try:
-                value = json.loads(message.value())
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                return ELEMENTS if KIND in value else ROWS
-        return ROWS
+        (batch,) = table.select(shown).combine_chunks().to_batches()
+        try:
+            Decoder(self.source.columns, "raise").judge(batch, layout, self.topic, 0)
+        except FormatError as why:
+            if why.row is None:
+                raise
+            return why.row, why.reason
+        return None
 
 
-def _places(source: Source) -> tuple[str, ...]:
-    """The columns that say where rows stand in the source."""
-    return () if source.sub_streams is None else source.sub_streams.names
+def _find_columns(source: Source, topic: str, columns: Mapping[str, str]) -> dict[str, str]:
+    """What the source gets from beside the value: what it was told, and where its rows stand."""
+    found, places = dict(columns), () if source.sub_streams is None else source.sub_streams.names
+    for name in places:
+        if name not in found and (name in _PARTS or name in _NUMBERS):
+            found[name] = HEADER + name if name in _NUMBERS else name
+    for name, part in found.items():
+        if part not in _PARTS and not part.startswith(HEADER):
+            raise RecensionError(
+                f"topic {topic}: columns={{{name!r}: {part!r}}}{suggest_name(part, list(_PARTS))}: a message "
+                f"has {', '.join(_PARTS)} and {HEADER}NAME"
+            )
+        if name not in source.columns.names and name not in (*places, source.start, source.end):
+            there = ", ".join(source.columns.names)
+            raise RecensionError(
+                f"topic {topic}: columns= names {name!r}{suggest_name(name, source.columns.names)}, and the "
+                f"source {source.name!r} has {there}"
+            )
+        if name in CONTROL and name not in _NUMBERS:
+            raise RecensionError(f"topic {topic}: columns= cannot name {name!r}, which is in the value")
+    return found
 
 
 def describe_message(message: Message) -> str:
@@ -244,4 +227,3 @@ _PARTS: Final[dict[str, tuple[Callable[[Message], Any], pa.DataType]]] = {
     "timestamp": (_timestamp_of, _INSTANTS),
     "key": (lambda message: message.key(), pa.binary()),
 }
-_NUMBERS: Final = ("_run", "_batch", "_seq")

@@ -36,21 +36,17 @@ from recension.core.formats.columns import COUNT
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.json_lines import JsonSink
 from recension.core.formats.json_schema import has_json_form
+from recension.core.formats.messages import TOMBSTONE, MessageFormat
 from recension.core.rowhash import row_hash
 from recension.core.wall_clock import Clock
 from recension.plan.source import Table
 from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start
 from recension.runners.kafka.journal import MESSAGES, BatchRecord, Journal, Ranges, TopicPartition
-from recension.runners.kafka.messages import (
-    TOMBSTONE,
-    UNREADABLE,
-    Bad,
-    TopicReader,
-    describe_message,
-)
+from recension.runners.kafka.messages import Bad, TopicReader, describe_message
 from recension.runners.local import Session
 from recension.runners.result import Result
 
+UNREADABLE: Final = "a message that cannot be read"
 _NOTES: Final = "kafka"
 _SECOND: Final = 1_000_000
 _TICK: Final = _SECOND
@@ -67,13 +63,16 @@ class InputTopic:
     ``timestamp``, ``topic``, ``partition``, ``offset`` or ``headers.NAME``. Columns that the source names as
     its partition and order need not be listed if they have these names. A message that cannot be read goes to
     the topic ``dead_letters``, if one is named; else the policy of the source says whether it stops the
-    service or is dropped. ``start`` is where a new service begins: ``earliest`` or ``latest``.
+    service or is dropped. ``start`` is where a new service begins: ``earliest`` or ``latest``. Values are
+    ``json``, ``avro`` or ``confluent-avro`` with an ``avro_schema``, ``arrow`` or ``parquet``.
     """
 
     name: str
     columns: Mapping[str, str] = field(default_factory=dict)
     dead_letters: str | None = None
     start: Start = "earliest"
+    format: MessageFormat = "json"
+    avro_schema: Any = None
 
     def __post_init__(self) -> None:
         if self.start not in ("earliest", "latest"):
@@ -150,8 +149,8 @@ class Service:
         else:
             self._notes = _Notes.from_table(self.session.restore(chunks)[_NOTES])
             self._notes.require_same(self._fetcher.cluster(), self._topics(), self._widths)
-            for source, form in self._notes.forms.items():
-                self._readers[source].form = form
+            for source in self._notes.known:
+                self._readers[source].is_known = True
         self._saved_at = self._ticked_at = self._looked_at = self._clock()
         self._fetcher.start(self._notes.offsets)
         self._sender = Sender(config, self._notes.run)
@@ -262,7 +261,7 @@ class Service:
             self._abandon()
 
     def _save(self) -> None:
-        self._notes.forms = {s: reader.form for s, reader in self._readers.items() if reader.form}
+        self._notes.known = [source for source, reader in self._readers.items() if reader.is_known]
         chunks = self.session.snapshot({_NOTES: self._notes.to_table()})
         self._journal.save_state(self._notes.batch, chunks)
         self._saved_at = self._now
@@ -337,9 +336,11 @@ class Service:
         return dead
 
     def _push_to(self, source: str, topic: InputTopic, messages: Sequence[Message]) -> list[pa.Table]:
-        rows = self._readers[source].read(messages)
-        self._count(source, TOMBSTONE, rows.tombstones)
-        dead = []
+        there = [message for message in messages if message.value() is not None]
+        self._count(source, TOMBSTONE, len(messages) - len(there))
+        if not there:
+            return []
+        rows, dead = self._readers[source].read(there), list[pa.Table]()
         if rows.bad:
             if topic.dead_letters is not None:
                 dead = [_dead_letters(topic.dead_letters, rows.bad)]
@@ -354,8 +355,8 @@ class Service:
             except StreamError as why:
                 if why.row is None:
                     raise
-                message = rows.messages[rows.made_of[why.row - first]]
-                raise StreamError(why.reason, file=describe_message(message)) from None
+                where = describe_message(rows.message_at(why.row - first))
+                raise StreamError(why.reason, file=where) from None
         return dead
 
     def _count(self, source: str, reason: str, number: int) -> None:
@@ -385,7 +386,8 @@ class _Notes:
     """The number of partitions of each output topic when the service began: where rows go depends on it."""
     batch: int = 0
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    forms: dict[str, str] = field(default_factory=dict)
+    known: list[str] = field(default_factory=list)
+    """The sources of which messages were read."""
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     def advance(self, ranges: Ranges) -> None:
@@ -439,7 +441,10 @@ def _readers(session: Session, inputs: Mapping[str, InputTopic]) -> dict[str, To
     for topic in inputs.values():
         if starts.setdefault(topic.name, topic.start) != topic.start:
             raise RecensionError(f"topic {topic.name} has two starts: one is enough for all its sources")
-    return {name: TopicReader(sources[name], topic.name, topic.columns) for name, topic in inputs.items()}
+    return {
+        name: TopicReader(sources[name], topic.name, topic.columns, topic.format, topic.avro_schema)
+        for name, topic in inputs.items()
+    }
 
 
 def _require_writable(session: Session, query: str, output: OutputTopic) -> None:
