@@ -193,12 +193,13 @@ def test_so_many_must_speak_first() -> None:
 
 def test_a_promise_for_all_counts_for_those_to_come() -> None:
     source = Source(expected=3)
-    assert source.partitions.advance(20) == 20
+    nothing, nowhere = from_elements([], SCHEMA), Placement((), np.zeros(0, np.int64))
+    assert source.take(nothing, nowhere, promise=20) == [Cti(20)]
     with pytest.raises(StreamError, match="partition 0: breaks an earlier cti"):
         source.push([("0", insert(19))])
-    assert source.partitions.advance(30, "0") == 20
+    assert source.push([("0", Cti(30))]) == []
     assert source.partitions.cti_of("0") == 30
-    assert source.partitions.advance(FOREVER) == FOREVER
+    assert source.take(nothing, nowhere, promise=FOREVER) == [Cti(FOREVER)]
 
 
 def test_with_a_delay_the_least_of_the_latest_starts_decides() -> None:

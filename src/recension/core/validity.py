@@ -72,7 +72,7 @@ class Checker(DroppedElements):
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
         self._frontier = self._no_effect_before = BEGINNING
-        # What was dropped or moved of each sub-stream, by reason, since it was last taken.
+        # What was dropped or moved, by reason, of each sub-stream.
         self.by_partition: list[tuple[str, Index]] = []
 
     def check(
@@ -116,6 +116,11 @@ class Checker(DroppedElements):
             return batch.filter(faults.ok() & (batch.kind != CTI))
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def take_by_partition(self) -> list[tuple[str, Index]]:
+        """What was dropped or moved since the last call, by reason, of each sub-stream; forgets it."""
+        found, self.by_partition = self.by_partition, []
+        return found
 
     def advance(self, t: int) -> None:
         """The CTI of a source of sub-streams: what ended before it is forgotten."""

@@ -175,7 +175,7 @@ def _cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
         monkeypatch.setattr(owner, name, guarded)
 
-    guard(os, "fsync")
+    monkeypatch.setattr(os, "fsync", lambda handle: made.step())  # a kill takes nothing from the page cache
     guard(os, "replace")
     guard(Path, "unlink")
     return made
