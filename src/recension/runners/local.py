@@ -243,6 +243,14 @@ class Session(LockedSession):
             self._run.feed(source, self._run.take(source, push))
 
     @run_exclusively
+    def expect_partitions(self, source: str, number: int) -> None:
+        """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
+
+        A snapshot does not keep it.
+        """
+        self._run.intake(source).expect_partitions(number)
+
+    @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
         self._run.engine.check_end(list(self._run.plan.source_vertices.values()))

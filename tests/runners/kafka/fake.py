@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import recension as rc
+from recension.core.formats.columns import BATCH, RUN, SEQ
 from recension.runners.kafka import service
-from recension.runners.kafka.client import BATCH, RUN, SEQ
 from recension.runners.kafka.journal import BatchRecord, Ranges, TopicPartition
 
 Headers = list[tuple[str, bytes]]

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from recension.core.errors import RecensionError, suggest_name
+from recension.core.formats.columns import BATCH, RUN, SEQ
 from recension.runners.kafka.journal import BatchRecord, Ranges, TopicPartition
 
 try:
@@ -28,9 +29,6 @@ __all__ = ["Fetcher", "Message", "Sender", "Start"]
 
 Config: TypeAlias = Mapping[str, Any]
 Start: TypeAlias = Literal["earliest", "latest"]
-RUN: Final = "_run"
-BATCH: Final = "_batch"
-SEQ: Final = "_seq"
 _PATIENCE: Final = 30.0
 _MOMENT: Final = 0.1
 _READING: Final = {

@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 from recension.core.batch import INSERT, KIND_NAMES, Index
 from recension.core.errors import FormatError, RecensionError, suggest_name
 from recension.core.formats.change_feeds import Envelopes
-from recension.core.formats.columns import CONTROL, FIXED_TYPES, KIND, TimeColumns, layout_of
+from recension.core.formats.columns import (
+    BATCH,
+    CONTROL,
+    FIXED_TYPES,
+    KIND,
+    RUN,
+    SEQ,
+    TimeColumns,
+    layout_of,
+)
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import convert_column
 from recension.core.formats.json_lines import JsonRows
@@ -26,7 +35,7 @@ from recension.core.formats.text import from_text
 from recension.core.values import cast_exactly
 from recension.plan.keyed import RowSource
 from recension.plan.source import Source
-from recension.runners.kafka.client import BATCH, RUN, SEQ, Message, describe_place
+from recension.runners.kafka.client import Message, describe_place
 
 HEADER: Final = "headers."
 _NUMBERS: Final = (RUN, BATCH, SEQ)
@@ -92,8 +101,9 @@ class TopicReader:
         else:
             table, made_of, bad = self._read_envelopes(values, self._envelopes)
         found = [(messages[at], reason) for at, reason in bad]
-        for name, part in self._columns.items() if len(made_of) else ():
-            column = self._make_column(name, part, [messages[at] for at in made_of])
+        made = [messages[at] for at in made_of]
+        for name, part in self._find_parts(made).items() if made else ():
+            column = self._make_column(name, part, made)
             at = table.schema.get_field_index(name)
             table = table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
         while len(made_of) and (fault := self._find_fault(table)) is not None:
@@ -103,6 +113,12 @@ class TopicReader:
             table, made_of = table.filter(pa.array(kept)), made_of[kept]
         self.is_known |= bool(len(made_of))
         return TopicRows(table, messages, made_of, found)
+
+    def _find_parts(self, messages: Sequence[Message]) -> dict[str, str]:
+        """What comes from beside the values; the numbers of their producer, if any message has them."""
+        if any(name == RUN for message in messages for name, _ in message.headers() or ()):
+            return {name: HEADER + name for name in _NUMBERS} | self._columns
+        return self._columns
 
     def _read_values(self, values: list[bytes]) -> tuple[pa.Table, Index, list[tuple[int, str]]]:
         if not self.is_known and self._form == "json":
@@ -165,7 +181,7 @@ class TopicReader:
 
     def _find_fault(self, table: pa.Table) -> tuple[int, str] | None:
         """The first row of which no element can be made, whatever the policy of the source."""
-        hidden = () if self.source.sub_streams is None else self.source.sub_streams.names
+        hidden = {*_NUMBERS, *(() if self.source.sub_streams is None else self.source.sub_streams.names)}
         shown = [c for c in table.column_names if c not in hidden or c in self.source.columns.names]
         times = TimeColumns() if KIND in table.column_names else self.source.time_columns
         layout = layout_of(pa.schema([table.schema.field(name) for name in shown]), times, self.topic)

@@ -145,17 +145,30 @@ class Service:
             starts = {topic.name: topic.start for topic in self._inputs.values()}
             places = [(name, p) for name in sorted(listed) for p in self._fetcher.partitions(name)]
             self._notes.offsets = {at: self._fetcher.first_offset(at, starts[at[0]]) for at in places}
+            self._notes.expected = dict(Counter(name for name, _ in places))
             self._save()
         else:
             self._notes = _Notes.from_table(self.session.restore(chunks)[_NOTES])
             self._notes.require_same(self._fetcher.cluster(), self._topics(), self._widths)
             for source in self._notes.known:
                 self._readers[source].is_known = True
+        for source, topic in self._inputs.items():
+            self._require_partitions(source, topic, sum(at[0] == topic.name for at in self._notes.offsets))
+            self.session.expect_partitions(source, self._notes.expected[topic.name])
         self._saved_at = self._ticked_at = self._looked_at = self._clock()
         self._fetcher.start(self._notes.offsets)
         self._sender = Sender(config, self._notes.run)
         self._delivered = self._notes.batch
         self._replay()
+
+    def _require_partitions(self, source: str, topic: InputTopic, number: int) -> None:
+        """Refuse to read elements of several partitions as if they were one stream."""
+        node = self._readers[source].source
+        if number > 1 and not (node.partition or node.start is not None or node.are_rows):
+            raise RecensionError(
+                f"topic {topic.name} has {number} partitions, each a stream of its own: declare "
+                f"rc.source({source!r}, ..., partition='partition', order='offset')"
+            )
 
     def _topics(self) -> dict[str, str]:
         return {source: topic.name for source, topic in self._inputs.items()}
@@ -282,8 +295,14 @@ class Service:
             at: self._fetcher.first_offset(at, "earliest") for at in places if at not in self._notes.offsets
         }
         if new:
-            self._fetcher.start(new)
-            self._notes.offsets |= new
+            self._add_partitions(new)
+
+    def _add_partitions(self, new: Mapping[TopicPartition, int]) -> None:
+        for source, topic in self._inputs.items():
+            there = {at for at in (*self._notes.offsets, *new) if at[0] == topic.name}
+            self._require_partitions(source, topic, len(there))
+        self._fetcher.start(new)
+        self._notes.offsets |= new
 
     def _work(self, messages: Sequence[Message]) -> None:
         """One batch: into the session, to the disk, then to the topics."""
@@ -312,8 +331,7 @@ class Service:
         for record in records:
             new = {at: first for at, (first, _) in record.ranges.items() if at not in self._notes.offsets}
             if new:
-                self._fetcher.start(new)
-                self._notes.offsets |= new
+                self._add_partitions(new)
             self._now = record.now
             self._push(self._fetcher.take_ranges(record.ranges))
             self._read_outputs()
@@ -386,6 +404,8 @@ class _Notes:
     """The number of partitions of each output topic when the service began: where rows go depends on it."""
     batch: int = 0
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    expected: dict[str, int] = field(default_factory=dict)
+    """The number of partitions of each input topic when the service began: all must speak before a CTI."""
     known: list[str] = field(default_factory=list)
     """The sources of which messages were read."""
     counts: dict[str, Counter[str]] = field(default_factory=dict)
