@@ -7,8 +7,9 @@ cannot make a row of is an error that names the row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,8 @@ from recension.core import frames
 from recension.core.batch import Index, Mask
 from recension.core.errors import FormatError, RecensionError, first_failure, first_line
 from recension.core.formats.columns import describe_missing_column
+from recension.core.formats.files import format_errors
+from recension.core.formats.json_lines import whole_lines
 from recension.core.ticks import from_arrow
 from recension.core.values import cast_exactly
 
@@ -112,10 +115,44 @@ class Envelopes:
                 raise FormatError(reason, file=name, row=row)
 
 
-def are_envelopes(message: Mapping[str, Any]) -> bool:
-    """Does an object look like an envelope, by itself or under ``payload`` beside its schema?"""
-    inner = message if "op" in message else message.get("payload")
-    return isinstance(inner, Mapping) and "op" in inner and "source" in inner
+class EnvelopeRows:
+    """The rows of a JSON Lines file of envelopes; ``null`` is a tombstone. Errors name the line."""
+
+    is_typed = True
+    may_lack_columns = False
+
+    def __init__(self, path: Path, envelopes: Envelopes) -> None:
+        self._path, self._envelopes = path, envelopes
+        self.schema: pa.Schema = _no_log_rows(envelopes.payload).schema
+
+    def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+        """The wanted columns, of at most ``size`` envelopes at a time."""
+        line = 1
+        for lines in _lines(self._path):
+            for start in range(0, len(lines), size):
+                part = lines[start : start + size]
+                rows, _ = self._envelopes.read(part, str(self._path), line)
+                line += len(part)
+                yield from rows.select(wanted.names).combine_chunks().to_batches()
+
+
+def has_envelopes(path: Path) -> bool:
+    """Is the first object of a JSON Lines file an envelope, by itself or beside its schema?"""
+    for line in (line for lines in _lines(path) for line in lines):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return False
+        if message is not None:
+            inner = message.get("payload", message) if isinstance(message, dict) else None
+            return isinstance(inner, dict) and {"op", "source"} <= inner.keys()
+    return False
+
+
+def _lines(path: Path) -> Iterator[list[bytes]]:
+    with format_errors(str(path)):
+        for text in whole_lines(path):
+            yield [line for line in text.split(b"\n") if line.strip()]
 
 
 def _has_moved(before: pa.Array, after: pa.Array, key: Sequence[str], name: str) -> Mask:

@@ -16,12 +16,13 @@ import pyarrow as pa
 from recension.core.batch import EventBatch
 from recension.core.bitemporal import believed_events
 from recension.core.errors import FormatError, StreamError
+from recension.core.formats.change_feeds import EnvelopeRows, Envelopes, has_envelopes
 from recension.core.formats.changelog import OLD_FORMAT, parts_with_times, read_mark
 from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import format_errors
 from recension.core.formats.listing import StoredFile, format_of, stored_files
-from recension.core.formats.stream_files import FileChunk, StreamFile, agreed_payload, read_chunks
+from recension.core.formats.stream_files import FileChunk, FileRows, StreamFile, agreed_payload, read_chunks
 from recension.core.formats.versions import NEWEST, Version
 from recension.core.history import History
 from recension.core.openclose import OpenClose
@@ -45,6 +46,7 @@ def open_stream(
     batch_size: int = BATCH_SIZE,
     version: Version = NEWEST,
     is_timeless: bool = False,
+    envelopes: Envelopes | None = None,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -54,20 +56,29 @@ def open_stream(
     happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
     events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
     ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
-    whose rows are true for ever. The files are opened at once and read as the batches are asked for.
+    whose rows are true for ever. JSON Lines may hold ``envelopes`` of changes. The files are opened at once
+    and read as the batches are asked for.
     """
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    files = [open_file(file, times, schema) for file in stored_files(Path(path), version)]
+    files = [open_file(file, times, schema, envelopes) for file in stored_files(Path(path), version)]
     return StreamReader(
         files, agreed_payload(files, schema), _Checks(on_violation, check_orphans, check_lateness), batch_size
     )
 
 
-def open_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+def open_file(
+    file: StoredFile, times: TimeColumns, declared: pa.Schema | None, envelopes: Envelopes | None = None
+) -> StreamFile:
     """Open one file of a stream."""
-    rows, name = format_of(file.path).open_rows(file, times, declared), str(file.path)
+    form, name = format_of(file.path), str(file.path)
+    is_enveloped = envelopes is not None and form.name == "json" and has_envelopes(file.path)
+    rows: FileRows
+    if envelopes is not None and is_enveloped:
+        rows = EnvelopeRows(file.path, envelopes)
+    else:
+        rows = form.open_rows(file, times, declared)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
 

@@ -33,7 +33,7 @@ from recension.core.formats.json_lines import JsonRows
 from recension.core.formats.messages import MessageFormat, MessageReader
 from recension.core.formats.text import from_text
 from recension.core.values import cast_exactly
-from recension.plan.keyed import RowSource
+from recension.plan.keyed import envelopes_of
 from recension.plan.source import Source
 from recension.runners.kafka.client import Message, describe_place
 
@@ -78,7 +78,7 @@ class TopicReader:
         self._columns = _find_columns(source, topic, columns)
         self._form = form
         self._own = pa.schema([column for column in source.columns if column.name not in self._columns])
-        self._envelopes = source.envelopes if isinstance(source, RowSource) else None
+        self._envelopes = envelopes_of(source)
         self._times = self._find_times()
         self._values = MessageReader(form, self._own, self._times, source.kind, avro_schema)
 

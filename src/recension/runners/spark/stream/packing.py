@@ -25,6 +25,7 @@ from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, row_numbers
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.clocks import EdgeSender
 from recension.runners.spark.stream.packets import ORDER, PACKETS, ROW, Packet
@@ -98,7 +99,8 @@ class Packing:
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
-        file, row = open_file(StoredFile(path), times, self._origin.columns), 1
+        envelopes = envelopes_of(self._origin)
+        file, row = open_file(StoredFile(path), times, self._origin.columns, envelopes), 1
         self._require_kind(file)
         for rows in file.rows.batches(file.columns_to_read(self._origin.columns), _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
