@@ -165,15 +165,20 @@ _NONE: Final = np.zeros(0, np.int64)
 NO_CHANGES: Final = BagChanges(_NONE, np.zeros(0, np.uint64), _NONE, _NONE)
 
 
-def bag_changes(batch: EventBatch, considered: Mask) -> BagChanges:
-    """What the considered inserts and retractions take away and announce."""
+def bag_changes(batch: EventBatch, considered: Mask, salt: Hashes | None = None) -> BagChanges:
+    """What the considered inserts and retractions take away and announce.
+
+    ``salt`` tells equal events of different sub-streams apart.
+    """
     after = new_end(batch)
     down = np.flatnonzero((batch.kind == RETRACT) & considered)
     up = np.flatnonzero(considered & batch.is_data() & (after > batch.vs))
     start = combine(row_hash(batch.payload, len(batch)), batch.vs)
     row = np.concatenate([down, up])
     end = np.concatenate([batch.ve[down], after[up]])
-    return BagChanges(row, combine(start[row], end), np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
+    key = combine(start[row], end)
+    key = key if salt is None else combine(key, salt[row])
+    return BagChanges(row, key, np.repeat(np.array([-1, 1]), [len(down), len(up)]), end)
 
 
 def find_orphans(changes: BagChanges, live: EventCounts, size: int, is_exempt: Mask | None = None) -> Mask:

@@ -88,6 +88,10 @@ def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator
                 session.push_checked(name, batch, data)
                 yield True
         return
+    if name in session.partitioned_sources:
+        session.push(name, data)  # all partitions are known before a CTI counts
+        yield True
+        return
     for part in slices(data, size, name):
         session.push(name, part)
         yield True

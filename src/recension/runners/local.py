@@ -52,6 +52,7 @@ from recension.runners.snapshot import (
     seal_snapshot,
     session_table,
 )
+from recension.runners.sub_streams import IntoPartition
 
 BATCH_SIZE = 1 << 16
 
@@ -94,6 +95,11 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def partitioned_sources(self) -> set[str]:
+        """The names of those that have partitions."""
+        return {name for name, source in self._run.plan.sources.items() if source.partition}
 
     @property
     def unchecked_sources(self) -> set[str]:
@@ -159,8 +165,19 @@ class Session(LockedSession):
             self._merges[name] = MergePorts(self._run.plan, name, self._queries[name])
         return self._merges[name]
 
-    def push(self, source: str, data: Data) -> None:
+    def push(
+        self,
+        source: str,
+        data: Data,
+        partition: IntoPartition | None = None,
+        *,
+        heard: pa.Table | None = None,
+    ) -> None:
         """Feed a source: a table, a frame, a history, a result, or elements.
+
+        Of a source with partitions, ``partition`` says of which one data is that has no column for it; for a
+        list of elements it may be a list too. Data of several may come as ``{partition: data}``. A shard has
+        ``heard`` of the rows of all shards.
 
         Data that is refused is refused whole, and the session goes on as if it had not been pushed. After an
         error in a step of a query the session refuses everything but `restore`.
@@ -168,7 +185,7 @@ class Session(LockedSession):
         with self._lock.hold("push"):
             intake = self._run.intake(source)
             with self.add_advice_to_errors(source):
-                push = intake.judge(data)
+                push = intake.judge(data, self._run.arrive(source, partition, heard=heard))
                 self._run.check_push(source, push)
                 with self._step():
                     self._run.feed(source, self._run.take(source, push))
@@ -202,12 +219,15 @@ class Session(LockedSession):
             self._run.feed(source, [batch])
 
     @run_exclusively
-    def advance(self, source: str, t: TimeLike) -> None:
-        """Promise that nothing before ``t`` changes any more at this source."""
+    def advance(self, source: str, t: TimeLike, partition: IntoPartition | None = None) -> None:
+        """Promise that nothing before ``t`` changes any more at this source, or in one partition of it.
+
+        Without a partition it holds for all, also for those that have not spoken yet.
+        """
         intake, until = self._run.intake(source), _instant(t, where := f"{source}: advance")
         self._run.times.require(kind_of(until), where)
-        push = intake.advance(until)
-        self._run.check_end(source, until)
+        push = intake.advance(until, self._run.arrive(source, partition))
+        self._run.check_push(source, push)
         self._run.name_times([(where, until)])
         with self._step():
             self._run.feed(source, self._run.take(source, push))
@@ -216,7 +236,10 @@ class Session(LockedSession):
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
         self._run.engine.check_end(list(self._run.plan.source_vertices.values()))
-        pushes = {source: intake.advance(FOREVER) for source, intake in self._run.intakes.items()}
+        pushes = {
+            source: intake.advance(FOREVER, self._run.arrive(source))
+            for source, intake in self._run.intakes.items()
+        }
         with self._step():
             for source, push in pushes.items():
                 self._run.feed(source, self._run.take(source, push))

@@ -34,6 +34,7 @@ from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.session_lock import RefusedError
+from recension.runners.sub_streams import Arrival, IntoPartition
 from recension.runners.table_intake import TableIntake
 
 TIMES: Final = "times"
@@ -108,9 +109,9 @@ class QueryRun:
         """Refuse what no step can take in, where that is certain, while nothing has changed."""
         self.refuse_external(source, push.batch)
         if push.is_only_ctis:
-            self.check_end(source, int(push.batch.vs.max()))
-        elif self.intakes[source].takes_all:
-            self.engine.check_last(self.plan.source_vertices[source], push.batch)
+            self.check_end(source, push.cti)
+        elif self.intakes[source].takes_all and push.cti == FOREVER:
+            self.engine.check_last(self.plan.source_vertices[source], push.stream)
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
@@ -143,7 +144,7 @@ class QueryRun:
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
         for batch in batches:
-            self.tick()
+            self._tick_steps()
             with times_in_messages(self.times.kind):
                 flows = self.engine.step({vertex: flow_of(batch)})
             self._collect(flows)
@@ -163,8 +164,19 @@ class QueryRun:
         """How far each of the steps is that a table follows."""
         return [self._ctis.get(vertex, BEGINNING) for vertex in self._followed[table]]
 
+    def arrive(self, source: str, partition: IntoPartition | None = None, **options: Any) -> Arrival:
+        """When data comes in at a source, if that matters, and of which partition it is."""
+        now = self._clock() if self.intakes[source].is_clocked else 0
+        return Arrival(partition, now, **options)
+
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
+        self._tick_steps()
+        for source, intake in self.intakes.items():
+            if intake.is_clocked and (batch := intake.tick(self._clock())) is not None:
+                self.feed(source, [batch])
+
+    def _tick_steps(self) -> None:
         if self.engine.is_clocked:
             self._collect(self.engine.step({}, self._clock()))
 
@@ -226,6 +238,7 @@ class QueryRun:
                 line = metrics[number]
                 line.dropped = dropped_count(intake.counts)
                 line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
+                line.partitions, line.held_back_by = intake.progress(), intake.held_back_by()
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:

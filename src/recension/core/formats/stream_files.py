@@ -16,12 +16,14 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recension.core.batch import EventBatch, Index, concat
 from recension.core.errors import FormatError, TimeError
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
+    RUN,
     SEQ,
     Layout,
     describe_missing,
@@ -182,10 +184,20 @@ def _read_sorted(
 
 
 def sort_rows(table: pa.Table) -> pa.Table:
-    """The rows of a table by ``_batch`` and ``_seq``, if it has these columns."""
-    if {BATCH, SEQ} <= set(table.column_names):
-        return table.sort_by([(BATCH, "ascending"), (SEQ, "ascending")])
-    return table
+    """The rows of a table by ``_batch`` and ``_seq``, if it has these columns; run by run, as these came."""
+    if not {BATCH, SEQ} <= set(table.column_names):
+        return table
+    numbers = [(BATCH, "ascending"), (SEQ, "ascending")]
+    if RUN not in table.column_names:
+        return table.sort_by(numbers)
+    keys = table.select([BATCH, SEQ]).append_column(RUN, _number_runs(table[RUN]))
+    return table.take(pc.sort_indices(keys, sort_keys=[(RUN, "ascending"), *numbers]))
+
+
+def _number_runs(runs: pa.ChunkedArray) -> pa.Array:
+    """Runs by the order in which they came; what has none is one of its own."""
+    codes = runs.combine_chunks().cast(pa.string()).fill_null("").dictionary_encode()
+    return codes.indices
 
 
 @dataclass(slots=True)

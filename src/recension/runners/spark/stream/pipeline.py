@@ -259,7 +259,11 @@ def through_levels(plan: Topology, arriving: SourcePackets) -> DataFrame:
 def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFrame:
     """What comes to a level: from the one before, and from the sources that it reads."""
     before = [_run_level(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
-    return reduce(DataFrame.union, [*before, *arriving(level)])
+    packets = reduce(DataFrame.union, [*before, *arriving(level)])
+    if not plan.goes_by_time:
+        return packets
+    # In a stream this is the timestamp of the micro-batch in the log of offsets: a replay has the same.
+    return packets.withColumn("now", F.unix_micros(F.current_timestamp()))
 
 
 def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
