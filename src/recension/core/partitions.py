@@ -303,6 +303,8 @@ class Partitions:
             "has_order": state.has_order,
         }
         source = {"cti": [state.source_cti], "promised": [state.promised], "now": [state.now]}
+        # A topic may have grown when it is restored: what was expected first holds, so that a replay agrees.
+        source |= {"expected": pa.array([self._expected], pa.int64())}
         counted = [(name, reason, n) for name, of in self._dropped.items() for reason, n in of.items()]
         return {
             "partitions": pa.table(partitions | order),
@@ -335,6 +337,7 @@ class Partitions:
                 now=source["now"],
             )
         )
+        self._expected = source["expected"]
         self._dropped = {}
         for row in chunks["partitions_dropped"].to_pylist():
             self._dropped.setdefault(row["name"], Counter())[row["reason"]] = row["n"]

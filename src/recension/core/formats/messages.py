@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -49,7 +50,7 @@ from recension.core.formats.columns import (
 )
 from recension.core.formats.files import format_errors, validate_batch
 from recension.core.formats.json_blocks import MOST_CELLS, Block, parse_with_arrow
-from recension.core.formats.json_lines import JsonRows
+from recension.core.formats.json_lines import JsonRows, JsonSink
 from recension.core.formats.json_schema import carrier, from_carrier, has_json_form
 from recension.core.formats.stream_files import StreamFile
 from recension.core.formats.text import ticks_from_text
@@ -147,10 +148,11 @@ class MessageReader:
     def _columns(self) -> pa.Schema:
         """Of a plain table the columns that its user named, of a stream all control columns."""
         times, kind = self._times, self._kind
+        fields: list[pa.Field] = []
         if times.start is not None:
             named = [name for name in (times.start, times.end) if name is not None]
             fields = [pa.field(name, kind) for name in named if name not in times.shown]
-        else:
+        elif not times.is_timeless:
             fields = [pa.field(KIND, pa.string()), *(pa.field(name, kind) for name in times.all)]
             fields.append(pa.field(COUNT, pa.int64()))
         return pa.schema([*fields, *(pa.field(f.name, plain_type(f.type)) for f in self._payload)])
@@ -176,9 +178,14 @@ class MessageReader:
         if len(explicit) * block.size > MOST_CELLS or block.size != size:
             return None
         parsed = parse_with_arrow(block, explicit, self._times)
-        if parsed is None or (self._times.start is not None and parsed.column(KIND).null_count < size):
+        if parsed is None or (self._are_plain and parsed.column(KIND).null_count < size):
             return None
         return self.conform(parsed.select(self.schema.names), None)
+
+    @property
+    def _are_plain(self) -> bool:
+        """Have the rows no kinds?"""
+        return self._times.start is not None or self._times.is_timeless
 
     def _carrier(self, field: pa.Field) -> pa.DataType:
         if field.name in self._times.all:
@@ -201,7 +208,7 @@ class MessageReader:
 
     def conform(self, batch: pa.RecordBatch, kind: TimeKind) -> pa.RecordBatch:
         """The rows in the columns and types of `schema`."""
-        if self._times.start is not None and KIND in batch.schema.names:
+        if self._are_plain and KIND in batch.schema.names:
             raise FormatError(f"a {KIND}, and the source has rows without one: it names a start")
         try:
             # Nulls alone have no kind of time.
@@ -312,6 +319,11 @@ class _AvroReader:
             return exact_array(values, kind)
         except (*_FAILURES, pa.ArrowException, SchemaError) as why:
             raise FormatError(f"column {name}: {first_line(why)}") from None
+
+
+def encode_rows(rows: pa.RecordBatch) -> pa.Array:
+    """Rows as JSON objects, as the files of JSON have them."""
+    return JsonSink(Path(_HERE), rows.schema, BytesIO()).encode_rows(rows)
 
 
 def header_columns(headers: pa.Array, names: Sequence[str]) -> list[pa.Array]:

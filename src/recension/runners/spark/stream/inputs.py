@@ -27,7 +27,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats import open_stream
 from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
 from recension.core.formats.listing import StoredFile, is_data_file
@@ -40,7 +40,7 @@ from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.sinks.files import AnyPath, local_path, publish_text, spark_pattern
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
-from recension.runners.spark.stream.packets import ORDER, ROW
+from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
 from recension.runners.spark.stream.topology import Inlet, Topology
 from recension.runners.spark.types import arrow_schema
@@ -134,10 +134,37 @@ def read_frame(
     schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
-    order = _order_columns(source, frame, order_by, is_stream, by_arrival)
+    places = _place_columns(source, frame, order_by)
+    if not source.order:
+        places += _order_columns(source, frame, order_by, is_stream, by_arrival)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return InputFrame(frame.select(*picked, *order), Inlet(delay), layout.kind)
+    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind)
+
+
+def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> list[Column]:
+    """The columns that the source names to say where its rows stand in which partition."""
+    if source.order and order_by:
+        raise RecensionError(
+            f"{source.name}: the source names its order ({', '.join(source.order)}), which holds within a "
+            "partition: leave order_by= out"
+        )
+    columns = source.sub_streams
+    names = () if columns is None else columns.names
+    return [_named_column(source, frame, name).alias(plain_name(f"{NAMED}{name}")) for name in names]
+
+
+def _named_column(source: Source, frame: DataFrame, name: str) -> Column:
+    """A column that the source names for its partitions."""
+    found = _order_column(frame, name)
+    try:
+        frame.select(found)
+    except AnalysisException:
+        hint, there = suggest_name(name, frame.columns), ", ".join(frame.columns)
+        raise SchemaError(
+            f"{source.name}: no column {name}{hint}, which the source names; the DataFrame has {there}"
+        ) from None
+    return found
 
 
 def _order_columns(

@@ -28,6 +28,7 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
+from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
@@ -60,7 +61,7 @@ SourcePackets: TypeAlias = Callable[[int], list[DataFrame]]
 def stream(
     spark: SparkSession,
     query: Node,
-    inputs: Mapping[str, DataFrame | str | Path],
+    inputs: Mapping[str, DataFrame | KafkaInput | str | Path],
     *,
     shards: int | None = None,
     skew: Sequence[str] = (),
@@ -74,6 +75,8 @@ def stream(
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
+    for topic in (given for given in inputs.values() if isinstance(given, KafkaInput)):
+        query = topic.expect_partitions(query)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
     by_arrival = {node.input for node in walk(query) if isinstance(node, ByKey) and node.needs_arrival}
@@ -86,11 +89,14 @@ def stream(
         if isinstance(source, Table):
             tables[name] = read_table(spark, source, inputs[name])
             continue
+        lag = (watermark or {}).get(name)
+        delay = None if lag is None else duration(lag)
         match inputs[name]:
+            case KafkaInput() as topic:
+                topic.require_source(source)
+                ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                lag = (watermark or {}).get(name)
-                delay = None if lag is None else duration(lag)
                 ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
@@ -259,7 +265,11 @@ def through_levels(plan: Topology, arriving: SourcePackets) -> DataFrame:
 def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFrame:
     """What comes to a level: from the one before, and from the sources that it reads."""
     before = [_run_level(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
-    return reduce(DataFrame.union, [*before, *arriving(level)])
+    packets = reduce(DataFrame.union, [*before, *arriving(level)])
+    if not plan.goes_by_time:
+        return packets
+    # In a stream this is the timestamp of the micro-batch in the log of offsets: a replay has the same.
+    return packets.withColumn("now", F.unix_micros(F.current_timestamp()))
 
 
 def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
