@@ -39,14 +39,16 @@ from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.messages import TOMBSTONE, MessageFormat
 from recension.core.rowhash import row_hash
 from recension.core.wall_clock import Clock
+from recension.plan.keyed import ByKey
+from recension.plan.node import Node, walk
 from recension.plan.source import Table
 from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start
 from recension.runners.kafka.journal import MESSAGES, BatchRecord, Journal, Ranges, TopicPartition
-from recension.runners.kafka.messages import Bad, TopicReader, describe_message
+from recension.runners.kafka.messages import ClientReader, describe_message
 from recension.runners.local import Session
 from recension.runners.result import Result
+from recension.runners.topic_rows import STARTS, UNREADABLE, columns_of
 
-UNREADABLE: Final = "a message that cannot be read"
 _NOTES: Final = "kafka"
 _SECOND: Final = 1_000_000
 _TICK: Final = _SECOND
@@ -75,7 +77,7 @@ class InputTopic:
     avro_schema: Any = None
 
     def __post_init__(self) -> None:
-        if self.start not in ("earliest", "latest"):
+        if self.start not in STARTS:
             raise RecensionError(f"topic {self.name}: start is 'earliest' or 'latest', not {self.start!r}")
 
 
@@ -118,7 +120,8 @@ class Service:
         self._wait, self._every, self._size = wait / _SECOND, snapshot_every, batch_size
         self._commits = "group.id" in config
         self._now = clock()
-        self._readers = _readers(session, inputs)
+        _require_inputs(session, inputs)
+        self._readers: dict[str, ClientReader] = {}
         for query, output in outputs.items():
             _require_writable(session, query, output)
         self._is_stopping = self._is_closed = False
@@ -146,29 +149,34 @@ class Service:
             places = [(name, p) for name in sorted(listed) for p in self._fetcher.partitions(name)]
             self._notes.offsets = {at: self._fetcher.first_offset(at, starts[at[0]]) for at in places}
             self._notes.expected = dict(Counter(name for name, _ in places))
-            self._save()
         else:
             self._notes = _Notes.from_table(self.session.restore(chunks)[_NOTES])
             self._notes.require_same(self._fetcher.cluster(), self._topics(), self._widths)
-            for source in self._notes.known:
-                self._readers[source].is_known = True
         for source, topic in self._inputs.items():
-            self._require_partitions(source, topic, sum(at[0] == topic.name for at in self._notes.offsets))
+            self._open_reader(source, topic, self._count_partitions(topic.name))
+            self._readers[source].is_known = source in self._notes.known
             self.session.expect_partitions(source, self._notes.expected[topic.name])
+        if chunks is None:
+            self._save()
         self._saved_at = self._ticked_at = self._looked_at = self._clock()
         self._fetcher.start(self._notes.offsets)
         self._sender = Sender(config, self._notes.run)
         self._delivered = self._notes.batch
         self._replay()
 
-    def _require_partitions(self, source: str, topic: InputTopic, number: int) -> None:
-        """Refuse to read elements of several partitions as if they were one stream."""
-        node = self._readers[source].source
-        if number > 1 and not (node.partition or node.start is not None or node.are_rows):
-            raise RecensionError(
-                f"topic {topic.name} has {number} partitions, each a stream of its own: declare "
-                f"rc.source({source!r}, ..., partition='partition', order='offset')"
-            )
+    def _open_reader(self, source: str, topic: InputTopic, partitions: int) -> None:
+        """How the messages of a topic are read; refuses a source that takes several partitions for one."""
+        node: Node = self.session.plan.sources[source]
+        steps = (step for plan in self.session.plan.queries.values() for step in walk(plan))
+        keyed = [step for step in steps if isinstance(step, ByKey) and step.input is node]
+        node = keyed[0] if keyed else node
+        columns = columns_of(node, [topic.name], partitions, topic.format, topic.avro_schema, topic.columns)
+        is_known = source in self._readers and self._readers[source].is_known
+        self._readers[source] = ClientReader(self.session.plan.sources[source], topic.name, columns)
+        self._readers[source].is_known = is_known
+
+    def _count_partitions(self, topic: str) -> int:
+        return sum(name == topic for name, _ in self._notes.offsets)
 
     def _topics(self) -> dict[str, str]:
         return {source: topic.name for source, topic in self._inputs.items()}
@@ -298,11 +306,10 @@ class Service:
             self._add_partitions(new)
 
     def _add_partitions(self, new: Mapping[TopicPartition, int]) -> None:
-        for source, topic in self._inputs.items():
-            there = {at for at in (*self._notes.offsets, *new) if at[0] == topic.name}
-            self._require_partitions(source, topic, len(there))
-        self._fetcher.start(new)
         self._notes.offsets |= new
+        for source, topic in self._inputs.items():
+            self._open_reader(source, topic, self._count_partitions(topic.name))
+        self._fetcher.start(new)
 
     def _work(self, messages: Sequence[Message]) -> None:
         """One batch: into the session, to the disk, then to the topics."""
@@ -354,27 +361,24 @@ class Service:
         return dead
 
     def _push_to(self, source: str, topic: InputTopic, messages: Sequence[Message]) -> list[pa.Table]:
-        there = [message for message in messages if message.value() is not None]
-        self._count(source, TOMBSTONE, len(messages) - len(there))
-        if not there:
-            return []
-        rows, dead = self._readers[source].read(there), list[pa.Table]()
-        if rows.bad:
+        read, dead = self._readers[source].read(messages), list[pa.Table]()
+        self._count(source, TOMBSTONE, read.tombstones)
+        if read.faults:
             if topic.dead_letters is not None:
-                dead = [_dead_letters(topic.dead_letters, rows.bad)]
+                dead = [_dead_letters(topic.dead_letters, read.faults)]
             elif self._readers[source].source.on_violation == "raise":
-                message, reason = rows.bad[0]
+                message, reason = read.faults[0]
                 raise StreamError(reason, file=describe_message(message))
-            self._count(source, UNREADABLE, len(rows.bad))
-        if len(rows.made_of):
+            self._count(source, UNREADABLE, len(read.faults))
+        if len(read.rows):
             first = self.session.rows_seen(source) + 1
             try:
-                self.session.push(source, rows.table)
+                self.session.push(source, read.rows)
             except StreamError as why:
                 if why.row is None:
                     raise
-                where = describe_message(rows.message_at(why.row - first))
-                raise StreamError(why.reason, file=where) from None
+                message = messages[read.made_of[why.row - first]]
+                raise StreamError(why.reason, file=describe_message(message)) from None
         return dead
 
     def _count(self, source: str, reason: str, number: int) -> None:
@@ -448,7 +452,8 @@ class _Notes:
                 )
 
 
-def _readers(session: Session, inputs: Mapping[str, InputTopic]) -> dict[str, TopicReader]:
+def _require_inputs(session: Session, inputs: Mapping[str, InputTopic]) -> None:
+    """A topic for every source but tables, and no other."""
     sources = session.plan.sources
     for name in inputs:
         if name not in sources:
@@ -461,10 +466,6 @@ def _readers(session: Session, inputs: Mapping[str, InputTopic]) -> dict[str, To
     for topic in inputs.values():
         if starts.setdefault(topic.name, topic.start) != topic.start:
             raise RecensionError(f"topic {topic.name} has two starts: one is enough for all its sources")
-    return {
-        name: TopicReader(sources[name], topic.name, topic.columns, topic.format, topic.avro_schema)
-        for name, topic in inputs.items()
-    }
 
 
 def _require_writable(session: Session, query: str, output: OutputTopic) -> None:
@@ -527,7 +528,7 @@ def _encode(rows: pa.RecordBatch, name: str) -> pa.Array:
     return JsonSink(Path(name), rows.schema, BytesIO()).encode_rows(rows)
 
 
-def _dead_letters(topic: str, bad: Sequence[Bad]) -> pa.Table:
+def _dead_letters(topic: str, bad: Sequence[tuple[Message, str]]) -> pa.Table:
     """Messages that cannot be read, as they came, with where they come from and what is wrong."""
     rows = []
     for message, reason in bad:
