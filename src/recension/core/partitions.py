@@ -211,6 +211,11 @@ class Partitions:
         """Can time alone move the CTI?"""
         return self._idle is not None
 
+    def expect(self, number: int) -> None:
+        """So many partitions must have spoken before a CTI counts, unless that was said before."""
+        if self._expected is None:
+            self._expected = number
+
     def begin(self, now: int) -> None:
         """The source is there from now on, though nothing has come yet."""
         self._state = self._state.at(now)
@@ -312,6 +317,8 @@ class Partitions:
             "has_order": state.has_order,
         }
         source = {"cti": [state.source_cti], "promised": [state.promised], "now": [state.now]}
+        # A topic may have grown when it is restored: what was expected first holds, so that a replay agrees.
+        source |= {"expected": pa.array([self._expected], pa.int64())}
         counted = [(name, reason, n) for name, of in self._dropped.items() for reason, n in of.items()]
         return {
             "partitions": pa.table(partitions | order),
@@ -344,6 +351,7 @@ class Partitions:
                 now=source["now"],
             )
         )
+        self._expected = source["expected"]
         self._dropped = {}
         for row in chunks["partitions_dropped"].to_pylist():
             self._dropped.setdefault(row["name"], Counter())[row["reason"]] = row["n"]

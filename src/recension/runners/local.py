@@ -32,8 +32,9 @@ from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
-from recension.lowering import describe_choice
+from recension.lowering import PhysicalPlan, describe_choice
 from recension.operators.base import Chunks
+from recension.operators.state.chunks import take_prefix
 from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import Table, times_in
@@ -45,6 +46,7 @@ from recension.runners.query_run import Queries, QueryRun
 from recension.runners.result import Reading, Result
 from recension.runners.session_lock import LockedSession, run_exclusively
 from recension.runners.snapshot import (
+    NOTES,
     SESSION,
     open_snapshot,
     require_same_session,
@@ -82,7 +84,7 @@ class Session(LockedSession):
         self._pool, self._clock = pool, clock
         _require_options(batch_size, clock, history_limit)
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, clock, history_limit, times or OneKind(), keep)
+        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep)
         self._merges: dict[str, MergePorts] = {}
 
     @property
@@ -94,6 +96,16 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The steps that run, with the queries and sources by name."""
+        return self._run.plan
+
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the clock? Then `tick` may give something."""
+        return self._run.is_clocked
 
     @property
     def partitioned_sources(self) -> set[str]:
@@ -113,6 +125,14 @@ class Session(LockedSession):
     @closes_inputs.setter
     def closes_inputs(self, closes: bool) -> None:
         self._run.closes_inputs = closes
+
+    def _now(self) -> int:
+        return self._clock()
+
+    @run_exclusively
+    def use_clock(self, clock: Clock) -> None:
+        """Count by another clock from now on, as one who replays what came does."""
+        self._clock = clock
 
     @run_exclusively
     def attach(self, stream: Joining, from_time: TimeLike = BEGINNING, query: str | None = None) -> None:
@@ -222,6 +242,14 @@ class Session(LockedSession):
         self._run.name_times([(where, until)])
         with self._step():
             self._run.feed(source, self._run.take(source, push))
+
+    @run_exclusively
+    def expect_partitions(self, source: str, number: int) -> None:
+        """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
+
+        A snapshot does not keep it.
+        """
+        self._run.intake(source).expect_partitions(number)
 
     @run_exclusively
     def close(self) -> None:
@@ -344,15 +372,18 @@ class Session(LockedSession):
         return self._run.intake(source).rows
 
     @run_exclusively
-    def snapshot(self) -> dict[str, pa.Table]:
+    def snapshot(self, notes: Chunks | None = None) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables, with histories and the counts of what was dropped.
 
         Read first: output that was not read, and the dropped elements themselves, are not part of it. The
-        tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather.
+        tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather. ``notes`` are tables of
+        your own, such as how far each input was read: they are sealed with the others, and `restore` gives
+        them back.
         """
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
+        own = {f"{NOTES}/{name}": table for name, table in (notes or {}).items()}
         return seal_snapshot(
-            {SESSION: session_table(self._run.plan), **histories, **tables_of(self._run.parts())}
+            {SESSION: session_table(self._run.plan), **own, **histories, **tables_of(self._run.parts())}
         )
 
     @run_exclusively
@@ -360,8 +391,8 @@ class Session(LockedSession):
         """The state of operators and sources, for who keeps it safe by other means; see `Operator.parts`."""
         return self._run.parts()
 
-    def restore(self, chunks: Chunks) -> None:
-        """Become the session whose snapshot this is; the queries must be the same.
+    def restore(self, chunks: Chunks) -> dict[str, pa.Table]:
+        """Become the session whose snapshot this is; the queries must be the same. Gives its notes.
 
         A snapshot that is damaged, or of another session, is refused, and nothing changes. A session that has
         failed goes on from here. Its next reading follows the last one before the snapshot, if nothing was
@@ -371,6 +402,7 @@ class Session(LockedSession):
             own = open_snapshot(chunks)
             require_same_session(own, self._run.plan)
             self._restore(own)
+            return take_prefix(NOTES, own)
 
     def restore_state(self, chunks: Chunks) -> None:
         """Become the session that has these `parts`."""

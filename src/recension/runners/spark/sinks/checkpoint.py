@@ -42,6 +42,9 @@ class CheckpointFiles(Protocol):
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it is not there."""
 
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+
 
 def files_of(spark: SparkSession, checkpoint: AnyPath) -> CheckpointFiles:
     """The files of a checkpoint, wherever it is."""
@@ -67,6 +70,12 @@ class LocalFiles:
         place = self._folder / folder
         with format_errors(str(place)):
             return [file.name for file in place.iterdir()] if place.is_dir() else []
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            publish_text(self._folder / name, text)
 
 
 class HadoopFiles:
@@ -95,6 +104,15 @@ class HadoopFiles:
             if not self._system.exists(self._path(folder)):
                 return []
             return [str(found.getPath().getName()) for found in self._system.listStatus(self._path(folder))]
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+        with self._one_line_errors():
+            stream = self._system.create(self._path(name), False)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
 
     @contextmanager
     def _one_line_errors(self) -> Iterator[None]:

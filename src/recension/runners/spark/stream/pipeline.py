@@ -28,6 +28,7 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
+from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.session import default_parallelism, prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
@@ -61,7 +62,7 @@ SourcePackets: TypeAlias = Callable[[int], list[DataFrame]]
 def stream(
     spark: SparkSession,
     query: Node,
-    inputs: Mapping[str, DataFrame | str | Path],
+    inputs: Mapping[str, DataFrame | KafkaInput | str | Path],
     *,
     shards: int | None = None,
     skew: Sequence[str] = (),
@@ -75,6 +76,8 @@ def stream(
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
+    for topic in (given for given in inputs.values() if isinstance(given, KafkaInput)):
+        query = topic.expect_partitions(query)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
     by_arrival = {node.input for node in walk(query) if isinstance(node, ByKey) and node.needs_arrival}
@@ -87,12 +90,15 @@ def stream(
         if isinstance(source, Table):
             tables[name] = read_table(spark, source, inputs[name])
             continue
+        lag = (watermark or {}).get(name)
+        delay = None if lag is None else duration(lag)
         match inputs[name]:
+            case KafkaInput() as topic:
+                topic.require_source(source)
+                ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                lag = (watermark or {}).get(name)
-                delay = None if lag is None else duration(lag)
-                place = Path(local_folder(folder, name))
+                place = local_folder(folder, name)
                 ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
