@@ -258,7 +258,7 @@ def top_k(k: int, by: str, descending: bool = True) -> RowFunction:
 
 
 Counting: TypeAlias = Callable[[Sequence[Event], Sequence[Any]], list[Event]]
-"""Of events and their values, those on which an answer rests: with these it is the same without the others."""
+"""Of events and their values, those on which an answer rests: without the others it is the same."""
 
 
 def counting_all(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:

@@ -14,7 +14,7 @@ from recension.core.events import Event, Payload
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.intervals import Interval, floor, plus, saturate
 from recension.denote.join import keys_match
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, identity, region_of
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
 from recension.denote.order import Columns, History
 
 Moment: TypeAlias = Callable[[int, int], int]
@@ -139,7 +139,9 @@ def anywhere() -> Back:
 class ClipLineage(Lineage):
     """What an event that another stream clips rests on."""
 
-    def __init__(self, columns: Sequence[Mapping[str, str]], match: Callable[[Payload, Payload], bool]) -> None:
+    def __init__(
+        self, columns: Sequence[Mapping[str, str]], match: Callable[[Payload, Payload], bool]
+    ) -> None:
         """``match``: is an event clipped by another?"""
         super().__init__(columns)
         self._match = match
@@ -165,7 +167,7 @@ class ClipLineage(Lineage):
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """Whatever clips an event there goes on to do so."""
         around = region.around(output.touching(region))
-        clipped, by = self.reach(around)
+        by = self.reach(around)[1]
         others = inputs[1].touching(by)
         ends = Basis(absent=[replace(by, start=region.start)])
         for one in inputs[0].touching(region.below(self.columns[0])):
@@ -178,6 +180,6 @@ class ClipLineage(Lineage):
         first = min((e.vs for e in inside), default=None)
         return [e for e in inside if e.vs == first]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        ended = f", ended by {name(bases[1].kept)}" if bases[1].kept else ", which nothing clipped"
-        return f"{name(bases[0].kept)}{ended}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        ended = f", ended by {words.names(bases[1].kept)}" if bases[1].kept else ", which nothing clipped"
+        return f"{words.names(bases[0].kept)}{ended}"

@@ -13,7 +13,7 @@ from recension.core.events import Event, Payload
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import groups, with_keys
 from recension.denote.intervals import merge_intervals
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, count_events
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words
 from recension.denote.order import Columns, History, names
 
 Equivalence: TypeAlias = Callable[[Payload, Payload], Any]
@@ -89,9 +89,9 @@ class CoalesceLineage(Lineage):
     def __init__(self, columns: Sequence[str]) -> None:
         super().__init__([{name: name for name in columns}])
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         events = bases[0].kept
-        return f"{count_events(events)} that overlap or meet, as one: {name(events)}"
+        return f"{words.count(0, events)} that overlap or meet, as one: {words.names(events)}"
 
 
 class RunLineage(Lineage):
@@ -104,7 +104,7 @@ class RunLineage(Lineage):
         super().__init__([{name: name for name in names(group_by)}])
 
     def reach(self, region: Region) -> list[Region]:
-        return [super(RunLineage, self).reach(region)[0].for_ever()]
+        return [super().reach(region)[0].for_ever()]
 
     def everything(self, region: Region, inputs: Sequence[Seen]) -> Bases:
         there = super().reach(region)[0]
@@ -113,5 +113,5 @@ class RunLineage(Lineage):
             there = wider
         return [Basis([event for event in found if there.touches(event)], [there])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"a run among {count_events(bases[0].kept)}: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"a run among {words.count(0, bases[0].kept)}: {words.names(bases[0].kept)}"

@@ -13,7 +13,7 @@ from recension.core.errors import StreamError
 from recension.core.events import Event
 from recension.core.ticks import FOREVER
 from recension.denote.grouped import groups
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, region_of
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
 from recension.denote.order import Columns, History, canonical, names
 
 
@@ -50,7 +50,7 @@ class EdgesLineage(Lineage):
 
     def reach(self, region: Region) -> list[Region]:
         """A reading holds until the next, however long ago it was."""
-        return [super(EdgesLineage, self).reach(region)[0].since_ever()]
+        return [super().reach(region)[0].since_ever()]
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         there = region_of(event).below(self.columns[0])
@@ -60,8 +60,8 @@ class EdgesLineage(Lineage):
         there = region.around(output.touching(region)).below(self.columns[0])
         return [Basis([e for e in inputs[0].touching(there) if there.start <= e.vs <= there.end], [there])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         first = [e for e in bases[0].kept if e.vs == event.vs]
         later = [e for e in bases[0].kept if e.vs != event.vs]
-        until = f" until {name(later)}" if later else ", and none since"
-        return f"{name(first)}{until}"
+        until = f" until {words.names(later)}" if later else ", and none since"
+        return f"{words.names(first)}{until}"

@@ -17,7 +17,7 @@ from recension.denote.coalesce import Equivalence, pick_columns
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import with_keys
 from recension.denote.intervals import plus, saturate
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, count_events, region_of
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
 from recension.denote.order import Columns, History, key_of, names
 
 
@@ -121,15 +121,16 @@ class RangeLineage(Lineage):
         self._span, self._slide = span, slide
 
     def reach(self, region: Region) -> list[Region]:
-        return [super(RangeLineage, self).reach(region)[0].stretch(self._slide + self._span, 0)]
+        return [super().reach(region)[0].stretch(self._slide + self._span, 0)]
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         begin = plus(event.vs, -self._span)
         there = replace(region_of(event).below(self.columns[0]), start=begin, end=event.vs)
         return [Basis([e for e in inputs[0].touching(there) if begin <= e.vs], [there])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{count_events(bases[0].kept, 'reading')} in the window at the slide: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        readings = words.count(0, bases[0].kept, "reading")
+        return f"{readings} in the window at the slide: {words.names(bases[0].kept)}"
 
 
 class RowsLineage(Lineage):
@@ -152,5 +153,5 @@ class RowsLineage(Lineage):
             since = before[-self._size].vs if len(before) >= self._size else BEGINNING
         return [Basis([e for e in readings if e.vs >= since], [Region(since, region.end)])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{count_events(bases[0].kept, 'reading')}, counted: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.count(0, bases[0].kept, 'reading')}, counted: {words.names(bases[0].kept)}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from recension.core.events import Event, Payload
-from recension.denote.lineage import Bases, Lineage, Namer, Region, list_inputs
+from recension.denote.lineage import Bases, Lineage, Region, Words, list_inputs
 from recension.denote.order import Columns, History, Key, key_of, names
 
 
@@ -58,5 +58,5 @@ class EachGroup(Lineage):
             for port, there in enumerate(super().reach(region))
         ]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"made of the group's {list_inputs(bases, name)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"made of the group's {list_inputs(bases, words)}"

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from recension.core.errors import SchemaError
 from recension.core.events import Event, Payload
 from recension.denote.intervals import Interval, common, merge_intervals, uncovered_parts
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, identity, region_of
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
 from recension.denote.order import Columns, History, Key, key_of, names
 
 How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
@@ -150,15 +150,17 @@ class InnerJoinLineage(Lineage):
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         left, right = (seen.touching(r) for seen, r in zip(inputs, self.reach(region_of(event)), strict=True))
         wanted = identity(event)
-        made = [(one, other) for one, other, pair in self._rule.pairs(left, right) if identity(pair) == wanted]
+        made = [
+            (one, other) for one, other, pair in self._rule.pairs(left, right) if identity(pair) == wanted
+        ]
         return [Basis([one for one, _ in made]), Basis([other for _, other in made])]
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """No pair without a new event on one side."""
         return [Basis(absent=[there]) for there in self.reach(region)]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{name(bases[0].kept)} met {name(bases[1].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.names(bases[0].kept)} met {words.names(bases[1].kept)}"
 
 
 class CoverageJoinLineage(Lineage):
@@ -204,8 +206,8 @@ class CoverageJoinLineage(Lineage):
         pairs = self._rule.pairs(inputs[0].touching(here), inputs[1].touching(there))
         return [Basis(absent=[here]), Basis([other for _, other, _ in pairs], [there])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        left, right = name(bases[0].kept), name(bases[1].kept)
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        left, right = words.names(bases[0].kept), words.names(bases[1].kept)
         if self._how == "semi":
             return f"{left}, while it met {right}"
         if not bases[1].absent:

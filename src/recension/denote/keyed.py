@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Event, Insert
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.lineage import Bases, Lineage, Namer, Region, Seen, count_events
+from recension.denote.lineage import Bases, Lineage, Region, Seen, Words
 from recension.denote.order import Columns, History
 
 Policy: TypeAlias = Literal["raise", "drop", "adjust"]
@@ -226,8 +226,8 @@ class _Changes:
 class RecordLineage(Lineage):
     """What the event of a keyed source rests on: the rows of its key.
 
-    Of records that are restated it is the row of the highest version alone, where ``version`` tells which that
-    is: of rows. Where lateness decides, or arrival, all rows of the key are named.
+    ``names_latest``: of records that are restated the row of the highest version alone decides. Where arrival
+    or lateness does, all rows of the key are named.
     """
 
     def __init__(self, meaning: RowMeaning, names_latest: bool) -> None:
@@ -236,7 +236,7 @@ class RecordLineage(Lineage):
 
     def reach(self, region: Region) -> list[Region]:
         """A row says something of all times: what went before it no longer holds."""
-        return [super(RecordLineage, self).reach(region)[0].for_ever()]
+        return [super().reach(region)[0].for_ever()]
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         (basis,) = super().presence(event, inputs)
@@ -246,5 +246,5 @@ class RecordLineage(Lineage):
             basis.kept = [row for row in basis.kept if row.payload[version] == latest]
         return [basis]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{count_events(bases[0].kept, 'row')} of its key: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.count(0, bases[0].kept, 'row')} of its key: {words.names(bases[0].kept)}"

@@ -5,10 +5,10 @@ An answer rests on events that are there and on events that are not. So a step i
 - *presence*: which events of its inputs must stay for an event of its output to stay;
 - *absence*: what must stay, or stay away, for nothing new to appear in a region of its output.
 
-The answers are events to keep and regions of the inputs in which nothing new may appear. This is the contract:
-an input that has at least the kept events, and in the regions no others than it has now, gives an output that
-still has the event, or has nothing new in the region. So the answers compose from step to step down to the
-sources. There nothing can appear when events are removed, and the events kept are those that are named.
+The answers are events to keep, and regions of the inputs in which nothing new may appear. The contract: an
+input that has at least the kept events, and in the regions no others than it has now, gives an output that
+still has the event, or that has nothing new in the region. So the answers compose from step to step down to
+the sources. There nothing appears when events are removed, and the events kept are those that are named.
 
 Equal events cannot be told apart: to keep one is to keep all its copies.
 
@@ -29,8 +29,19 @@ from recension.denote.order import History, Key, key_of, value_order
 
 Columns: TypeAlias = Mapping[str, str]
 """Columns of the output, each with the column of an input that holds its value."""
-Namer: TypeAlias = Callable[[History], str]
-"""Names some events in a few words."""
+
+
+class Words(Protocol):
+    """How a step's events are named to people."""
+
+    def names(self, events: History) -> str:
+        """Some events in a few words, such as ``ann, bob``."""
+
+    def count(self, port: int, events: History, what: str = "event") -> str:
+        """How many events of an input, such as ``3 leases``."""
+
+    def lifetime(self, event: Event) -> str:
+        """When an event lives, such as ``[9, 10)``."""
 
 
 @dataclass(frozen=True)
@@ -151,23 +162,18 @@ class Lineage:
             for seen, there in zip(inputs, self.reach(region), strict=True)
         ]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         """What the step did, in its own words."""
-        return "made of " + list_inputs(bases, name)
+        return "made of " + list_inputs(bases, words)
 
 
-def count_events(events: Sequence[Event], what: str = "event") -> str:
-    """How many there are.
-
-    >>> count_events([]), count_events([Event({}, 0)])
-    ('no events', '1 event')
-    """
-    return f"{len(events) or 'no'} {what}{'' if len(events) == 1 else 's'}"
-
-
-def list_inputs(bases: Bases, name: Namer) -> str:
+def list_inputs(bases: Bases, words: Words) -> str:
     """The events of all inputs."""
-    named = [f"{count_events(basis.kept)}: {name(basis.kept)}" for basis in bases if basis.kept]
+    named = [
+        f"{words.count(port, basis.kept)}: {words.names(basis.kept)}"
+        for port, basis in enumerate(bases)
+        if basis.kept
+    ]
     return "; ".join(named) or "no events"
 
 
@@ -185,10 +191,9 @@ class EachEvent(Lineage):
         columns: Columns,
         image: Callable[[History], Sequence[Event | None]],
         back: Callable[[int, int], Interval] = lambda start, end: (start, end),
-        does: str = "passed on",
     ) -> None:
         super().__init__([columns])
-        self._image, self._back, self._does = image, back, does
+        self._image, self._back = image, back
 
     def reach(self, region: Region) -> list[Region]:
         start, end = self._back(region.start, region.end)
@@ -199,24 +204,24 @@ class EachEvent(Lineage):
         there = inputs[0].touching(self.reach(region_of(event))[0])
         wanted = identity(event)
         made = self._image(there)
-        return [Basis([e for e, o in zip(there, made, strict=True) if o is not None and identity(o) == wanted])]
+        return [
+            Basis([e for e, o in zip(there, made, strict=True) if o is not None and identity(o) == wanted])
+        ]
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """Nothing new comes of nothing new."""
         return [Basis(absent=self.reach(region))]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{self._does}: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        made = bases[0].kept
+        times = words.lifetime(made[0]) if made else ""
+        return f"made of {times} {words.names(made)}"
 
 
 class EqualEvents(Lineage):
     """A step whose output has the events of its inputs as they are: a union, a merge, a wait for order."""
 
     is_whole = True
-
-    def __init__(self, columns: Sequence[Columns], does: str = "passed on") -> None:
-        super().__init__(columns)
-        self._does = does
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         wanted, reach = identity(event), self.reach(region_of(event))
@@ -228,5 +233,5 @@ class EqualEvents(Lineage):
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         return [Basis(absent=[there]) for there in self.reach(region)]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{self._does}: {name([event])}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return "passed on as it is"

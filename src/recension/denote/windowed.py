@@ -18,7 +18,7 @@ from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
 from recension.core.ticks import BEGINNING
 from recension.denote.aggregates import Aggregate, RowFunction
-from recension.denote.lineage import Bases, Basis, Lineage, Namer, Region, Seen, count_events, region_of
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
 from recension.denote.order import History, Key, key_of, payload_order
 from recension.denote.windows import Window, Windows
 
@@ -177,12 +177,13 @@ class GroupLineage(Lineage):
         around = region.around(output.touching(region))
         return [Basis(inputs[0].touching(around.below(self.columns[0])), self.reach(around))]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return f"{count_events(bases[0].kept)} in its window: {name(bases[0].kept)}"
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        counted = words.count(0, bases[0].kept)
+        return f"{counted} in the window {words.lifetime(event)}: {words.names(bases[0].kept)}"
 
 
 class SnapshotLineage(GroupLineage):
-    """What the answer of a snapshot rests on: events alive then, those that bound it, and no end point within."""
+    """What the answer of a snapshot rests on: events alive then and those that bound it, none within."""
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         there = region_of(event).below(self.columns[0])
@@ -193,22 +194,22 @@ class SnapshotLineage(GroupLineage):
                 kept = kept + [e for e in near if end in (e.vs, e.ve)]
         return [Basis(kept, [there])]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         alive = [e for e in bases[0].kept if e.vs <= event.vs and event.ve <= e.ve]
         bounds = [e for e in bases[0].kept if not (e.vs <= event.vs and event.ve <= e.ve)]
-        bounded = f"; bounded by {name(bounds)}" if bounds else ""
-        return f"{count_events(alive)} alive: {name(alive)}{bounded}"
+        bounded = f"; bounded by {words.names(bounds)}" if bounds else ""
+        return f"{words.count(0, alive)} alive in {words.lifetime(event)}: {words.names(alive)}{bounded}"
 
 
 class GridLineage(GroupLineage):
-    """What the answer of a window on a grid rests on: events that overlap it. ``length``: no window is longer."""
+    """What a window on a grid rests on: events that overlap it. ``length``: no window is longer."""
 
     def __init__(self, *of: Any, length: int) -> None:
         super().__init__(*of)
         self._length = length
 
     def reach(self, region: Region) -> list[Region]:
-        return [super(GridLineage, self).reach(region)[0].stretch(self._length, self._length)]
+        return [super().reach(region)[0].stretch(self._length, self._length)]
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         there = region_of(event).below(self.columns[0])
@@ -224,12 +225,13 @@ class SessionLineage(GroupLineage):
         self._gap = gap
 
     def reach(self, region: Region) -> list[Region]:
-        return [super(SessionLineage, self).reach(region)[0].stretch(self._gap, self._gap)]
+        return [super().reach(region)[0].stretch(self._gap, self._gap)]
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         (there,) = self.reach(region_of(event))
         inside = [e for e in self.members(event, there, inputs) if e.vs < event.ve and event.vs < e.ve]
         return [Basis(inside, [there])]
+
 
 class CountLineage(GroupLineage):
     """What the answer of a count window rests on: all events that it counts, and that there are no others."""
@@ -239,7 +241,7 @@ class CountLineage(GroupLineage):
         self._n, self._by = n, by
 
     def reach(self, region: Region) -> list[Region]:
-        return [super(CountLineage, self).reach(region)[0].for_ever()]
+        return [super().reach(region)[0].for_ever()]
 
     def _moment(self, event: Event) -> int:
         return event.vs if self._by == "start" else event.ve

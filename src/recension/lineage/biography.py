@@ -1,23 +1,22 @@
 """The biography of an answer: what was said as the inputs came, element by element.
 
-Only elements of events that were ever where the answer rests are replayed, and CTIs; sources are taken in turn,
-a batch from each, as `rc.run` takes them.
+Only elements are replayed of events that ever were where the answer rests, and CTIs. Sources are taken in
+turn, a batch from each, as `rc.run` takes them. After the element that makes the answer final all is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from recension.core.batch import CTI, EventBatch
+from recension.core.batch import CTI, INSERT, EventBatch, cti, new_end
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TimeKind
 from recension.denote.lineage import Region, identity
 from recension.lineage.inputs import SourceInput, common_kind
-from recension.lineage.result import Biography, Question, Revision
+from recension.lineage.result import Biography, Cause, Question, Revision
 from recension.plan.node import Node
 from recension.plan.nodes import Table
 from recension.runners.local import Session
@@ -37,25 +36,23 @@ def tell_biography(
     session = Session({"query": plan}, history_limit=0, clock=lambda: 0)
     said, kind = _Said(question), common_kind(inputs)
     revisions: list[Revision] = []
-    for source, row, batch in _elements(inputs, regions, batch_size):
-        session.feed(source, batch)
-        before = said.now()
-        cti = said.take(session)
-        after = said.now()
-        text = str(batch.to_elements(kind)[0])
-        if list(map(identity, before)) != list(map(identity, after)):
-            revisions.append(Revision(source, row + 1, text, before, after))
-        if after and _is_final(after, cti, plan):
-            return Biography(revisions, (source, row + 1, text), True)
-    return Biography(revisions, None, any(identity(e) == identity(answer) for e in said.now()))
-
-
-def _is_final(answers: list[Event], cti: int, plan: Node) -> bool:
-    """Can nothing of them change any more? An end at the CTI may still move, unless ends only shrink."""
-    if cti == FOREVER:
-        return True
-    shrinks = plan.properties.is_shrink_only
-    return all(event.ve < cti or (shrinks and event.ve == cti) for event in answers)
+    for place in _places(inputs, regions, batch_size):
+        one = inputs[place.source]
+        is_end = place.row == len(one)
+        batch = cti(FOREVER, one.source.columns) if is_end else one.batch.slice(place.row, place.row + 1)
+        session.feed(place.source, batch)
+        before = list(said.events)
+        said.follow(session.read().batches)
+        is_new = list(map(identity, before)) != list(map(identity, said.events))
+        is_final = bool(said.events) and _is_final(said, plan)
+        if is_new or is_final:
+            text = "its end" if is_end else str(batch.to_elements(kind)[0])
+            cause = Cause(place.source, place.row + 1, text)
+            if is_new:
+                revisions.append(Revision(cause, before, list(said.events)))
+            if is_final:
+                return Biography(revisions, cause, True)
+    return Biography(revisions, None, identity(answer) in map(identity, said.events))
 
 
 class _Said:
@@ -63,52 +60,69 @@ class _Said:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._events: list[Event] = []
-        self._cti = BEGINNING
+        self.events: list[Event] = []
+        self.cti = BEGINNING
 
-    def now(self) -> list[Event]:
-        return list(self._events)
+    def follow(self, batches: list[EventBatch]) -> None:
+        """Take in what the query has given."""
+        for batch in batches:
+            ctis = batch.vs[batch.kind == CTI]
+            self.cti = max(self.cti, *ctis.tolist(), BEGINNING)
+            data = batch.filter(batch.is_data())
+            rows = zip(data.to_elements(), data.kind.tolist(), new_end(data).tolist(), strict=True)
+            for element, kind, end in rows:
+                payload, vs, ve = element.payload, element.vs, element.ve  # type: ignore[union-attr]
+                if kind != INSERT:
+                    self._remove(Event(payload, vs, ve))
+                if end > vs and self._question.holds_of(new := Event(payload, vs, end)):
+                    self.events.append(new)
 
-    def take(self, session: Session) -> int:
-        """Follow what the query has given; the CTI that it has come to."""
-        for batch in session.read().batches:
-            self._follow(batch)
-        return self._cti
-
-    def _follow(self, batch: EventBatch) -> None:
-        ctis = batch.vs[batch.kind == CTI]
-        if len(ctis):
-            self._cti = max(self._cti, int(ctis.max()))
-        for element in batch.filter(batch.is_data()).to_elements():
-            old = getattr(element, "ve", FOREVER), getattr(element, "new_ve", None)
-            payload, vs = element.payload, element.vs  # type: ignore[union-attr]
-            if old[1] is None:
-                self._add(Event(payload, vs, old[0]))
-            else:
-                gone = identity(Event(payload, vs, old[0]))
-                at = next((i for i, e in enumerate(self._events) if identity(e) == gone), None)
-                if at is not None:
-                    del self._events[at]
-                if old[1] > vs:
-                    self._add(Event(payload, vs, old[1]))
-
-    def _add(self, event: Event) -> None:
-        if self._question.holds_of(event):
-            self._events.append(event)
+    def _remove(self, event: Event) -> None:
+        gone = identity(event)
+        at = next((i for i, known in enumerate(self.events) if identity(known) == gone), None)
+        if at is not None:
+            del self.events[at]
 
 
-def _elements(
+def _is_final(said: _Said, plan: Node) -> bool:
+    """Can nothing of it change any more? An end at the CTI may still move, unless ends only shrink."""
+    if said.cti == FOREVER:
+        return True
+    shrinks = plan.properties.is_shrink_only
+    return all(event.ve < said.cti or (shrinks and event.ve == said.cti) for event in said.events)
+
+
+class _Place(NamedTuple):
+    turn: int
+    number: int
+    row: int
+    source: str
+
+
+def _places(
     inputs: Mapping[str, SourceInput], regions: Mapping[str, Region], batch_size: int
-) -> Iterator[tuple[str, int, EventBatch]]:
-    """Single elements in the order in which sources are read; tables first, then closed."""
-    order: list[tuple[int, int, int, str]] = []
-    for place, (name, one) in enumerate(inputs.items()):
-        if name in regions:
-            rows = np.concatenate([one.rows(regions[name]), one.ctis])
-            is_table = isinstance(one.source, Table)
-            order += [(_FIRST if is_table else row // batch_size, place, row, name) for row in np.sort(rows).tolist()]
-    for _, _, row, name in sorted(order):
-        yield name, row, inputs[name].batch.slice(row, row + 1)
+) -> Iterator[_Place]:
+    """The rows to replay in the order in which sources are read; tables first."""
+    found: list[_Place] = []
+    for number, (name, one) in enumerate(inputs.items()):
+        rows = one.rows(regions[name]) if name in regions else np.zeros(0, np.int64)
+        rows = np.sort(np.concatenate([rows, one.ctis, [len(one)] if one.is_closed else []])).astype(np.int64)
+        is_table = isinstance(one.source, Table)
+        found += [
+            _Place(_FIRST if is_table else row // batch_size, number, row, name) for row in rows.tolist()
+        ]
+    found.sort()
+    for place, after in zip(found, [*found[1:], None], strict=True):
+        if after is None or not _is_overtaken(place, after, inputs, regions):
+            yield place
 
 
-__all__ = ["TimeKind", "tell_biography"]
+def _is_overtaken(
+    place: _Place, after: _Place, inputs: Mapping[str, SourceInput], regions: Mapping[str, Region]
+) -> bool:
+    """Is it a CTI before all that matters, which another CTI follows at once?"""
+    if place.source != after.source or after.row == len(inputs[place.source]):
+        return False
+    batch, start = inputs[place.source].batch, regions.get(place.source, Region()).start
+    are_ctis = batch.kind[place.row] == CTI == batch.kind[after.row]
+    return bool(are_ctis and batch.vs[after.row] <= start)

@@ -26,7 +26,7 @@ from recension.core.values import values_of
 from recension.denote.lineage import Region
 from recension.denote.order import value_order
 from recension.plan.node import Node
-from recension.plan.nodes import Finalize, Source
+from recension.plan.nodes import Finalize, Source, Table
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import Data, Intake, require_inputs
 from recension.runners.local import Session
@@ -39,6 +39,8 @@ class SourceInput:
     source: Source
     batch: EventBatch
     kind: TimeKind
+    is_closed: bool = False
+    """Does it end with a CTI at the end of time, as a plain table does?"""
     is_mended: bool = False
     """Does a step above mend its retractions? Then elements alone have no history."""
 
@@ -90,15 +92,15 @@ def _touching(history: History, region: Region) -> History:
     return history.filter((history.vs <= region.end) & (history.ve >= region.start))
 
 
-def read_inputs(plan: Node, inputs: Mapping[str, Data]) -> dict[str, SourceInput]:
-    """All inputs of a query, checked as a run checks them."""
+def read_inputs(plan: Node, inputs: Mapping[str, Data], *, close: bool = False) -> dict[str, SourceInput]:
+    """All inputs of a query, checked as a run checks them; with ``close`` all of them are closed."""
     sources = sources_of(plan)
     require_inputs(inputs, sources)
     unchecked = Session({"query": plan}, history_limit=0).unchecked_sources
     times, found = OneKind(), dict[str, SourceInput]()
     for name, source in sources.items():
-        batch, kind = _read(source, inputs[name], name not in unchecked, times)
-        found[name] = SourceInput(source, batch, kind, name in unchecked)
+        batch, kind, is_table = _read(source, inputs[name], name not in unchecked, times)
+        found[name] = SourceInput(source, batch, kind, is_table or close, name in unchecked)
     require_one_kind(plan, {name: one.kind for name, one in found.items()})
     return found
 
@@ -109,13 +111,14 @@ def common_kind(inputs: Mapping[str, SourceInput]) -> pa.DataType:
     return TICKS if kind is None else kind
 
 
-def _read(source: Source, data: Data, checks: bool, times: OneKind) -> tuple[EventBatch, TimeKind]:
+def _read(source: Source, data: Data, checks: bool, times: OneKind) -> tuple[EventBatch, TimeKind, bool]:
+    is_table = isinstance(source, Table)
     if isinstance(data, StreamReader):
         batches = list(data)
-        return concat(batches) if batches else empty(source.columns), data.kind
+        return concat(batches) if batches else empty(source.columns), data.kind, is_table or data.is_table
     intake = Intake(source, check_orphans=checks, times=times)
     push = intake.judge(data)
-    return intake.take(push), push.kind
+    return intake.take(push), push.kind, is_table or intake.is_table
 
 
 def to_inserts(history: History) -> EventBatch:

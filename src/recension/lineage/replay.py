@@ -137,9 +137,7 @@ class Replay:
     def _run(self) -> None:
         self.runs += 1
         regions = self._regions()
-        sources = {
-            node.name: node for node in self.steps if isinstance(node, Source) and node in regions
-        }
+        sources = {node.name: node for node in self.steps if isinstance(node, Source) and node in regions}
         self.parts = {name: self.inputs[name].history(regions[node]) for name, node in sources.items()}
         self.regions = {name: regions[node] for name, node in sources.items()}
         named = {str(i): n for i, n in enumerate(self.steps) if n in self.lineages and n in regions}
@@ -161,9 +159,7 @@ class Replay:
             return parts[_name(self.plan)]
         return self.run({"query": self.plan}, parts)["query"]
 
-    def run(
-        self, queries: Mapping[str, Node], parts: Mapping[str, HistoryTable]
-    ) -> dict[str, HistoryTable]:
+    def run(self, queries: Mapping[str, Node], parts: Mapping[str, HistoryTable]) -> dict[str, HistoryTable]:
         """The histories of some steps over parts of the inputs, which are closed."""
         try:
             return self._run_until(self._closed_at, queries, parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, suggest_name
 from recension.core.events import Event
 from recension.core.history import History
-from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TimeKind, describe_time
 from recension.denote.lineage import Region
 from recension.denote.order import value_order
+from recension.lineage.words import describe_absence, describe_event, describe_lifetime
 
 Mark: TypeAlias = Literal["needed", "shared"]
-_SHOWN: Final = 5
 _LINES: Final = 6
+_EVENTS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Question:
         columns = " and ".join(f"{name} = {value}" for name, value in self.where.items())
         words = [f"with {columns}"] if columns else []
         if self.lifetime is not None:
-            words.append(f"in {_lifetime(*self.lifetime, kind)}")
+            words.append(f"in {describe_lifetime(*self.lifetime, kind)}")
         elif self.at is not None:
             words.append(f"at {describe_time(self.at, kind)}")
         return " ".join(words) or "at all"
@@ -52,8 +52,8 @@ class Question:
 class Named:
     """An input event on which an answer rests.
 
-    It is *needed* if the answer is another without it. It is *shared* if it is one of several reasons, each of
-    which is enough: an equal event, a zero in a sum, an event that only some of the others make matter.
+    It is *needed* if the answer is another without it. It is *shared* if it is one of several reasons: an
+    equal event, a zero in a sum, an event that matters only if others are not there.
     """
 
     event: Event
@@ -77,32 +77,24 @@ class Absence:
     source: str
     region: Region
 
-    def describe(self, kind: TimeKind) -> str:
-        """In words, such as ``no other event of s with k = a in [3, 9)``."""
-        where = " and ".join(f"{name} = {value}" for name, value in self.region.where)
-        columns = f" with {where}" if where else ""
-        start, end = self.region.start, self.region.end
-        if start == BEGINNING and end == FOREVER:
-            return f"no other event of {self.source}{columns}"
-        if start == BEGINNING:
-            return f"no other event of {self.source}{columns} until {describe_time(end, kind)}"
-        if end == FOREVER:
-            return f"no other event of {self.source}{columns} since {describe_time(start, kind)}"
-        times = f"from {describe_time(start, kind)} to {describe_time(end, kind)}"
-        return f"no other event of {self.source}{columns} {times}"
-
 
 @dataclass(frozen=True)
-class Revision:
-    """A change of the answer, and the element of an input that caused it.
-
-    ``row`` counts the elements of the source from 1. ``before`` and ``after`` are what was said at the time
-    that is asked about.
-    """
+class Cause:
+    """An element of an input that changed something; ``row`` counts the elements of the source from 1."""
 
     source: str
     row: int
     element: str
+
+    def __str__(self) -> str:
+        return f"{self.source}, row {self.row}: {self.element}"
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A change of the answer: what was said at the time that is asked about, before and after."""
+
+    cause: Cause
     before: list[Event]
     after: list[Event]
 
@@ -112,8 +104,8 @@ class Biography:
     """When an answer was first given, each revision of it, and when it became final."""
 
     revisions: list[Revision]
-    final: tuple[str, int, str] | None
-    """The source, row and text of the element by which it became final."""
+    final: Cause | None
+    """The element by which it became final."""
     is_shown: bool
     """Has it been given by the inputs as they are? If not it waits for them to go on."""
 
@@ -180,7 +172,7 @@ class Why:
         for step in self.steps:
             told.append(f"  {step.label}")
             for event, words in step.lines[:_LINES]:
-                told.append(f"    {_lifetime(event.vs, event.ve, self.time_type)} {name_events([event])}: {words}")
+                told.append(f"    {self._show(event)}: {words}")
             if len(step.lines) > _LINES:
                 told.append(f"    … and {len(step.lines) - _LINES} more")
             if step.empty and not step.lines:
@@ -194,9 +186,12 @@ class Why:
                 events = [one.event for one in named if one.mark == mark]
                 if events:
                     told.append(f"  {source}, {mark}")
-                    told += [f"    {self._show(event)}" for event in events[: 4 * _SHOWN]]
-                    told += [f"    … and {len(events) - 4 * _SHOWN} more"] if len(events) > 4 * _SHOWN else []
-        told += [f"  {absence.describe(self.time_type)}" for absence in self.absences]
+                    told += [f"    {self._show(event)}" for event in events[:_EVENTS]]
+                    told += [f"    … and {len(events) - _EVENTS} more"] if len(events) > _EVENTS else []
+        told += [
+            f"  {describe_absence(absence.source, absence.region, self.time_type)}"
+            for absence in self.absences
+        ]
         return told
 
     def _tell_life(self) -> list[str]:
@@ -208,10 +203,9 @@ class Why:
             said = "; ".join(self._show(event) for event in revision.after) or "nothing"
             verb = "first" if not revision.before else "then"
             told.append(f"  {verb} {said}")
-            told.append(f"    after {revision.source}, row {revision.row}: {revision.element}")
+            told.append(f"    after {revision.cause}")
         if life.final is not None:
-            source, row, element = life.final
-            told.append(f"  final after {source}, row {row}: {element}")
+            told.append(f"  final after {life.final}")
         elif life.is_shown:
             told.append("  not final: no CTI has passed it yet")
         else:
@@ -219,35 +213,4 @@ class Why:
         return told
 
     def _show(self, event: Event) -> str:
-        times = _lifetime(event.vs, event.ve, self.time_type)
-        return f"{times} {name_events([event], whole=True)}"
-
-
-def _lifetime(vs: int, ve: int, kind: TimeKind) -> str:
-    return f"[{describe_time(vs, kind)}, {describe_time(ve, kind)})"
-
-
-def name_events(events: Sequence[Event], whole: bool = False) -> str:
-    """Events in a few words: by the columns in which they differ, or by all.
-
-    >>> ann, bob = ({"user": name, "site": "Oslo"} for name in ("ann", "bob"))
-    >>> name_events([Event(ann, 0), Event(bob, 1)]), name_events([Event(ann, 0)])
-    ('ann, bob', 'user ann, site Oslo')
-    """
-    if not events:
-        return "none"
-    if whole or len(events) == 1:
-        return ", ".join(f"{name} {_text(v)}" for name, v in events[0].payload.items()) or "an event"
-    columns = [
-        name
-        for name in events[0].payload
-        if len({value_order(e.payload[name]) for e in events}) > 1
-    ]
-    names = [" ".join(_text(e.payload[c]) for c in columns[:2]) for e in events[:_SHOWN]]
-    if not columns:
-        return f"{len(events)} × {name_events(events[:1])}"
-    return ", ".join(names) + (f" and {len(events) - _SHOWN} more" if len(events) > _SHOWN else "")
-
-
-def _text(value: Any) -> str:
-    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        return describe_event(event, self.time_type)

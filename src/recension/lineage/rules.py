@@ -45,7 +45,7 @@ from recension.denote.grouped import EachGroup
 from recension.denote.intervals import plus
 from recension.denote.join import CoverageJoinLineage, InnerJoinLineage, PairRule
 from recension.denote.keyed import RecordLineage, RowMeaning
-from recension.denote.lineage import Bases, Basis, EachEvent, EqualEvents, Lineage, Namer, Region, Seen
+from recension.denote.lineage import Bases, Basis, EachEvent, EqualEvents, Lineage, Region, Seen, Words
 from recension.denote.order import History, Key, key_of, value_order
 from recension.denote.windowed import (
     CountLineage,
@@ -100,7 +100,7 @@ def _span(node: SpanNode) -> Lineage:
             made[at] = Event(rows[number] if rows else {}, events[at].vs, events[at].ve)
         return made
 
-    return EachEvent(node.kept_columns(), image, does=node.label)
+    return EachEvent(node.kept_columns(), image)
 
 
 @lineage_of.register
@@ -124,10 +124,10 @@ def _timed_span(node: nodes.TimedSpan) -> Lineage:
         return made
 
     if not node.is_altering:
-        return EachEvent(node.kept_columns(), image, does=node.label)
+        return EachEvent(node.kept_columns(), image)
     keeps_start = node.start is None or node.start.column == START
     back = start_back() if keeps_start else anywhere()
-    return EachEvent(node.kept_columns(), image, back, does=node.label)
+    return EachEvent(node.kept_columns(), image, back)
 
 
 @lineage_of.register
@@ -137,7 +137,7 @@ def _alter_lifetime(node: nodes.AlterLifetime) -> Lineage:
     def image(events: History) -> list[Event | None]:
         return [next(iter(alter([event])), None) for event in events]
 
-    return EachEvent(node.kept_columns(), image, back, does=node.label)
+    return EachEvent(node.kept_columns(), image, back)
 
 
 def _lifetime(rule: lifetimes.Lifetime) -> tuple[Callable[[History], History], Back]:
@@ -170,7 +170,7 @@ def _custom(start: Any, duration: Any) -> tuple[Moment, Moment]:
 
     def end(vs: int, ve: int) -> int:
         if duration is None:
-            length = FOREVER if FOREVER == ve or vs == BEGINNING else ve - vs
+            length = FOREVER if ve == FOREVER or vs == BEGINNING else ve - vs
         else:
             length = at(duration, vs, ve)
         return FOREVER if length == FOREVER else plus(begin(vs, ve), length)
@@ -184,7 +184,7 @@ def _custom(start: Any, duration: Any) -> tuple[Moment, Moment]:
 @lineage_of.register
 def _consistency(node: Consistency) -> Lineage:
     """Of a clock no events are read."""
-    lineage = EqualEvents([node.every_column()], does=node.label)
+    lineage = EqualEvents([node.every_column()])
     return lineage if len(node.inputs) == 1 else _BesideClock(lineage)
 
 
@@ -206,14 +206,14 @@ class _BesideClock(Lineage):
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         return [*self._lineage.absence(region, inputs[:1], output), Basis()]
 
-    def sentence(self, event: Event, bases: Bases, name: Namer) -> str:
-        return self._lineage.sentence(event, bases[:1], name)
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return self._lineage.sentence(event, bases[:1], words)
 
 
 @lineage_of.register(nodes.Union)
 @lineage_of.register(nodes.Merge)
 def _equal(node: Node) -> Lineage:
-    return EqualEvents([node.every_column() for _ in node.inputs], does=node.label)
+    return EqualEvents([node.every_column() for _ in node.inputs])
 
 
 # Joins.
@@ -225,7 +225,7 @@ def _join(node: Join) -> Lineage:
 
     def where(payloads: list[Payload]) -> list[Any]:
         assert predicate is not None
-        return predicate(payload_of(payloads, schema), len(payloads)).tolist()
+        return list(predicate(payload_of(payloads, schema), len(payloads)))
 
     rule = PairRule(
         node.on,
@@ -451,4 +451,3 @@ def _reach_ports(node: nodes.GroupApply, region: Region) -> dict[int, Region]:
             for child, there in zip(step.inputs, lineage_of(step).reach(known[step]), strict=True):
                 known[child] = there.hull(known.get(child))
     return {step.number: there for step, there in known.items() if isinstance(step, Port)}
-

@@ -1,7 +1,7 @@
 """Why an answer is what it is: which one is meant, what it rests on, and what of that it needs.
 
     find      the one event of the output that is asked about
-    trace     from step to step down to the sources: the events that must stay, the regions that must stay empty
+    trace     step by step down to the sources: the events that must stay, the regions that stay empty
     mark      each named event: *needed* if the answer is another without it, else *shared*
 
 All of it works on a part of the inputs (`Replay`), which grows until it is enough.
@@ -15,18 +15,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from recension.core.errors import RecensionError, suggest_name
+from recension.core.errors import RecensionError, TimeError, suggest_name
 from recension.core.events import Event
 from recension.core.history import History as HistoryTable
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TimeKind, describe_time
+from recension.core.time_kind import TimeKind, kind_of, merge_kinds
 from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
 from recension.lineage.biography import tell_biography
 from recension.lineage.inputs import common_kind, read_inputs
 from recension.lineage.replay import SMALL, Replay, Widen
-from recension.lineage.result import Absence, Named, Question, Step, Why, name_events
+from recension.lineage.result import Absence, Named, Question, Step, Why
+from recension.lineage.words import StepWords, describe_event
 from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.runners.local import BATCH_SIZE
@@ -43,11 +44,12 @@ def explain_answer(
     *,
     biography: bool = True,
     marks: bool = True,
+    close: bool = False,
     batch_size: int = BATCH_SIZE,
     small: int = SMALL,
 ) -> Why:
     """Why the one answer is what it is that has these columns and is true at this time."""
-    read = read_inputs(plan, inputs)
+    read = read_inputs(plan, inputs, close=close)
     replay = Replay(plan, read, small)
     search = _Search(replay, common_kind(read))
     question = search.question(answer, at)
@@ -84,7 +86,6 @@ class _Search:
 
     def question(self, answer: Event | Mapping[str, Any], at: int | None) -> Question:
         schema = self.replay.plan.schema
-        is_event = isinstance(answer, Event)
         where = dict(answer.payload) if isinstance(answer, Event) else dict(answer)
         for name in where:
             if name not in schema.names:
@@ -92,14 +93,23 @@ class _Search:
                 raise RecensionError(f"why: the answer has no column {name!r}{hint}")
         if isinstance(answer, Event):
             return Question(where, answer.vs, (answer.vs, answer.ve))
-        assert not is_event
+        if at is not None:
+            self._require_kind(at)
         return Question(where, at, None)
+
+    def _require_kind(self, at: int) -> None:
+        """Refuse a time of another kind than those of the inputs."""
+        try:
+            merge_kinds(kind_of(at), self.kind)
+        except TimeError as why:
+            raise TimeError(f"why: at {at!r}: {why}") from None
 
     def find(self, question: Question) -> Event:
         replay = self.replay
         where = tuple(question.where.items())
         region = Region(where=where) if question.at is None else Region(question.at, question.at, where)
-        replay.known or replay.need(replay.plan, region)  # noqa: B018
+        if not replay.known:
+            replay.need(replay.plan, region)
         events = replay.look(replay.plan).touching(region)
         alive = [e for e in events if question.holds_of(e)]
         if len({identity(e) for e in alive}) == 1:
@@ -131,8 +141,7 @@ class _Search:
         return self.replay.look(node).touching(region)
 
     def _show(self, event: Event) -> str:
-        times = f"[{describe_time(event.vs, self.kind)}, {describe_time(event.ve, self.kind)})"
-        return f"{times} {name_events([event], whole=True)}"
+        return describe_event(event, self.kind)
 
     def narrow(self, question: Question, answer: Event) -> Question:
         """The question whose answer it is, for its biography: by key and time, not by what it says."""
@@ -165,10 +174,11 @@ class _Search:
     def _step(self, found: _Trace, node: Node, events: History, regions: list[Region]) -> list[Basis]:
         """What a step's events and the regions where nothing may appear rest on, in its inputs."""
         lineage, inputs = self.replay.lineages[node], [self.replay.look(child) for child in node.inputs]
+        words = StepWords(node, self.replay.lineages, self.kind)
         total, lines = [Basis() for _ in node.inputs], []
         for event in events:
             bases = lineage.presence(event, inputs)
-            lines.append((event, lineage.sentence(event, bases, name_events)))
+            lines.append((event, lineage.sentence(event, bases, words)))
             _merge(total, bases)
         for region in regions:
             _merge(total, lineage.absence(region, inputs, self.replay.look(node)))
