@@ -16,15 +16,3 @@ __all__ = [
     "streams",
     "why",
 ]
-    "app",
-    "bench",
-    "calibrate",
-    "demo",
-    "generate",
-    "main",
-    "modules",
-    "query_file",
-    "run",
-    "streams",
-    "why",
-]
