@@ -12,6 +12,7 @@ from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
+from recension.api.why import why
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -171,6 +172,7 @@ __all__ = [
     "valid",
     "wall_clock",
     "when",
+    "why",
     "within",
 ]
 __all__ += _functions.__all__
