@@ -10,7 +10,7 @@ from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
 from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
-from recension.api.running import run, session
+from recension.api.running import record, run, session
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
 from recension.api.windows import module
@@ -79,6 +79,7 @@ from recension.plan.intervals import (
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 from recension.runners.local import Session
+from recension.runners.recording import Recording, read_recording
 from recension.runners.result import Result
 
 if _typing.TYPE_CHECKING:
@@ -110,6 +111,7 @@ __all__ = [
     "Operator",
     "Properties",
     "RecensionError",
+    "Recording",
     "Result",
     "Retract",
     "SchemaError",
@@ -153,6 +155,8 @@ __all__ = [
     "overlapped_by",
     "overlaps",
     "range",
+    "read_recording",
+    "record",
     "relation",
     "rows",
     "run",
