@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import time
@@ -88,7 +87,9 @@ class Browser:
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a script returns."""
-        return self._call("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
+        return self._call(
+            "POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)}
+        )
 
     def wait_for(self, is_so: Callable[[], Any]) -> Any:
         """What the function gives, once it gives something."""
@@ -149,8 +150,3 @@ class Browser:
     def screenshot(self, file: Path) -> None:
         """A picture of the page."""
         file.write_bytes(b64decode(self._call("GET", f"{self._session}/screenshot")))
-
-
-def is_root() -> bool:
-    """Does this run as root?"""
-    return os.geteuid() == 0

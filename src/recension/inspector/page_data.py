@@ -53,8 +53,8 @@ class Shown:
         said = [gap for name, one in self.recordings for gap in self._say(name, one.describe_gaps())]
         if left_out:
             said.append(
-                f"at most the last {self.limit:,} elements are on this page: {left_out:,} that came before are "
-                "not; --limit shows more"
+                f"this page has at most the last {self.limit:,} elements, and not the {left_out:,} that came "
+                "before; --limit shows more"
             )
         return {
             "title": self.title,

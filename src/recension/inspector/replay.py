@@ -1,7 +1,7 @@
-"""What an input changed: the query is run again over the recorded inputs without it, step by step as they came.
+"""What an input changed: the query is run again without it, over the recorded inputs, step by step.
 
-An event of a source is all the elements that tell of it: without its insert, its retractions are left out too. What
-differs in the end, on every edge above the source, is what the event changed.
+An event of a source is all the elements that tell of it: without its insert, its retractions go too.
+What differs in the end, on every edge above the source, is what the event changed.
 """
 
 from __future__ import annotations

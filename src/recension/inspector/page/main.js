@@ -347,10 +347,13 @@ class Inspector {
     this.isDrawing = true;
     requestAnimationFrame(() => {
       this.isDrawing = false;
+      const began = performance.now();
       const root = document.documentElement;
       root.classList.toggle("has-two", this.pinned !== null || [...this.panes.values()].some((pane) => pane.other));
       this.graph.show(this.moment, new Set(this.panes.keys()), this.lit);
       for (const pane of this.panes.values()) pane.draw();
+      root.dataset.frame = (performance.now() - began).toFixed(1);
+      if (!root.dataset.drawn) root.dataset.firstDrawn = String(Math.round(performance.now()));
       root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
     });
   }

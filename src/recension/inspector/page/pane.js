@@ -5,6 +5,7 @@ import { AXIS, GUTTER, Layout, Picture } from "./timeline.js";
 import { toNumber } from "./times.js";
 
 const MOST_IN_TABLE = 200;
+const FEW = 60;
 
 /** One edge on the page. `app` is what the panes share: the moment, the view, what is selected. */
 export class Pane {
@@ -228,11 +229,13 @@ export class Pane {
   }
 }
 
-/** The column whose values are the lanes: the first that has few of them, for text is a better key than a number. */
+/** The column whose values are the lanes: the first text that has few of them, else the one that has fewest. */
 function defaultLanes(edge) {
-  const few = edge.columns.filter((column) => column.texts.length <= Math.max(40, edge.bars / 8));
   const isText = (column) => column.texts.some((text) => Number.isNaN(Number(text)));
-  return (few.find(isText) ?? (edge.columns.length > 1 ? few[0] : null) ?? edge.columns.find(isText))?.name ?? "";
+  const texts = edge.columns.filter(isText);
+  const few = texts.find((column) => column.texts.length <= FEW);
+  const fewest = (texts.length ? texts : edge.columns.slice(1)).reduce((one, other) => (other.texts.length < one?.texts.length ? other : one ?? other), null);
+  return (few ?? fewest)?.name ?? "";
 }
 
 /** Final, speculative or taken back, in words. */

@@ -76,12 +76,13 @@ export class Layout {
 
 function pack(edge, bars) {
   const { data: start } = edge.barStart;
-  const { data: born } = edge.barBorn;
-  const { data: died } = edge.barDied;
-  bars.sort((a, b) => start[a] - start[b] || born[a] - born[b]);
+  bars.sort((a, b) => start[a] - start[b] || a - b);
   const rows = [];
   for (const bar of bars) {
-    const isFree = (row) => !row.parts.some((part) => part.end > start[bar] && part.born < died[bar] && born[bar] < part.died);
+    const beliefs = beliefsIn(edge, bar);
+    const { born } = beliefs[0];
+    const { died } = beliefs[beliefs.length - 1];
+    const isFree = (row) => !row.parts.some((part) => part.end > start[bar] && part.born < died && born < part.died);
     let row = rows.find(isFree);
     if (!row) {
       row = rows.length < MOST_ROWS ? { bars: [], parts: [] } : rows[MOST_ROWS - 1];
@@ -89,20 +90,22 @@ function pack(edge, bars) {
     }
     if (row.parts.length > MOST_PARTS) row.parts = shorten(row.parts, start[bar]);
     row.bars.push(bar);
-    row.parts.push(...beliefsIn(edge, bar));
+    row.parts.push(...beliefs.filter((part) => part.end > start[bar]));
   }
   return rows.map((row) => row.bars);
 }
 
-/** The ends that an event was told to have, each with the arrivals from and until which it was. */
+/** The ends that an event was told to have, each with the steps from and until which it was. */
 function beliefsIn(edge, bar) {
-  const parts = [{ born: edge.barBorn.data[bar], died: edge.barDied.data[bar], end: edge.barEnd.data[bar] }];
+  const born = edge.barBorn.data[bar] < 0 ? -1 : edge.step.data[edge.barElement.data[bar]];
+  const parts = [{ born, died: Infinity, end: edge.barEnd.data[bar] }];
   for (let r = edge.revisionFirst.data[bar]; r >= 0; r = edge.revisionNext.data[r]) {
-    const at = edge.order.data[edge.revisionElement.data[r]];
+    const at = edge.step.data[edge.revisionElement.data[r]];
+    const end = edge.revisionEnd.data[r];
     parts[parts.length - 1].died = at;
-    parts.push({ born: at, died: edge.barDied.data[bar], end: edge.revisionEnd.data[r] });
+    if (end > edge.barStart.data[bar]) parts.push({ born: at, died: Infinity, end });
   }
-  return parts.filter((part) => part.end > edge.barStart.data[bar]);
+  return parts;
 }
 
 /** Parts that still matter at a time; if they are too many, as one, which takes too much room rather than too little. */

@@ -70,7 +70,7 @@ export class TimeWriter {
     const least = (end - start) / Math.max(1, count);
     const step = this.isTicks ? roundTicks(least) : roundTime(least);
     const marks = [];
-    for (let at = Math.ceil(start / step) * step; at <= end && marks.length < 100; at += step) marks.push(at);
+    for (let at = Math.ceil(start / step) * step; at <= end && marks.length < 100; at += step) marks.push(at + 0);
     return { marks, step };
   }
 }
