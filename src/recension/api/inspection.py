@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recension.api.base import StreamBase, key_names
 from recension.lowering import describe_choice
-from recension.plan.explain import Format, explain
+from recension.plan.explain import Format, explain, explain_html
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.properties import Properties, describe_properties
 from recension.plan.rewrites import optimize
@@ -95,6 +95,11 @@ class InspectionMethods(StreamBase):
                 f"known: {describe_properties(plan.properties)}",
             ]
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the plan as it will run, the answer first and below it what it reads."""
+        (root,) = optimize([self.plan])
+        return explain_html(root, describe_choice)
 
     def __repr__(self) -> str:
         return f"<Stream {self.plan.label}: {describe_columns(self.plan.schema)}>"
