@@ -196,7 +196,10 @@ def timeline_svg(picture: Picture) -> str:
     scale = (_WIDTH - _LEFT - 4) / (picture.high - picture.low)
 
     def x(times: Ticks) -> list[float]:
-        return ((picture.clip(times).astype(np.float64) - picture.low) * scale + _LEFT).tolist()
+        places: list[float] = (
+            (picture.clip(times).astype(np.float64) - picture.low) * scale + _LEFT
+        ).tolist()
+        return places
 
     parts = list[str]()
     until = _LEFT + (min(max(picture.cti, picture.low), picture.high) - picture.low) * scale
@@ -237,7 +240,7 @@ def timeline_svg(picture: Picture) -> str:
 
 
 def _rect(x: float, y: float, width: float, height: float, style: str, title: str) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height}"'
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width - 0.6, 0.8):.1f}" height="{height}"'
     return f'<rect {place} fill="{_STYLES[style]}"><title>{escape(title)}</title></rect>'
 
 
@@ -256,8 +259,8 @@ def _labels(history: History) -> list[str]:
 def plot(picture: Picture, ax: Any = None) -> Any:
     """The picture on matplotlib axes, which are given back; new ones if none are given."""
     try:
-        import matplotlib.dates as dates
         import matplotlib.pyplot as plt
+        from matplotlib import dates
     except ImportError:
         raise RecensionError("plot needs matplotlib: pip install 'recension[plot]'") from None
     if ax is None:
@@ -301,9 +304,8 @@ def plot(picture: Picture, ax: Any = None) -> Any:
     ax.set_ylim(max(picture.height, 1) - 0.5, -0.5)
     if is_dated:
         ax.xaxis_date(kind.tz or "UTC")
-        ax.xaxis.set_major_formatter(
-            dates.ConciseDateFormatter(ax.xaxis.get_major_locator(), tz=kind.tz or "UTC")
-        )
+        locator = ax.xaxis.get_major_locator()
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=kind.tz or "UTC"))  # type: ignore[no-untyped-call]
     if picture.notes():
         ax.set_title(picture.notes(), fontsize="small")
     return ax
