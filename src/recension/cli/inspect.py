@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -144,4 +144,5 @@ def _serve(questions: Questions, port: int, *, opens: bool) -> None:
         print(f"recension: the inspector is at {server.address} until Ctrl-C", file=sys.stderr, flush=True)
         if opens:
             webbrowser.open(server.address)
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):  # the way to end it
+            server.serve_forever()
