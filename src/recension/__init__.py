@@ -13,6 +13,7 @@ from recension.api.functions import *  # noqa: F403  (its __all__ is part of the
 from recension.api.running import record, run, session
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
+from recension.api.why import why
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -174,6 +175,7 @@ __all__ = [
     "valid",
     "wall_clock",
     "when",
+    "why",
     "within",
 ]
 __all__ += _functions.__all__

@@ -1,6 +1,6 @@
 """The command ``recension``. Each module with commands adds them to the root when it is imported."""
 
-from recension.cli import bench, calibrate, demo, generate, inspect, modules, query_file, run, streams
+from recension.cli import bench, calibrate, demo, generate, inspect, modules, query_file, run, streams, why
 from recension.cli.root import app, main
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "query_file",
     "run",
     "streams",
+    "why",
 ]
