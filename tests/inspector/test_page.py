@@ -98,6 +98,28 @@ def test_an_answer_shows_its_life_and_what_caused_it(page: Browser) -> None:
     assert page.text("#details dd") == "bob"
 
 
+def test_an_answer_shows_why(page: Browser) -> None:
+    look_at(page, ANSWER, "Oslo", "3", "4", "5")
+    page.wait_for(lambda: "It rests on" in page.text(".reasons"))
+    assert "by what had come until step 8" in page.text(".reasons")
+    assert "3 leases alive in [4, 5): ann, bob, kim" in page.text(".reasons .steps")
+    assert [text.split(" [")[0] for text in page.texts(".reasons .event")] == [
+        f"user {user}, site Oslo" for user in ("ann", "bob", "kim")
+    ]
+    assert "no other event of leases with site = Oslo from 4 to 5" in page.text(".reasons .absence")
+    assert len(page.find(".step.lit")) == 3
+    assert len(page.find(".lines path.lit")) == 2
+    page.click(".reasons .event", 1)
+    assert page.texts("#details dd")[:2] == ["bob", "Oslo"]
+
+
+def test_an_answer_that_was_taken_back_is_explained_by_what_was_known(page: Browser) -> None:
+    look_at(page, ANSWER, "Oslo", "taken back", "1", "5", "9")
+    page.wait_for(lambda: "It rests on" in page.text(".reasons"))
+    assert "by what had come until step 4" in page.text(".reasons")  # kim came in step 5
+    assert [text.split(",")[0] for text in page.texts(".reasons .event")] == ["user ann", "user bob"]
+
+
 def test_an_input_shows_what_it_changed(page: Browser) -> None:
     look_at(page, SOURCE, "kim")
     page.wait_for(lambda: "Without it" in page.text(".reasons"))
@@ -175,8 +197,12 @@ def test_the_exported_page_works_alone(page: Browser, questions: Questions, tmp_
     page.click("#on-step")
     assert "step 1 of 8" in page.text("#where")
     assert rows(page, ANSWER) == [["speculative", "1", "9", "Oslo", "1"]]
-    look_at(page, SOURCE, "ann")
-    page.wait_for(lambda: "these changed downstream" in page.text(".reasons"))
+    page.click("#to-end")
+    look_at(page, SOURCE, "kim")
+    page.wait_for(lambda: "answers rest on it" in page.text(".reasons"))
+    assert "site Oslo, n 3 [4, 5) final" in page.texts(".reasons .event")
+    look_at(page, ANSWER, "Oslo", "3", "4", "5")
+    page.wait_for(lambda: "ann, bob, kim" in page.text(".reasons .steps"))
     assert page.run("return document.querySelector('#export').hidden")
 
 
@@ -199,6 +225,8 @@ def test_one_stream_over_another(browser: Browser, recorded: Path, tmp_path: Pat
     browser.click("#to-start")
     browser.click("#on-step")
     browser.wait_for(lambda: "equivalent to" in browser.text(f"{ANSWER} .summary"))
+    look_at(browser, SOURCE, "ann")  # the query is not known: what came in the same step is shown
+    browser.wait_for(lambda: "these changed downstream" in browser.text(".reasons"))
     assert browser.complaints() == []
 
 

@@ -233,9 +233,10 @@ class Inspector {
   }
 
   async explainWhy({ edge, bar }, tell) {
-    const element = edge.first + edge.barElement.data[bar];
-    const known = this.reasons.find((one) => one.edge === edge.id && one.element === element);
-    const found = known ?? (this.can.why ? await this.ask("why", { edge: edge.id, element }) : null);
+    const elements = edge.elementsOf(bar).map((element) => edge.first + element);
+    const known = this.reasons.find((one) => one.edge === edge.id && one.element === elements[0]);
+    const until = this.streams.steps[Math.max(0, this.streams.stepAtMoment(this.moment))];
+    const found = known ?? (this.can.why ? await this.ask("why", { edge: edge.id, elements: elements.join(","), until }) : null);
     if (!found) return;
     if (found.error) { tell("Why", () => [make("p", { class: "error" }, found.error)]); return; }
     document.documentElement.classList.add("has-why");
@@ -243,9 +244,10 @@ class Inspector {
     for (const event of events) if (event.bar !== undefined) this.mark(event.edge, event.bar, event.mark);
     for (const id of found.edges ?? []) this.lit.add(id);
     tell("Why", () => [
+      make("p", { class: "lead" }, `by what had come until step ${count(found.until)}`),
       make("ol", { class: "steps" }, ...found.steps.map((words) => make("li", {}, words))),
       ...this.details.listEvents(`It rests on ${counted(events.length, "event")}:`, events),
-      ...(found.absences ?? []).map((words) => make("p", { class: "absence" }, words))]);
+      ...(found.absences ?? []).map((words) => make("p", { class: "absence" }, `and on that there is ${words}`))]);
   }
 
   /** What came downstream in the steps of an event, and, if the query is there, what is otherwise without it. */
@@ -286,7 +288,7 @@ class Inspector {
     document.documentElement.classList.add("has-effect");
     const cut = found.left_out ? [make("p", {}, `${count(found.left_out)} more are not listed.`)] : [];
     tell("What it changed", () => because.length || instead.length ? [
-      ...(because.length ? this.details.listEvents("Without it, these would not be there:", because) : []),
+      ...(because.length ? this.details.listEvents("Without it, these would not be there in the end:", because) : []),
       ...(instead.length ? this.details.listEvents("and these would be:", instead.map((event) => ({ edge: event.edge, text: event.text }))) : []), ...cut]
       : [make("p", {}, "Nothing: in the end, everything downstream would be the same without it.")]);
   }
@@ -310,7 +312,7 @@ class Inspector {
   /** The bar of an event that the server names. */
   locate(event) {
     const edge = this.streams.edges.get(event.edge);
-    const bars = edge?.find(event.texts, event.vs, event.ve);
+    const bars = edge?.find(event.texts, event.vs, event.ve) ?? edge?.findAnyEnd(event.texts, event.vs);
     const text = `${Object.entries(event.texts).map(([name, value]) => `${name} ${value ?? "null"}`).join(", ")} [${this.times.write(BigInt(event.vs))}, ${this.times.write(BigInt(event.ve))})`;
     return { edge, bar: bars?.[0], mark: event.mark, text };
   }

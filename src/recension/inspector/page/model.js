@@ -210,6 +210,22 @@ export class Edge {
 
   /** The bar that in the end has these texts and times, if there is one. */
   find(texts, vs, ve) {
+    const payload = this.payloadNamed(texts);
+    return payload === undefined ? undefined : this.alive.get(`${payload}|${vs}|${ve}`);
+  }
+
+  /** The bars with these texts and this start, whatever became of their ends. */
+  findAnyEnd(texts, vs) {
+    const payload = this.payloadNamed(texts);
+    const start = BigInt(vs);
+    const found = [];
+    for (let bar = 0; bar < this.bars; bar++) {
+      if (this.barPayload.data[bar] === payload && this.vs.data[this.barElement.data[bar]] === start) found.push(bar);
+    }
+    return found;
+  }
+
+  payloadNamed(texts) {
     let key = "";
     for (const column of this.columns) {
       const text = texts[column.name];
@@ -217,8 +233,7 @@ export class Edge {
       if (code === undefined) return undefined;
       key += code + ",";
     }
-    const payload = this.payloads.get(key);
-    return payload === undefined ? undefined : this.alive.get(`${payload}|${vs}|${ve}`);
+    return this.payloads.get(key);
   }
 
   /** The end of a bar at a moment: NaN if nobody had told of it, its start if it was taken back. */
