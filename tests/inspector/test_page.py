@@ -202,7 +202,7 @@ def test_the_exported_page_works_alone(page: Browser, questions: Questions, tmp_
     page.wait_for(lambda: "answers rest on it" in page.text(".reasons"))
     assert "site Oslo, n 3 [4, 5) final" in page.texts(".reasons .event")
     look_at(page, ANSWER, "Oslo", "3", "4", "5")
-    page.wait_for(lambda: "ann, bob, kim" in page.text(".reasons .steps"))
+    page.wait_for(lambda: "ann, bob, kim" in page.text(".reasons .steps div"))
     assert page.run("return document.querySelector('#export').hidden")
 
 

@@ -99,11 +99,11 @@ class Reasons:
     def _tell(self, edge: int, why: Why, until: int) -> dict[str, Any]:
         kind, sources = why.time_type, self._recording.sources
         labels = {vertex["label"]: int(vertex["id"]) for vertex in self._recording.manifest["plan"]}
-        steps = list[str]()
+        steps = list[dict[str, Any]]()
         for step in why.steps:
             lines = [f"{describe_event(event, kind)}: {words}" for event, words in step.lines[:_LINES]]
             more = [f"and {len(step.lines) - _LINES} more"] if len(step.lines) > _LINES else []
-            steps += [f"{step.label} — {'; '.join([*lines, *more])}"] if lines else []
+            steps += [{"label": step.label, "lines": [*lines, *more]}] if lines else []
         named = [(source, one) for source, several in why.named.items() for one in several]
         return {
             "until": until,

@@ -245,7 +245,7 @@ class Inspector {
     for (const id of found.edges ?? []) this.lit.add(id);
     tell("Why", () => [
       make("p", { class: "lead" }, `by what had come until step ${count(found.until)}`),
-      make("ol", { class: "steps" }, ...found.steps.map((words) => make("li", {}, words))),
+      make("ol", { class: "steps" }, ...found.steps.map((step) => make("li", {}, make("b", {}, step.label), ...step.lines.map((line) => make("div", {}, line))))),
       ...this.details.listEvents(`It rests on ${counted(events.length, "event")}:`, events),
       ...(found.absences ?? []).map((words) => make("p", { class: "absence" }, `and on that there is ${words}`))]);
   }

@@ -124,6 +124,7 @@ export class Pane {
     this.pictures.forEach((picture, i) => {
       const own = this.edgeOf(i);
       const marks = new Map(app.marksOf(own));
+      const dims = app.marks.size > 0;
       if (found) for (const bar of i ? found.onlyRight : found.onlyLeft) marks.set(bar, i ? "came" : "gone");
       if (changes) {
         const isLater = i === 1 ? app.moment >= app.pinned : app.moment < app.pinned;
@@ -133,7 +134,7 @@ export class Pane {
       picture.canvas.setAttribute("aria-label", `timeline of ${own.name}; the button Table shows it as a table`);
       picture.canvas.setAttribute("role", "img");
       picture.canvas.style.height = `${this.stage.clientHeight}px`;
-      picture.draw({ layout: layouts[i], moment: this.momentOf(i), view: app.view, scroll: this.stage.scrollTop, marks, times: app.times,
+      picture.draw({ layout: layouts[i], moment: this.momentOf(i), view: app.view, scroll: this.stage.scrollTop, marks, dims, times: app.times,
         colours: app.colours, hidesGhosts: !app.showsGhosts, laneColumn: this.laneColumn });
     });
     this.summary.textContent = this.describe(layouts[0], found, changes);

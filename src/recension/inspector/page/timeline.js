@@ -195,14 +195,15 @@ export class Picture {
 
   /** Bars in view, gathered by how they are drawn. */
   drawBars() {
-    const { layout, moment, view, scroll, marks, colours, hidesGhosts } = this.scene;
+    const { layout, moment, view, scroll, marks, dims, colours, hidesGhosts } = this.scene;
     const { edge } = layout;
     const { context, width } = this;
     const cti = edge.ctiAt(moment);
     const until = cti === undefined ? -Infinity : toNumber(cti);
     const ctiX = until === -Infinity ? GUTTER : until === Infinity ? width : Math.min(width, Math.max(GUTTER, this.x(until)));
-    const solid = [];
-    const striped = [];
+    // Where some bars are lit, the others are dim.
+    const solid = { lit: [], dim: [] };
+    const striped = { lit: [], dim: [] };
     const ghosts = [];
     const rings = [];
     const labels = [];
@@ -220,11 +221,12 @@ export class Picture {
           if (right > drawn || right - left > 1) {
             drawn = Math.max(drawn, right);
             const wide = Math.max(1, right - left - 1);
-            if (left < ctiX) solid.push(left, y, Math.min(wide, Math.max(1, ctiX - left)));
-            if (left + wide > ctiX) striped.push(Math.max(left, ctiX), y, left + wide - Math.max(left, ctiX));
+            const how = dims && !marks.has(bar) ? "dim" : "lit";
+            if (left < ctiX) solid[how].push(left, y, Math.min(wide, Math.max(1, ctiX - left)));
+            if (left + wide > ctiX) striped[how].push(Math.max(left, ctiX), y, left + wide - Math.max(left, ctiX));
             if (wide > 26 && labels.length < MOST_LABELS) labels.push([bar, left, y, wide, ctiX]);
           }
-          const mark = marks?.get(bar);
+          const mark = marks.get(bar);
           if (mark) rings.push([mark, left, y, Math.max(3, right - left - 1)]);
         }
         if (!hidesGhosts && edge.revisionFirst.data[bar] >= 0) {
@@ -233,7 +235,7 @@ export class Picture {
             const from = Math.max(GUTTER, this.x(end));
             const to = Math.min(width, this.x(longest));
             if (to > ghosted && to > from) { ghosted = to; ghosts.push(from, y, to - from); }
-            const mark = marks?.get(bar);
+            const mark = marks.get(bar);
             if (mark && !(end > start)) rings.push([mark, from, y + BAR, Math.max(3, to - from - 1), 7]);
           }
         }
@@ -243,9 +245,13 @@ export class Picture {
     context.beginPath();
     context.rect(GUTTER, AXIS, width - GUTTER, this.height - AXIS);
     context.clip();
-    this.fill(solid, colours.final, 1, BAR);
-    this.fill(striped, colours.speculative, 1, BAR);
-    this.fill(striped, this.stripes(colours), 1, BAR);
+    for (const how of ["dim", "lit"]) {
+      context.globalAlpha = how === "dim" ? 0.35 : 1;
+      this.fill(solid[how], colours.final, 1, BAR);
+      this.fill(striped[how], colours.speculative, 1, BAR);
+      this.fill(striped[how], this.stripes(colours), 1, BAR);
+    }
+    context.globalAlpha = 1;
     context.fillStyle = colours.ghost;
     for (let i = 0; i < ghosts.length; i += 3) {
       context.globalAlpha = 0.25;
@@ -253,7 +259,7 @@ export class Picture {
       context.globalAlpha = 1;
       context.fillRect(ghosts[i], ghosts[i + 1] + BAR + 3.5, ghosts[i + 2], 1);
     }
-    context.lineWidth = 2;
+    context.lineWidth = 2.5;
     for (const [mark, left, y, wide, high] of rings) {
       context.strokeStyle = colours[mark] ?? colours.selected;
       context.strokeRect(left + 0.5, y + 0.5, wide, high ?? BAR);
@@ -263,7 +269,7 @@ export class Picture {
       const room = Math.floor((wide - 8) / 6.4);
       if (room < 2) continue;
       const cut = text.length > room ? text.slice(0, room - 1) + "…" : text;
-      context.fillStyle = left + 5 + cut.length * 3.2 < split ? colours["on-final"] : colours.ink;
+      context.fillStyle = left + 5 + cut.length * 3.2 < split && !(dims && !marks.has(bar)) ? colours["on-final"] : colours.ink;
       context.fillText(cut, left + 5, y + BAR / 2 + 1);
     }
     context.restore();
