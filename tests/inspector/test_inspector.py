@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.inspector.conftest import HOSTILE, LEASES, ONLINE, lease
+from tests.runners.spark.sinks.feeding import fed, revised
 
 import recension as rc
 from recension.cli import main
@@ -22,6 +23,8 @@ from recension.inspector.questions import Questions
 from recension.inspector.replay import Replay
 from recension.inspector.server import InspectorServer
 from recension.runners.recording import read_recording
+from recension.runners.spark.sinks import changelog as changelog_sink
+from recension.runners.spark.sinks.changelog import Changelog
 
 
 def ask(server: InspectorServer, path: str, host: str | None = None, method: str = "GET") -> HTTPResponse:
@@ -141,6 +144,25 @@ def test_a_replay_needs_all_of_the_inputs_and_the_same_query(tmp_path: Path, rec
         pass
     with pytest.raises(rc.RecensionError, match="leases was not recorded"):
         Replay(read_recording(tmp_path / "answer"), ONLINE.plan)
+
+
+def test_a_changelog_of_spark_is_shown_by_micro_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each micro-batch is a step, at the wall clock it was written at."""
+    batches = revised(0, 4)
+    for number, batch in enumerate(batches):
+        monkeypatch.setattr(changelog_sink, "now", lambda at=number: (at + 1) * 1_000_000)
+        Changelog(tmp_path / "log").apply(fed(batch, number))
+    page = tmp_path / "page.html"
+    assert main(["inspect", str(tmp_path / "log"), "--export", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    shown = json.loads(data)
+    assert np.frombuffer(b64decode(shown["steps"]), "<u4").tolist() == [1, 2, 3, 4]
+    assert np.frombuffer(b64decode(shown["at"]), "<i8").tolist() == [n * 1_000_000 for n in (1, 2, 3, 4)]
+    # The CTIs of a step are one.
+    assert shown["edges"]["0:0"]["size"] == sum(int(batch.is_data().sum()) + 1 for batch in batches)
 
 
 QUERY = """

@@ -6,20 +6,25 @@ import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import groupby
 from math import ceil
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
 
-from recension.cli.inputs import open_inputs, parse_inputs, refuse_versions
+from recension.cli.inputs import open_inputs, parse_inputs, refuse_versions, report_dropped
 from recension.cli.progress import show_progress
 from recension.cli.query_file import load_query, split_query
 from recension.cli.root import app
+from recension.core.batch import concat
 from recension.core.errors import RecensionError
 from recension.core.formats import open_stream
 from recension.core.formats.files import format_errors
+from recension.core.formats.reader import MicroBatches, read_micro_batches
+from recension.core.time_kind import KnownKind
 from recension.inspector.export import page_in_one_file
 from recension.inspector.page_data import LIMIT, Shown
 from recension.inspector.questions import Questions
@@ -40,7 +45,8 @@ def inspect(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|QUERY.py[:name]|PATH", help="A recording, a query to run and record, or a stream."
+            metavar="DIR|QUERY.py[:name]|PATH",
+            help="A recording, a query to run and record, a stream, or a changelog of Spark.",
         ),
     ],
     inputs: Annotated[
@@ -106,30 +112,48 @@ def _record(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
 ) -> Iterator[tuple[Path, Node | None]]:
     """The directory of a recording, made for the while if the target is none; and the query, if known."""
-    path, _ = split_query(target)
+    is_query = split_query(target)[0].suffix == ".py"
+    if inputs and not is_query:
+        raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
     if (Path(target) / MANIFEST).is_file():
-        if inputs:
-            raise RecensionError("--input is for a query; a recording has its inputs")
         yield Path(target), None
         return
-    if path.suffix == ".py":
-        plan, paths = load_query(target).plan, parse_inputs(inputs)
-        refuse_versions(paths, plan)
-    else:
-        if inputs:
-            raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
-        name = Path(target).stem
-        reader = open_stream(Path(target))
-        plan, paths = Source(name, reader.schema), {name: Path(target)}
     with TemporaryDirectory(prefix="recension-") as folder:
-        size = batch_size or _choose_size(plan, paths)
-        session = Session({"query": plan}, size, history_limit=0)
-        readers = open_inputs(paths, plan, session.unchecked_sources, size)
-        with session.record(Path(folder) / "recording", "all") as recorder, show_progress("running") as meter:
-            for taken, _ in enumerate(push_inputs(session, readers, batch_size=size, close=close), start=1):
-                session.read()
-                meter.say(f"running: {taken:,} batches read")
-        yield recorder.path, plan
+        made = Path(folder) / "recording"
+        if not is_query and (log := read_micro_batches(target)) is not None:
+            yield _record_changelog(made, Path(target).name, log), None
+            return
+        if is_query:
+            plan, paths = load_query(target).plan, parse_inputs(inputs)
+            refuse_versions(paths, plan)
+        else:
+            name = Path(target).stem
+            plan, paths = Source(name, open_stream(Path(target)).schema), {name: Path(target)}
+        yield _record_run(made, plan, paths, batch_size or _choose_size(plan, paths), close=close), plan
+
+
+def _record_run(made: Path, plan: Node, paths: dict[str, Path], size: int, *, close: bool) -> Path:
+    """Run a query over files and record all of it."""
+    session = Session({"query": plan}, size, history_limit=0)
+    readers = open_inputs(paths, plan, session.unchecked_sources, size)
+    with session.record(made, "all"), show_progress("running") as meter:
+        for taken, _ in enumerate(push_inputs(session, readers, batch_size=size, close=close), start=1):
+            session.read()
+            meter.say(f"running: {taken:,} batches read")
+    report_dropped(session.counts())
+    return made
+
+
+def _record_changelog(made: Path, name: str, log: MicroBatches) -> Path:
+    """What a query on Spark has written, a micro-batch a step, each at its time."""
+    now = [0]
+    times = KnownKind(log.time_type)
+    session = Session({name: Source(name, log.schema)}, history_limit=0, clock=lambda: now[0], times=times)
+    with session.record(made, "all"):
+        for now[0], pieces in groupby(log.batches, key=itemgetter(0)):
+            session.feed(name, concat([batch for _, batch in pieces]))
+            session.read()
+    return made
 
 
 def _choose_size(plan: Node, paths: dict[str, Path]) -> int:
