@@ -16,7 +16,10 @@ from tests.runners.spark.stream.processes import Program
 
 from recension.core.history import History
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
+    pytest.mark.spark,
+]
 
 
 class Run:
