@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.properties.plans import STEPS, Plan
+from tests.properties.plans import STEPS, Plan, one_form_of_each
 from tests.properties.step import StepKind
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
@@ -26,15 +26,6 @@ def _steps() -> list[StepKind]:
     return [step for name, step in found.items() if "advance_time" not in name]
 
 
-def _by_turns() -> tuple[list[StepKind], list[StepKind]]:
-    """Of a step that is there with groups and without one form, by turns, and the other forms."""
-    forms: dict[str, list[StepKind]] = {}
-    for step in _steps():
-        forms.setdefault(step.name.removesuffix(" by k").removesuffix(" eager"), []).append(step)
-    chosen = [same[number % len(same)] for number, same in enumerate(forms.values())]
-    return chosen, [step for step in _steps() if step not in chosen]
-
-
 def _history(rnd: random.Random) -> list[Event]:
     events = []
     for _ in range(rnd.randrange(1, 9)):
@@ -50,7 +41,8 @@ def _plans(seed: int, size: int) -> list[Plan]:
     return [Plan(tuple(rnd.choices(steps, k=rnd.choice([2, 3])))) for _ in range(size)]
 
 
-CHOSEN, OTHERS = _by_turns()
+CHOSEN = one_form_of_each(_steps())
+OTHERS = [step for step in _steps() if step not in CHOSEN]
 SAMPLES = [
     *(pytest.param([Plan((step,)) for step in CHOSEN[at::3]], at, id=f"steps {at}") for at in range(3)),
     pytest.param(_plans(7, 10), 7, id="plans 7"),
