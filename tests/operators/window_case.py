@@ -11,6 +11,7 @@ from recension import denote
 from recension.core.events import Element, Event
 from recension.denote.grouped import groups as groups_of
 from recension.lowering import operator_of
+from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.physical import Dice, Shape, build_stream
 
@@ -94,3 +95,12 @@ class WindowCase:
         """What has come, group by group."""
         history = self.driver.input_history()
         return list(groups_of(history, "k")) if self._grouped else [history]
+
+    def check_every_batch(self) -> None:
+        """Everything is shown at once, by a twin too, and nothing is left in the end."""
+        for number, batch in enumerate(self.batches()):
+            if number % 3 == 2:
+                self.driver.restore_twin()
+            self.driver.feed(batch)
+            assert_equivalent(self.driver.history(), self.meaning())
+        assert self.driver.operator.state_rows() == 0
