@@ -194,8 +194,8 @@ def changes(
         ``start``: rows stand by (start, version). ``version``: they stand as in a log, by version alone, and
         each begins at the latest start up to it.
     partition, partition_order, partitions, idle, run, sequence
-        As for `source`, where ``partition_order`` is called ``order``. The rows of a key are of one partition,
-        or have versions: the order of different partitions is nowhere said.
+        As for `source`, where ``partition_order`` is called ``order``. The rows of a key are in one partition
+        or have versions: nothing puts different partitions in order.
 
     >>> import recension as rc
     >>> orders = changes("orders", {"id": "int64", "state": "string"}, key="id", version="lsn")
