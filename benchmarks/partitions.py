@@ -82,7 +82,10 @@ def _push(options: dict[str, Any], pushes: list[pa.Table]) -> int:
 
 def _measure(name: str, partitions: int, options: dict[str, Any], **kinds: bool) -> Measurement:
     against = () if not options else ("no partitions",)
-    load = partial(_tables, partitions, **kinds)
+
+    def load(size: int, folder: Path) -> list[pa.Table]:
+        return _tables(partitions, size, folder, **kinds)
+
     return Measurement(name, load, partial(_push, options), sizes=SIZES, against=against, repeats=3)
 
 

@@ -83,10 +83,12 @@ def open_stream(
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    folders = {} if places is None else partition_folders(Path(path), places.partition)
+    folders: dict[Path, str | None] = {Path(path): None}
+    if places is not None and (found := partition_folders(Path(path), places.partition)):
+        folders = {**found}
     files = [
         replace(open_file(file, times, schema, places), partition=partition)
-        for folder, partition in (folders or {Path(path): None}).items()
+        for folder, partition in folders.items()
         for file in stored_files(folder, version)
     ]
     checks = _Checks(on_violation, check_orphans, check_lateness)
