@@ -112,7 +112,8 @@ class Packing:
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
-        file, row = open_file(StoredFile(path), times, self._origin.columns), 1
+        places = None if path.name == CLOSING else self._origin.sub_streams
+        file, row = open_file(StoredFile(path), times, self._origin.columns, places), 1
         self._require_kind(file)
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = file.columns_to_read(self._origin.columns)
