@@ -40,13 +40,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
 
 
+# A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
+# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's settings.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    settings = {"spark__sql__shuffle__partitions": "2", "spark__driver__memory": "2g"}
-    session = rc.spark.session("local[2,4]", "recension tests", **settings, **_kafka_connector())
+    session = rc.spark.session(
+        "local[2,4]",
+        "recension tests",
+        spark__sql__shuffle__partitions="2",
+        spark__driver__memory="2g",
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **{name.replace(".", "__"): value for name, value in INTERPRETED.items()},
+        **_kafka_connector(),
+    )
     yield session
     session.stop()
 
@@ -77,3 +90,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         except (NoBrokerError, NoJarsError) as why:
             pytest.skip(f"no Kafka broker: {why}")
         yield found
+
+
+@pytest.fixture
+def as_users_run_it(spark: Any) -> Iterator[Any]:
+    """The session with plans compiled, as Spark does unless it is told otherwise."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)

@@ -16,7 +16,6 @@ from recension.core.formats.change_feeds import LOG_COLUMNS, LOG_DELETED, LOG_TI
 from recension.core.history import History
 from recension.core.validity import Policy
 from recension.plan.schemas import IntoSchema, IntoType, schema_of
-from recension.runners.result import Result
 
 INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milliseconds
 
@@ -202,6 +201,8 @@ def to_scd2(
         from recension.runners.spark.change_feeds import scd2_table
 
         return scd2_table(history, start, end, current)
+    from recension.runners.result import Result
+
     if isinstance(history, Result):
         history = history.history()
     table = history.to_arrow() if isinstance(history, History) else history
