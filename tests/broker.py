@@ -80,7 +80,9 @@ class Broker:
         settings = _SETTINGS.format(port=self.port, control=control, logs=folder / "logs")
         (folder / "server.properties").write_text(settings)
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", "-t", name, "-c", "server.properties").wait()
+        self._run(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", "server.properties"
+        ).wait()
 
     @property
     def address(self) -> str:

@@ -79,7 +79,7 @@ from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
 
 if _typing.TYPE_CHECKING:
-    from recension.api import spark
+    from recension.api import kafka, spark
     from recension.api.running import run, session
     from recension.runners.local import Session
     from recension.runners.result import Result
@@ -141,6 +141,7 @@ __all__ = [
     "intersect",
     "intersects",
     "interval",
+    "kafka",
     "lifetime",
     "lit",
     "max_horizontal",
@@ -185,8 +186,8 @@ if not _typing.TYPE_CHECKING:  # to a type checker, what is not above is not the
     }
 
     def __getattr__(name: str) -> object:
-        if name == "spark":  # loads pyspark, which most programs that import this do not need
-            return _import_module("recension.api.spark")
+        if name in ("kafka", "spark"):  # load what most programs that import this do not need
+            return _import_module(f"recension.api.{name}")
         if name in _LATER:
             return globals().setdefault(name, getattr(_import_module(_LATER[name]), name))
         near = _get_close_matches(name, __all__, n=1)

@@ -211,6 +211,11 @@ class Partitions:
         """Can time alone move the CTI?"""
         return self._idle is not None
 
+    def expect(self, number: int) -> None:
+        """So many partitions must have spoken before a CTI counts, unless that was said before."""
+        if self._expected is None:
+            self._expected = number
+
     def begin(self, now: int) -> None:
         """The source is there from now on, though nothing has come yet."""
         self._state = self._state.at(now)

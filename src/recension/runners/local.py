@@ -32,7 +32,7 @@ from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
-from recension.lowering import describe_choice
+from recension.lowering import PhysicalPlan, describe_choice
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
 from recension.plan.explain import explain
@@ -96,6 +96,16 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The steps that run, with the queries and sources by name."""
+        return self._run.plan
+
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the clock? Then `tick` may give something."""
+        return self._run.is_clocked
 
     @property
     def partitioned_sources(self) -> set[str]:
@@ -232,6 +242,14 @@ class Session(LockedSession):
         self._run.name_times([(where, until)])
         with self._step():
             self._run.feed(source, self._run.take(source, push))
+
+    @run_exclusively
+    def expect_partitions(self, source: str, number: int) -> None:
+        """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
+
+        A snapshot does not keep it.
+        """
+        self._run.intake(source).expect_partitions(number)
 
     @run_exclusively
     def close(self) -> None:

@@ -180,6 +180,11 @@ class QueryRun:
         now = self._clock() if self.intakes[source].is_clocked else 0
         return Arrival(partition, now, **options)
 
+    @property
+    def is_clocked(self) -> bool:
+        """Does a step or a source count by the clock?"""
+        return self.engine.is_clocked or any(intake.is_clocked for intake in self.intakes.values())
+
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
         self._tick_steps()

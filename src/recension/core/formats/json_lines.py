@@ -102,7 +102,7 @@ class JsonRows:
     def _blocks(self) -> Iterator[Block]:
         first_row = 1
         with format_errors(self._file):
-            for text in _whole_lines(self._path) if self._text is None else [self._text]:
+            for text in whole_lines(self._path) if self._text is None else [self._text]:
                 if not text or text.isspace():
                     continue
                 block = Block.parse(text, self._file, first_row)
@@ -148,7 +148,7 @@ class JsonRows:
         )
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
     """The text of a file in pieces that end where lines do."""
     rest: list[bytes] = []
     with open_bytes(path) as file:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.bitemporal import believed_events
 from recension.core.errors import FormatError, StreamError
+from recension.core.formats.change_feeds import EnvelopeRows, Envelopes, has_envelopes
 from recension.core.formats.changelog import OLD_FORMAT, parts_with_times, read_mark
 from recension.core.formats.columns import (
     BATCH,
@@ -32,6 +33,7 @@ from recension.core.formats.files import format_errors
 from recension.core.formats.listing import StoredFile, format_of, stored_files
 from recension.core.formats.stream_files import (
     FileChunk,
+    FileRows,
     PlacedChunk,
     StreamFile,
     agreed_payload,
@@ -65,6 +67,7 @@ def open_stream(
     version: Version = NEWEST,
     is_timeless: bool = False,
     places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -74,7 +77,8 @@ def open_stream(
     happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
     events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
     ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
-    whose rows are true for ever. The files are opened at once and read as the batches are asked for.
+    whose rows are true for ever. JSON Lines may hold ``envelopes`` of changes. The files are opened at once
+    and read as the batches are asked for.
 
     ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
     and so is one whose rows say in ``_run`` which run of a producer numbered them.
@@ -82,7 +86,7 @@ def open_stream(
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    files = [open_file(file, times, schema, places) for file in stored_files(Path(path), version)]
+    files = [open_file(file, times, schema, envelopes, places) for file in stored_files(Path(path), version)]
     checks = _Checks(on_violation, check_orphans, check_lateness)
     return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
 
@@ -91,10 +95,16 @@ def open_file(
     file: StoredFile,
     times: TimeColumns,
     declared: pa.Schema | None,
+    envelopes: Envelopes | None = None,
     places: PartitionColumns | None = None,
 ) -> StreamFile:
     """Open one file of a stream."""
     known, name = format_of(file.path), str(file.path)
+    is_enveloped = envelopes is not None and known.name == "json" and has_envelopes(file.path)
+    rows: FileRows
+    if envelopes is not None and is_enveloped:
+        rows = EnvelopeRows(file.path, envelopes)
+        return StreamFile(name, rows, layout_of(rows.schema, times, name))
     if places is not None and declared is not None and known.is_text:
         # What nobody declares is read as it looks.
         there = known.open_rows(file, times, None).schema

@@ -12,20 +12,13 @@ import pytest
 import recension as rc
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.messages import TOMBSTONE
+from recension.plan.source import sources_of
 from recension.runners.spark.kafka import sink
-from recension.runners.spark.kafka.source import (
-    UNREADABLE,
-    MessageColumns,
-    Reading,
-    _can_delete,
-    _find_columns,
-    _kind,
-    _require_places,
-    _source_of,
-)
+from recension.runners.spark.kafka.source import MessageColumns, Reading
 from recension.runners.spark.stream.packets import merge_packets
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet, topology
+from recension.runners.topic_rows import UNREADABLE, columns_of
 
 SCHEMA = {"k": "string", "v": "int64"}
 PLACES: dict[str, Any] = {"partition": "partition", "order": "offset"}
@@ -51,13 +44,11 @@ def messages(*given: Any, partition: int = 0, headers: Any = None, key: Any = No
 def reading(
     stream: Any, form: Any = "json", columns: Any = None, partitions: int = 3
 ) -> tuple[Reading, Packing]:
-    source, deleted = _source_of(stream.plan)
-    beside = _find_columns(source, ["t"], columns or {})
-    _require_places(source, ["t"], partitions, beside, form)
-    kind = _kind(source, beside)
-    deletes = deleted if deleted and _can_delete(stream.plan, source, beside) else None
+    found = columns_of(stream.plan, ["t"], partitions, form, None, columns or {})
+    (source,) = sources_of(stream.plan).values()
+    kind = found.kind
     packing = Packing(topology([stream.plan], 1, {source.name: Inlet(kind=kind)}), source.name, 1)
-    return Reading(packing, MessageColumns(source.name, form, None, beside, kind, deletes)), packing
+    return Reading(packing, MessageColumns(**found.__dict__)), packing
 
 
 def events(stream: Any, given: pa.RecordBatch, **how: Any) -> tuple[list[Any], dict[str, int]]:

@@ -45,6 +45,7 @@ from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
@@ -87,7 +88,10 @@ def read_folder(
     """
     folder = folder.absolute()
     require_seen_by_spark(folder)
-    reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
+    envelopes = envelopes_of(source)
+    reader = open_stream(
+        folder, schema=source.columns, start=source.start, end=source.end, envelopes=envelopes
+    )
     frame = watch_files(spark, folder, files)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)

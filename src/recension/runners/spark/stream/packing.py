@@ -26,6 +26,7 @@ from recension.core.formats.stream_files import StreamFile, row_numbers
 from recension.core.partitions import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.clocks import EdgeSender
 from recension.runners.spark.stream.packets import (
@@ -112,7 +113,8 @@ class Packing:
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
         times = TimeColumns() if path.name == CLOSING else self._times
-        file, row = open_file(StoredFile(path), times, self._origin.columns), 1
+        envelopes = envelopes_of(self._origin)
+        file, row = open_file(StoredFile(path), times, self._origin.columns, envelopes), 1
         self._require_kind(file)
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = file.columns_to_read(self._origin.columns)
