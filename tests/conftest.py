@@ -51,17 +51,27 @@ def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    session = rc.spark.session(
-        "local[2,4]",
-        "recension tests",
-        spark__sql__shuffle__partitions="2",
-        spark__driver__memory="2g",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        **{name.replace(".", "__"): value for name, value in INTERPRETED.items()},
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **INTERPRETED,
         **_kafka_connector(),
-    )
+    }
+    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    session = rc.spark.session("local[2,4]", "recension tests", **named)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def as_users_run_it(spark: Any) -> Iterator[Any]:
+    """The session with plans compiled, as Spark does unless it is told otherwise."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
 
 
 def _kafka_connector() -> dict[str, str]:
@@ -69,7 +79,7 @@ def _kafka_connector() -> dict[str, str]:
     from scripts.kafka_jars import NoJarsError, jars
 
     try:
-        return {"spark__jars": ",".join(str(jar) for jar in jars("connector"))}
+        return {"spark.jars": ",".join(str(jar) for jar in jars("connector"))}
     except NoJarsError:
         return {}
 
@@ -90,13 +100,3 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         except (NoBrokerError, NoJarsError) as why:
             pytest.skip(f"no Kafka broker: {why}")
         yield found
-
-
-@pytest.fixture
-def as_users_run_it(spark: Any) -> Iterator[Any]:
-    """The session with plans compiled, as Spark does unless it is told otherwise."""
-    for name, value in COMPILED.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in INTERPRETED.items():
-        spark.conf.set(name, value)

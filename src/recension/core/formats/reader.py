@@ -86,7 +86,7 @@ def open_stream(
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    files = [open_file(file, times, schema, envelopes, places) for file in stored_files(Path(path), version)]
+    files = [open_file(file, times, schema, places, envelopes) for file in stored_files(Path(path), version)]
     checks = _Checks(on_violation, check_orphans, check_lateness)
     return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
 
@@ -95,23 +95,29 @@ def open_file(
     file: StoredFile,
     times: TimeColumns,
     declared: pa.Schema | None,
-    envelopes: Envelopes | None = None,
     places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
 ) -> StreamFile:
     """Open one file of a stream."""
     known, name = format_of(file.path), str(file.path)
-    is_enveloped = envelopes is not None and known.name == "json" and has_envelopes(file.path)
     rows: FileRows
-    if envelopes is not None and is_enveloped:
+    if envelopes is not None and known.name == "json" and has_envelopes(file.path):
         rows = EnvelopeRows(file.path, envelopes)
-        return StreamFile(name, rows, layout_of(rows.schema, times, name))
-    if places is not None and declared is not None and known.is_text:
-        # What nobody declares is read as it looks.
-        there = known.open_rows(file, times, None).schema
-        extra = [name for name in places.names if name in there.names and name not in declared.names]
-        declared = pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
-    rows = known.open_rows(file, times, declared)
+    else:
+        rows = known.open_rows(file, times, _declare_places(file, times, declared, places))
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
+
+
+def _declare_places(
+    file: StoredFile, times: TimeColumns, declared: pa.Schema | None, places: PartitionColumns | None
+) -> pa.Schema | None:
+    """The columns to read of a text: what nobody declares of those that place a row is read as it looks."""
+    known = format_of(file.path)
+    if places is None or declared is None or not known.is_text:
+        return declared
+    there = known.open_rows(file, times, None).schema
+    extra = [name for name in places.names if name in there.names and name not in declared.names]
+    return pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
 
 
 class StreamReader:
@@ -314,20 +320,37 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     when the events are true. The rows with ``believed_from <= t`` and ``believed_to > t``, or null, are what
     was believed at ``t``.
     """
+    log = read_micro_batches(path, version)
+    if log is None:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+    return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A changelog as it was written: batches of elements, each with the wall clock of its micro-batch."""
+
+    schema: pa.Schema
+    time_type: pa.DataType
+    batches: Iterator[tuple[int, EventBatch]]
+
+
+def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> MicroBatches | None:
+    """A changelog by micro-batches; None if the path is none, or one that has no times."""
     folder = Path(path)
     with format_errors(str(folder)):
         mark = read_mark(folder) if folder.is_dir() else None
     if mark is None or mark.format == OLD_FORMAT:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(folder))
+        return None
     parts = parts_with_times(folder, mark, version)
     files = {part: open_file(StoredFile(part.path, seal=part.seal), TimeColumns(), None) for part in parts}
     schema = agreed_payload(list(files.values()), None)
     kind = reduce(merge_kinds, (file.layout.kind for file in files.values()), None)
-    versions = (
+    batches = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
         for batch in StreamReader(
             [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
         )
     )
-    return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)
+    return MicroBatches(schema, TICKS if kind is None else kind, batches)

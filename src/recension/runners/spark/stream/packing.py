@@ -112,9 +112,11 @@ class Packing:
 
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        times = TimeColumns() if path.name == CLOSING else self._times
+        times, places = self._times, self._origin.sub_streams
+        if path.name == CLOSING:
+            times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
-        file, row = open_file(StoredFile(path), times, self._origin.columns, envelopes), 1
+        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
         self._require_kind(file)
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = file.columns_to_read(self._origin.columns)

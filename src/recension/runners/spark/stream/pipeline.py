@@ -98,7 +98,7 @@ def stream(
                 ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                place = Path(local_folder(folder, name))
+                place = local_folder(folder, name)
                 ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
