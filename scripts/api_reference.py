@@ -31,6 +31,7 @@ HOMES = {
     "recension.api.functions": "aggregates",
     "recension.api.running": "running",
     "recension.api.spark": "spark",
+    "recension.api.why": "running",
     "recension.plan.expressions": "expressions",
     "recension.plan.intervals": "intervals",
     "recension.modules": "modules",

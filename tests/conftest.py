@@ -40,15 +40,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
 
 
+# A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
+# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's settings.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    settings = {"spark__sql__shuffle__partitions": "2", "spark__driver__memory": "2g"}
-    session = rc.spark.session("local[2,4]", "recension tests", **settings, **_kafka_connector())
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **INTERPRETED,
+        **_kafka_connector(),
+    }
+    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    session = rc.spark.session("local[2,4]", "recension tests", **named)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def as_users_run_it(spark: Any) -> Iterator[Any]:
+    """The session with plans compiled, as Spark does unless it is told otherwise."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
 
 
 def _kafka_connector() -> dict[str, str]:
@@ -56,7 +79,7 @@ def _kafka_connector() -> dict[str, str]:
     from scripts.kafka_jars import NoJarsError, jars
 
     try:
-        return {"spark__jars": ",".join(str(jar) for jar in jars("connector"))}
+        return {"spark.jars": ",".join(str(jar) for jar in jars("connector"))}
     except NoJarsError:
         return {}
 

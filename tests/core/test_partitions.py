@@ -17,6 +17,7 @@ from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.partitions import (
     REPEATED,
     UNORDERED,
+    Heard,
     PartitionColumns,
     Partitions,
     Placement,
@@ -273,7 +274,7 @@ def test_a_shard_hears_of_partitions_whose_rows_went_elsewhere() -> None:
         ]
     )
     own = Placement(("1",), np.zeros(1, np.int64), (np.array([2]),))
-    assert shard.take(mine, own, heard=heard) == [insert(50), Cti(20)]
+    assert shard.take(mine, own, heard=Heard(heard)) == [insert(50), Cti(20)]
     assert {p.name: p.latest_start for p in shard.partitions.progress()} == {"0": 20, "1": 50, "2": 40}
     with pytest.raises(StreamError, match="order 8 after 8"):
         shard.push([("2", insert(50))], order=[[8]])

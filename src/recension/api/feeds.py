@@ -24,7 +24,6 @@ from recension.core.history import History
 from recension.core.validity import Policy
 from recension.plan.keyed import ChangesByKey, RowSource
 from recension.plan.schemas import IntoSchema, IntoType, schema_of
-from recension.runners.result import Result
 
 INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milliseconds
 
@@ -226,6 +225,8 @@ def to_scd2(
         from recension.runners.spark.change_feeds import scd2_table
 
         return scd2_table(history, start, end, current)
+    from recension.runners.result import Result
+
     if isinstance(history, Result):
         history = history.history()
     table = history.to_arrow() if isinstance(history, History) else history

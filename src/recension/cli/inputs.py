@@ -100,6 +100,7 @@ def open_inputs(
             check_orphans=name not in unchecked_sources and not known[name].are_rows,
             check_lateness=not known[name].are_rows,
             batch_size=batch_size,
+            places=known[name].sub_streams,
         )
         for name, path in paths.items()
     }

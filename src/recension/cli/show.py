@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,9 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time
 from recension.core.values import values_of
-from recension.runners.metrics import Metrics
+
+if TYPE_CHECKING:
+    from recension.runners.metrics import Metrics
 
 _MOST_ROWS: Final = 40
 

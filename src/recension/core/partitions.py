@@ -55,6 +55,7 @@ from recension.core.time_kind import TimeKind
 __all__ = [
     "REPEATED",
     "UNORDERED",
+    "Heard",
     "PartitionColumns",
     "PartitionProgress",
     "Partitions",
@@ -121,6 +122,20 @@ class PlacedRows:
         """The partition of a row, for messages."""
         name = self.names[self.partition[at]]
         return f"partition {name}: " if name else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a shard hears of the rows of all shards, its own included.
+
+    ``rows`` is what `summarize` says of them, or a row for each step: the latest start of the rows from each
+    order on. With ``delay`` each partition's CTI stays so far behind its latest start. A CTI comes to all
+    shards; one of them counts it if it is left out.
+    """
+
+    rows: pa.Table
+    delay: int | None = None
+    counts_ctis: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +227,7 @@ class Partitions:
         now: int = 0,
         *,
         promise: int | None = None,
-        heard: pa.Table | None = None,
+        heard: Heard | None = None,
         is_strict: bool = True,
         first_row: int = 1,
         file: str | None = None,
@@ -222,7 +237,7 @@ class Partitions:
 
         With ``is_strict`` a row that does not come after what its partition has sent is an error; else it is
         left out as well. ``promise`` is a CTI for all partitions, also those that have not spoken, after the
-        rows. ``heard`` is what `summarize` says of the rows of all shards, these included.
+        rows.
         """
         state, placement = self._state.at(now), placement.without_unused()
         rows = _Rows.of(batch, placement, self._numbers(placement.names, state))
@@ -235,7 +250,8 @@ class Partitions:
         after = _advance(state, rows, repeats | disordered, heard, self._delay)
         if promise is not None:
             after = replace(after, cti=np.maximum(after.cti, promise), promised=max(after.promised, promise))
-        dropped = _leave_out(rows, repeats, disordered, len(after.names))
+        counts = rows.batch.kind != CTI if heard is not None and not heard.counts_ctis else np.True_
+        dropped = _leave_out(rows, repeats & counts, disordered & counts, len(after.names))
         rows = rows.filter(~(repeats | disordered))
         after = replace(after, source_cti=self._source_cti(after))
         before = np.maximum(rows.ctis_before(state.cti), state.source_cti)
@@ -278,18 +294,16 @@ class Partitions:
         return sorted(found, key=lambda one: (len(one.name), one.name))
 
     def held_back_by(self) -> str | None:
-        """The partition whose CTI is the source's, while another is further; or what the source waits for."""
+        """The partition that others, further than it is, wait for; or what the source waits for."""
         state = self._state
         if state.source_cti == FOREVER:
             return None
         if (missing := self._missing(state)) > 0:
             return f"{missing} more to speak"
         counts = ~self._is_idle(state) & (state.cti < FOREVER)
-        if not counts.any():
+        if not counts.any() or state.cti[counts].min() == state.cti[counts].max():
             return None
-        least = np.flatnonzero(counts & (state.cti == state.cti[counts].min()))
-        is_alone = bool((state.cti == state.cti[least[0]]).all())
-        return None if is_alone else state.names[int(least[0])]
+        return state.names[int(np.flatnonzero(counts)[state.cti[counts].argmin()])]
 
     def snapshot(self) -> dict[str, pa.Table]:
         """The state as small tables."""
@@ -515,7 +529,7 @@ def _leave_out(
     return found
 
 
-def _advance(state: _State, rows: _Rows, ignored: Mask, heard: pa.Table | None, delay: int | None) -> _State:
+def _advance(state: _State, rows: _Rows, ignored: Mask, heard: Heard | None, delay: int | None) -> _State:
     """The partitions after these rows, and after what is heard of others."""
     cti, latest, spoke = state.cti.copy(), state.latest.copy(), state.spoke.copy()
     order, has_order = [column.copy() for column in state.order], state.has_order.copy()
@@ -532,7 +546,8 @@ def _advance(state: _State, rows: _Rows, ignored: Mask, heard: pa.Table | None, 
             tops = [column[last] for column in rows.placement.order]
             order, has_order = _raise_orders(order, has_order, present, tops)
     after = replace(state, cti=cti, latest=latest, spoke=spoke, order=tuple(order), has_order=has_order)
-    after = after if heard is None else _hear(after, heard)
+    if heard is not None:
+        after, delay = _hear(after, heard.rows, state), delay if heard.delay is None else heard.delay
     return (
         after if delay is None else replace(after, cti=np.maximum(after.cti, ticks.add(after.latest, -delay)))
     )
@@ -563,20 +578,27 @@ def summarize(batch: EventBatch, placement: Placement) -> pa.Table:
     return pa.table({"name": names, "latest_start": latest, **order})
 
 
-def _hear(state: _State, heard: pa.Table) -> _State:
-    """After what is heard of the rows of all shards: their partitions have spoken."""
+def _hear(state: _State, heard: pa.Table, before: _State) -> _State:
+    """After what is heard of the rows of all shards: their partitions have spoken.
+
+    What goes back in order, by what was known before, is left out where it is, and says nothing of starts.
+    """
     names: list[str] = heard["name"].to_pylist()
     known = {name: number for number, name in enumerate(state.names)}
     state = state.join([name for name in dict.fromkeys(names) if name not in known])
     known = {name: number for number, name in enumerate(state.names)}
     numbers = np.array([known[name] for name in names], np.int64)
     latest, spoke = state.latest.copy(), state.spoke.copy()
-    np.maximum.at(latest, numbers, heard["latest_start"].to_numpy())
     spoke[numbers] = state.now
     columns = [name for name in heard.column_names if name.startswith("order_")]
+    tops = [heard[name].to_numpy() for name in columns]
+    counts = np.ones(len(names), np.bool_)
+    if before.order:
+        has_order = values_at(before.has_order.astype(np.int64), numbers, 0) > 0
+        counts = ~has_order | is_greater(tops, [values_at(column, numbers, 0) for column in before.order])
+    np.maximum.at(latest, numbers[counts], heard["latest_start"].to_numpy()[counts])
     order, has_order = [column.copy() for column in state.order], state.has_order.copy()
     if columns and len(names):
-        tops = [heard[name].to_numpy() for name in columns]
         # Several tasks may have had rows of one partition: the highest is put in last.
         sort = np.lexsort((*reversed(tops), numbers))
         last = np.append(numbers[sort][1:] != numbers[sort][:-1], True)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
-from recension.core.formats.columns import TimeColumns
+from recension.core.formats.columns import BATCH, RUN, SEQ, TimeColumns
 from recension.core.partitions import PartitionColumns
 from recension.core.ticks import describe_duration
 from recension.core.time_kind import TICKS, OneKind, TimeKind, kind_of, kind_of_column, merge_kinds, of_kind
@@ -164,6 +164,12 @@ class Source(Leaf):
         if not self.partition and not self.sequence:
             return None
         return PartitionColumns(self.partition, self.order, self.run, self.sequence)
+
+    def sub_streams_in(self, names: Collection[str]) -> PartitionColumns | None:
+        """The same for rows with these columns: what a query has written carries its run and its numbers."""
+        if self.sequence or not {RUN, BATCH, SEQ} <= set(names):
+            return self.sub_streams
+        return PartitionColumns(self.partition, self.order, RUN, (BATCH, SEQ))
 
     @property
     def label(self) -> str:

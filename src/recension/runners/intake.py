@@ -41,7 +41,10 @@ from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
+from recension.operators.state.chunks import take_prefix
+from recension.plan.consistency import AdvanceTime
 from recension.plan.source import Source, describe_unknown_source
+from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.result import Position, Reading, Result
 from recension.runners.sub_streams import Arrival, SiftedRows, SubStreams
 
@@ -74,6 +77,7 @@ class Push:
     kind: TimeKind = None
     reading: Reading | None = None
     sifted: SiftedRows | None = None
+    arrival: Arrival = NO_PARTITION
 
     @property
     def batch(self) -> EventBatch:
@@ -119,6 +123,8 @@ class Intake:
         orphans = check_orphans and self._takes_retractions
         self._checker = Checker(source.on_violation, orphans=orphans, lateness=not source.are_rows)
         self._sub_streams = SubStreams(source)
+        self._paced: dict[int, PacedPartitions] = {}
+        self._given: dict[int, EventBatch] = {}
         # How far the answers are here whose readings were pushed; None where that is not known or needed.
         self._reached: set[Position] | None = set() if check_orphans else None
         self.rows = 0
@@ -277,6 +283,7 @@ class Intake:
     def tick(self, now: int) -> EventBatch | None:
         """The CTI of the source by the clock, if it has advanced: who is idle holds nobody back."""
         partitions = self._sub_streams.partitions
+        self._given = {at: paced.tick(now) for at, paced in self._paced.items()}
         if partitions is None or partitions.tick(now) <= self._checker.frontier:
             return None
         self._checker.advance(partitions.cti)
@@ -290,6 +297,21 @@ class Intake:
         """The partition that the others wait for."""
         return self._sub_streams.held_back_by()
 
+    def feed_paced(self, steps: Mapping[int, AdvanceTime]) -> None:
+        """These steps, by vertex, go by the partitions of the source and are fed from here."""
+        self._paced = {
+            at: self._paced.get(at) or PacedPartitions(self._source, step) for at, step in steps.items()
+        }
+
+    def take_paced(self) -> dict[int, EventBatch]:
+        """By vertex, what the steps that go by partitions give for what was taken in last; forgets it."""
+        given, self._given = self._given, {}
+        return {at: batch for at, batch in given.items() if len(batch)}
+
+    def paced_steps(self) -> dict[int, PacedPartitions]:
+        """By vertex, the steps that go by partitions."""
+        return self._paced
+
     def take(self, push: Push) -> EventBatch:
         """The valid elements of what was judged last, which is taken in; or an error, and nothing is."""
         name = self._source.name
@@ -300,9 +322,8 @@ class Intake:
         )
         if push.sifted is not None:
             self._sub_streams.note(push.sifted, [*_count_faults(push), *self._checker.take_by_partition()])
-        if placed is not None and placed.cti > self._checker.frontier:
-            self._checker.advance(placed.cti)
-            batch = concat([batch, cti(placed.cti, batch.schema)])
+        if placed is not None:
+            batch = self._take_placed(batch, placed, push)
         self._openclose.note(push.translated)
         for decoded in push.decoded:
             self._decoder.note(decoded)
@@ -311,6 +332,18 @@ class Intake:
             self.is_table = push.layout is not None and push.layout.is_table
         self.rows += push.rows
         self._note_reading(push)
+        return batch
+
+    def _take_placed(self, batch: EventBatch, placed: PlacedRows, push: Push) -> EventBatch:
+        """Valid rows, with the CTI of the source; the steps that go by partitions get them too."""
+        if self._paced:
+            kept, rows = self._checker.kept, self._checker.checked
+            places = Placement(placed.names, placed.partition[kept])
+            valid = rows.filter(kept)
+            self._given = {at: paced.take(valid, places, push.arrival) for at, paced in self._paced.items()}
+        if placed.cti > self._checker.frontier:
+            self._checker.advance(placed.cti)
+            batch = concat([batch, cti(placed.cti, batch.schema)])
         return batch
 
     def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> ReadRows:
@@ -337,7 +370,11 @@ class Intake:
             sifted.batch, first_row=first, file=name, kind=kind, placed=sifted.placed
         )
         self._refuse_undeclared(translated.batch, first)
-        return Push(translated, read.rows, first, read.decoded, read.layout, read.kind, sifted=sifted)
+        return Push(
+            *(translated, read.rows, first, read.decoded, read.layout, read.kind),
+            sifted=sifted,
+            arrival=arrival,
+        )
 
     def _concat(self, batches: list[EventBatch]) -> EventBatch:
         try:
@@ -374,6 +411,15 @@ class Intake:
             **self._checker.snapshot(),
             **self._openclose.snapshot(),
             **self._sub_streams.snapshot(),
+            **self._snapshot_paced(),
+        }
+
+    def _snapshot_paced(self) -> dict[str, pa.Table]:
+        """The steps that go by partitions, numbered in their order."""
+        return {
+            f"paced/{number}/{name}": table
+            for number, paced in enumerate(self._paced.values())
+            for name, table in paced.snapshot().items()
         }
 
     def restore(self, chunks: Chunks) -> None:
@@ -382,6 +428,8 @@ class Intake:
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
         self._sub_streams.restore(chunks)
+        for number, paced in enumerate(self._paced.values()):
+            paced.restore(take_prefix(f"paced/{number}", chunks))
         self._counted_before = counts_from_table(chunks["dropped"])
         for part in (self._decoder, self._openclose, self._checker, self._sub_streams):
             part.counts.clear()

@@ -28,6 +28,7 @@ from recension.core.formats.reader import StreamReader
 from recension.core.formats.versions import time_of_belief
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, MemoryUse
+from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
@@ -181,7 +182,7 @@ class Session(LockedSession):
         data: Data,
         partition: IntoPartition | None = None,
         *,
-        heard: pa.Table | None = None,
+        heard: Heard | None = None,
     ) -> None:
         """Feed a source: a table, a frame, a history, a result, or elements.
 
@@ -253,7 +254,7 @@ class Session(LockedSession):
     @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
-        self._run.engine.check_end(list(self._run.plan.source_vertices.values()))
+        self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
         pushes = {
             source: intake.advance(FOREVER, self._run.arrive(source))
             for source, intake in self._run.intakes.items()
@@ -345,7 +346,8 @@ class Session(LockedSession):
 
         def describe_step(node: Node) -> str | None:
             operator = plan.vertices[plan.numbers[node]].operator
-            return "\n".join(operator.describe_choices() if operator else []) or describe_choice(node)
+            chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
+            return "\n".join(chosen) or describe_choice(node)
 
         return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
 

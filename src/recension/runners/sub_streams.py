@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EXTERNAL_CTI, EventBatch, Index
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index
 from recension.core.errors import RecensionError, StreamError
-from recension.core.formats.columns import BATCH, RUN, SEQ
-from recension.core.partitions import PartitionProgress, Partitions, PlacedRows
+from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
 from recension.core.repeats import REPEATED, Highest, Sequences
-from recension.core.time_kind import TimeKind
+from recension.core.ticks import BEGINNING
+from recension.core.time_kind import TimeKind, describe_time
 from recension.core.validity import DroppedElements
 from recension.plan.source import Source
 
 IntoPartition: TypeAlias = Any
 """A value, a tuple of values, a list of these for the elements of a list, or a `Placement`."""
+_SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Arrival:
     partition: IntoPartition | None = None
     now: int = 0
     promise: int | None = None
-    heard: pa.Table | None = None
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,7 @@ class SubStreams(DroppedElements):
 
     def columns_in(self, schema: pa.Schema, arrival: Arrival) -> PartitionColumns | None:
         """The columns of a table that say where its rows stand, if any do."""
-        columns = self._columns
-        if not columns.sequence and {RUN, BATCH, SEQ} <= set(schema.names):
-            columns = replace(columns, run=RUN, sequence=(BATCH, SEQ))
+        columns = self._source.sub_streams_in(schema.names) or PartitionColumns()
         if arrival.partition is not None:
             self._refuse_both(schema)
             columns = replace(columns, partition=())
@@ -86,14 +85,14 @@ class SubStreams(DroppedElements):
     ) -> Placement | None:
         """The places of rows by what their columns say, or who pushes them."""
         name = self._source.name
+        if isinstance(given, Placement):
+            return given
         if self.partitions is None:
             if given is not None:
                 raise RecensionError(
                     f"{name}: it has no partitions: declare rc.source({name!r}, ..., partition=...)"
                 )
             return placement
-        if isinstance(given, Placement):
-            return given
         if given is None:
             if placement is None:
                 raise RecensionError(
@@ -129,7 +128,8 @@ class SubStreams(DroppedElements):
         if placement is None or not placement.sequence:
             return SiftedRows(batch)
         is_repeat, highest = self._sequences.find_repeats(placement, placement.code, placement.names)
-        return SiftedRows(batch.filter(~is_repeat), None, highest, int(is_repeat.sum()))
+        counts = is_repeat & (batch.kind != CTI) if _counts_no_ctis(arrival) else is_repeat
+        return SiftedRows(batch.filter(~is_repeat), None, highest, int(counts.sum()))
 
     def _place(
         self,
@@ -199,3 +199,28 @@ class SubStreams(DroppedElements):
             self.partitions.restore(chunks)
         else:
             self._sequences.restore(chunks)
+
+
+def _counts_no_ctis(arrival: Arrival) -> bool:
+    """Does another shard count the CTIs that are left out?"""
+    return arrival.heard is not None and not arrival.heard.counts_ctis
+
+
+def describe_progress(progress: Sequence[PartitionProgress], holder: str | None, kind: TimeKind) -> list[str]:
+    """How far partitions are, for people: those that are behind first, and what holds the others back."""
+    behind = sorted(progress, key=lambda one: (one.cti, len(one.name), one.name))
+    lines = [_describe_one(one, kind) for one in behind[:_SHOWN]]
+    if len(behind) > _SHOWN:
+        lines.append(f"and {len(behind) - _SHOWN} more partitions, which are further")
+    return lines if holder is None else [f"held back by {holder}", *lines]
+
+
+def _describe_one(one: PartitionProgress, kind: TimeKind) -> str:
+    facts = ["has ended" if one.has_ended else f"cti {describe_time(one.cti, kind)}"]
+    if one.cti == BEGINNING:
+        facts = ["no cti yet"]
+    if one.latest_start > BEGINNING:
+        facts.append(f"latest start {describe_time(one.latest_start, kind)}")
+    facts += ["idle"] if one.is_idle and not one.has_ended else []
+    facts += [f"{n:,} × {reason}" for reason, n in one.dropped.items()]
+    return f"partition {one.name}: {', '.join(facts)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.runners.spark.stream.rehearsal import Rehearsal
 import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
+from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.validity import STALE_CTI
@@ -36,7 +37,7 @@ def by_key(stream: Stream) -> Stream:
     return stream.group_by("k").agg(n=rc.count(), top=rc.max("v"), speculate="eager")
 
 
-QUERIES = {
+QUERIES: dict[str, Callable[[Stream], Stream]] = {
     "as it is": lambda s: s,
     "by a key": by_key,
     "by two keys": lambda s: by_key(s).group_by("n").agg(keys=rc.count(), speculate="eager"),
@@ -65,13 +66,13 @@ def _no_engines_of_others() -> Iterator[None]:
 
 
 @st.composite
-def partitions(draw: st.DrawFn, name: str, *, has_ctis: bool = True, disorder: int = 5) -> list[Row]:
+def partitions(draw: st.DrawFn, name: str, *, kinds: str = "iiiirrc", disorder: int = 5) -> list[Row]:
     """A valid stream of its own, faster or slower than others."""
     speed, alive, rows = draw(st.sampled_from([1, 1, 3, 9])), list[Insert](), list[Element]()
     frontier = 0
-    for step in range(draw(st.integers(0, 20))):
-        kind, now = draw(st.sampled_from("iiiirrc")), step * speed
-        if kind == "c" and has_ctis:
+    for step in range(draw(st.integers(1, 20))):
+        kind, now = draw(st.sampled_from(kinds if step else "i")), step * speed
+        if kind == "c":
             frontier = max(frontier, draw(st.integers(0, now)))
             rows.append(Cti(frontier))
         elif kind == "r" and alive:
@@ -106,14 +107,10 @@ def to_rows(rows: list[Row]) -> pa.Table:
     """As anybody would write them."""
     batch = from_elements([row.element for row in rows], SCHEMA)
     table = pa.Table.from_batches([stream_rows(batch, stream_schema(SCHEMA, pa.int64()))])
-    columns = {
-        "p": ([row.partition for row in rows], pa.string()),
-        "o": ([r.order for r in rows], pa.int64()),
-    }
-    for name in rows[0].more if rows else ():
-        columns[name] = ([row.more[name] for row in rows], pa.string() if name == "r" else pa.int64())
-    for name, (values, kind) in columns.items():
-        table = table.append_column(name, pa.array(values, kind))
+    columns = [{"p": row.partition, "o": row.order} | row.more for row in rows]
+    kinds = {"p": pa.string(), "o": pa.int64(), "r": pa.string(), "q": pa.int64()}
+    for name, kind in kinds.items():
+        table = table.append_column(name, pa.array([row.get(name) for row in columns], kind))
     return table
 
 
@@ -143,7 +140,8 @@ class Placed(Rehearsal):
 
 def spread(draw: Any, rows: list[Row]) -> list[list[Row]]:
     """The rows of a micro-batch in some tasks: a partition in one or in several, in any order."""
-    is_mixed, tasks = draw(st.booleans()), [[], [], []]
+    is_mixed = draw(st.booleans())
+    tasks: list[list[Row]] = [[], [], []]
     for row in rows:
         tasks[draw(st.integers(0, 2)) if is_mixed else hash(row.partition) % 3].append(row)
     if draw(st.booleans()):
@@ -221,7 +219,7 @@ def drawn_turns(draw: Any, names: str = "abc", **how: Any) -> list[list[Row]]:
 @given(st.data())
 @EXAMPLES
 def test_every_micro_batch_is_that_of_the_local_engine(name: str, data: st.DataObject) -> None:
-    compared = Comparison(data.draw, QUERIES[name](source()))
+    compared = Comparison(data.draw, QUERIES[name](source(partitions=3)))
     for turn in drawn_turns(data.draw):
         compared.turn(turn)
     compared.check_counts()
@@ -243,3 +241,95 @@ def test_what_is_dropped_is_the_same(data: st.DataObject) -> None:
                 turn = [*turn, Row(row.element, row.partition, order)]
         compared.turn(turn)
     compared.check_counts()
+
+
+@pytest.mark.slow
+@given(st.data())
+@EXAMPLES
+def test_idle_partitions_and_those_that_have_not_spoken(data: st.DataObject) -> None:
+    """Time goes by the micro-batch. A partition that comes late joins, and what it sends late is dropped."""
+    expected = data.draw(st.sampled_from([None, 2, 3]))
+    compared = Comparison(data.draw, by_key(source(partitions=expected, idle=10, on_violation="drop")))
+    for turn in drawn_turns(data.draw):
+        compared.play.now += data.draw(st.sampled_from([0, 1, 6, 12]))
+        compared.turn(turn)
+        if data.draw(st.booleans()):
+            compared.play.now += data.draw(st.integers(0, 12))
+            compared.turn([])
+    compared.check_counts()
+
+
+@pytest.mark.slow
+@given(st.data())
+@EXAMPLES
+def test_a_watermark_follows_the_partition_that_lags(data: st.DataObject) -> None:
+    """After each micro-batch: the least of the latest starts, less the delay."""
+    play = Placed([source(partitions=3).plan], data.draw(st.integers(1, 3)), {"s": Inlet(delay=7)})
+    latest: dict[str, int] = {}
+    shown = 0
+    for turn in drawn_turns(data.draw, kinds="i", disorder=3)[:-1]:
+        packets = play.play(spread(data.draw, turn))
+        for row in turn:
+            assert isinstance(row.element, Insert)
+            latest[row.partition] = max(row.element.vs, latest.get(row.partition, -100))
+        t = min(latest.values()) - 7 if len(latest) == 3 else None
+        ctis = [e.t for e in play.output(packets).to_elements() if isinstance(e, Cti)]
+        assert ctis == ([t] if t is not None and (not shown or t > shown) else [])
+        shown = t or shown
+
+
+@pytest.mark.slow
+@given(st.data())
+@EXAMPLES
+def test_what_is_sent_twice_counts_once(data: st.DataObject) -> None:
+    """A producer that starts again sends the end of what it has sent, further on in its partition."""
+    parts = []
+    for name in "abc":
+        rows, numbers = data.draw(partitions(name)), list[int]()
+        for number in range(len(rows)):
+            since = data.draw(st.integers(max(0, number - 5), number)) if number % 4 == 3 else number
+            numbers += [*range(since, number), number]
+        parts.append([Row(rows[q].element, name, o, {"r": "x", "q": q}) for o, q in enumerate(numbers)])
+    turns = data.draw(st.integers(1, 4))
+    cuts = [cut(data.draw, part, turns) for part in parts]
+    compared = Comparison(data.draw, by_key(source(partitions=3, run="r", sequence="q")))
+    for number in range(turns):
+        compared.turn([row for part in cuts for row in part[number]])
+    compared.check_counts()
+
+
+def _refused(tasks: list[list[Row]], shards: int, **how: Any) -> str:
+    play = Placed([source(**how).plan], shards)
+    for task in tasks[:-1]:
+        play.play([[row] for row in task])
+    with pytest.raises(StreamError) as why:
+        play.play([[row] for row in tasks[-1]])
+    return str(why.value)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_errors_name_the_partition_and_the_order(shards: int) -> None:
+    first = [Row(Insert({"k": k, "v": 0}, 5, 9), "3", 10 + k) for k in range(6)]
+    more = {"k": 1, "v": 1}
+    late = _refused([[*first, Row(Cti(7), "3", 17)], [Row(Insert(more, 6, 9), "3", 18)]], shards)
+    assert late.startswith("s: partition 3, o 18: breaks an earlier cti: insert [6, 9)")
+    back = _refused([first, [Row(Insert(more, 6, 9), "3", 12)]], shards)
+    assert back.startswith("s: partition 3, o 12: does not come after what its partition has sent: order 12")
+    other = _refused([first, [Row(Retract({"k": 2, "v": 0}, 5, 9, 7), "4", 1)]], shards)
+    assert other.startswith("s: partition 4, o 1: retracts an event that is not in it, but in partition 3")
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_two_rows_of_one_order_are_found_in_whatever_tasks_and_shards(shards: int) -> None:
+    rows = [Row(Insert({"k": k, "v": k}, 5, 9), "3", 10 + k) for k in range(40)]
+    for twin in range(40):
+        again = Row(Insert({"k": -1 - twin, "v": 0}, 5, 9), "3", 10 + twin)
+        why = _refused([[*rows, again]], shards)
+        assert f"partition 3, o {10 + twin}" in why or f"partition 3: two rows have o {10 + twin}" in why
+
+
+def test_the_orders_of_a_partition_are_sent_as_runs() -> None:
+    play = Placed([source().plan], 2)
+    rows = [Row(Insert({"k": k, "v": k}, 5, 9), "3", 10 + k) for k in range(1000)]
+    sent = [packet.summary for packet in play._pack(1, 0, rows) if packet.summary is not None]
+    assert sum(map(len, sent)) < 5000

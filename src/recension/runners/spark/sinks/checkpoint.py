@@ -196,7 +196,7 @@ class InputLog:
     """
 
     def __init__(self, files: CheckpointFiles, query: str, sources: Sequence[int]) -> None:
-        self._files, self._query, self._sources = files, query, sources
+        self._files, self.query, self._sources = files, query, sources
         self._last: tuple[int, str] | None = None
 
     def contents(self, number: int) -> tuple[str, str | None]:
@@ -221,7 +221,7 @@ class InputLog:
             for line, offset in enumerate(until)
             for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
         ]
-        return digest_of(self._query, str(number), *until, *taken)
+        return digest_of(self.query, str(number), *until, *taken)
 
     def _offsets(self, number: int) -> list[str]:
         text = self._files.text(f"offsets/{number}")
@@ -289,6 +289,17 @@ def source_numbers(execution: Any) -> list[int]:
     identity = [_identity(sources.apply(i)) for i in range(sources.size())]
     found = {key: i for i, key in enumerate(dict.fromkeys(identity))}
     return [found[key] for key in identity]
+
+
+def listed_sources(files: CheckpointFiles, number: int) -> list[int]:
+    """The same where the running query cannot be asked: as the checkpoint lists them.
+
+    A plan that reads a source twice has more lines than sources, and which is which is not known: then the
+    offsets alone say what a micro-batch was made of.
+    """
+    text = files.text(f"offsets/{number}") or ""
+    lines = len(text.splitlines()[_FIRST_SOURCE:])
+    return list(range(lines)) if len(files.names("sources")) == lines else []
 
 
 def _identity(source: Any) -> str:

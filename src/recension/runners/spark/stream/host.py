@@ -23,8 +23,9 @@ import pyarrow as pa
 from recension.core import wall_clock
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.change_log import tables_of
-from recension.core.errors import StreamError
+from recension.core.errors import RecensionError, StreamError
 from recension.core.memory_pool import MemoryPool, open_pool
+from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, add
 from recension.core.time_kind import KnownKind, TimeKind
 from recension.core.wall_clock import Clock
@@ -247,7 +248,7 @@ class Host:
         came = merge_packets(packets, edge.origin.schema)
         with self._hear_clock(session, edge, came):
             if len(came.events):
-                self._push(session, name, source, came)
+                self._push(session, edge, source, came, self._heard(source, packets))
         if inlet.delay is not None:
             self._advance(session, name, inlet.delay, packets)
         return len(came.events)
@@ -257,21 +258,30 @@ class Host:
         name, rows = edge.source.name, [packet for packet in packets if not is_closing(packet.place)]
         if not source.order:
             require_file_order(self._memory.last_file, name, rows)
-        heard, orders = read_summaries(packet.summary for packet in packets)
-        refuse_equal_orders(orders, source.name, source.order)
-        came = merge_packets(rows, edge.origin.schema)
+        came, heard = merge_packets(rows, edge.origin.schema), self._heard(source, rows)
         if source.order and source.on_violation != "raise":
             came = came.with_ctis_first()
         with self._hear_clock(session, edge, came):
             if heard is not None:
-                self._push(session, name, source, came, heard)
+                self._push(session, edge, source, came, heard)
         if len(rows) < len(packets):
             session.advance(name, FOREVER)
         return len(came.events)
 
-    def _push(
-        self, session: Session, name: str, source: Source, came: Inflow, heard: pa.Table | None = None
-    ) -> None:
+    def _heard(self, source: Source, packets: list[Packet]) -> Heard | None:
+        """What the tasks say of all rows; None if there were none, or nothing need be said."""
+        summed, orders = read_summaries(packet.summary for packet in packets)
+        refuse_equal_orders(orders, source.name, source.order)
+        delay = self._topology.inlets[source.name].delay
+        return None if summed is None else Heard(summed, delay, counts_ctis=self._shard == 0)
+
+    def _push(self, session: Session, edge: Edge, source: Source, came: Inflow, heard: Heard | None) -> None:
+        name = edge.source.name
+        if not source.order and came.has_several_runs():
+            raise RecensionError(
+                f"{source.name}: rows of two runs came together, and each numbers its own: name the order of "
+                f"all, as in rc.source({source.name!r}, ..., partition=, order=)"
+            )
         rows = session.rows_seen(name)
         try:
             session.push(name, came.events, came.placement, heard=heard)

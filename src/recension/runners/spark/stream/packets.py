@@ -40,6 +40,7 @@ METRICS: Final = -2
 FEEDBACK: Final = -3
 # Most batches are inserts only: a control column that has these values throughout is not sent.
 _DEFAULTS: Final = {KIND: INSERT, NEW_VE: FOREVER, COUNT: 0}
+NOWHERE: Final = Placement((), np.zeros(0, np.int64))
 _TYPES: Final = {KIND: np.uint8, NEW_VE: np.int64, COUNT: np.int64}
 
 
@@ -218,6 +219,11 @@ class Inflow:
             reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
         return StreamError(reason, file=file or source, row=row)
 
+    def has_several_runs(self) -> bool:
+        """Are there elements of several runs of their producer?"""
+        run = None if self.placement is None else self.placement.run
+        return run is not None and bool((run[1:] != run[:-1]).any())
+
     def with_ctis_first(self) -> Inflow:
         """The same with CTIs before rows. Where each stands in its partition does not change by that.
 
@@ -237,7 +243,7 @@ def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
     full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.position))
     parts = [(packet.place, packet.open(schema)) for packet in full]
     if not parts:
-        return Inflow(empty(schema), [])
+        return Inflow(empty(schema), [], placement=NOWHERE)
     events = concat([part.events for _, part in parts])
     marks = [packet.marks for packet in full if packet.marks is not None]
     placement = None

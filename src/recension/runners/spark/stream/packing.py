@@ -105,7 +105,6 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
         self._counts_alone = topology.counts_external_ctis_alone(self._senders)
-        self._sub_streams = self._origin.sub_streams
         is_strict = self._origin.on_violation == "raise"
         # A repeat may have the order of what it repeats.
         keeps_orders = is_strict and not self._origin.sequence
@@ -113,20 +112,24 @@ class Packing:
 
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        times = TimeColumns() if path.name == CLOSING else self._times
+        times, places = self._times, self._origin.sub_streams
+        if path.name == CLOSING:
+            times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
-        file, row = open_file(StoredFile(path), times, self._origin.columns, envelopes), 1
+        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
         self._require_kind(file)
-        for rows in file.rows.batches(file.columns_to_read(self._origin.columns), _ROWS):
+        columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
+        wanted = file.columns_to_read(self._origin.columns)
+        named = set() if columns is None else {*columns.names}.difference(wanted.names)
+        wanted = pa.schema([*wanted, *(field for field in file.rows.schema if field.name in named)])
+        for rows in file.rows.batches(wanted, _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             kept = np.flatnonzero(decoded.kept)
             extra = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
             if file.layout.has_order and not self._origin.order:
                 keys = row_numbers(rows, file.name, row)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            placement = None
-            if self._sub_streams is not None and path.name != CLOSING:
-                placement = self._sub_streams.read(rows, file.name, row).take(kept)
+            placement = None if columns is None else columns.read(rows, file.name, row).take(kept)
             yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table, placement)
             row += rows.num_rows
 
@@ -150,14 +153,15 @@ class Packing:
         file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
         extra = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
         named = rows.select([n for n in names if n.startswith(NAMED)])
+        named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
+        columns = self._origin.sub_streams_in(named.schema.names)
         rows = rows.select([n for n in names if n != FILE and n not in extra and not n.startswith(NAMED)])
         times, placement = TimeColumns() if KIND in names else self._times, None
         try:
             layout = layout_of(rows.schema, times, self._origin.name)
             decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
-            if self._sub_streams is not None:
-                named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
-                placement = self._sub_streams.read(named, file or self._origin.name).take(decoded.kept)
+            if columns is not None:
+                placement = columns.read(named, file or self._origin.name).take(decoded.kept)
         except FormatError as why:
             raise _locate_error(why, extra) from None
         kept = pa.array(decoded.kept)
