@@ -12,7 +12,6 @@ from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
-from recension.api.why import why
 from recension.api.windows import module
 from recension.core.errors import (
     FormatError,
@@ -81,8 +80,10 @@ from recension.plan.properties import Properties
 
 if _typing.TYPE_CHECKING:
     from recension.api import kafka, spark
-    from recension.api.running import run, session
+    from recension.api.running import record, run, session
+    from recension.api.why import why
     from recension.runners.local import Session
+    from recension.runners.recording import Recording, read_recording
     from recension.runners.result import Result
 
 __all__ = [
@@ -111,6 +112,7 @@ __all__ = [
     "Operator",
     "Properties",
     "RecensionError",
+    "Recording",
     "Result",
     "Retract",
     "SchemaError",
@@ -155,6 +157,8 @@ __all__ = [
     "overlapped_by",
     "overlaps",
     "range",
+    "read_recording",
+    "record",
     "relation",
     "rows",
     "run",
@@ -181,10 +185,14 @@ __all__ += _functions.__all__
 if not _typing.TYPE_CHECKING:  # to a type checker, what is not above is not there
     # Loaded when they are asked for: who only writes a query needs no engine.
     _LATER = {
+        "Recording": "recension.runners.recording",
         "Result": "recension.runners.result",
         "Session": "recension.runners.local",
+        "read_recording": "recension.runners.recording",
+        "record": "recension.api.running",
         "run": "recension.api.running",
         "session": "recension.api.running",
+        "why": "recension.api.why",
     }
 
     def __getattr__(name: str) -> object:

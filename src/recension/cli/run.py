@@ -99,6 +99,15 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Local engine: where the rest of the state goes.")
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Local engine: record the streams of every step here, for recension inspect."
+        ),
+    ] = None,
+    record_limit: Annotated[
+        str, typer.Option(metavar="SIZE", help="How large a recording may be; its oldest part goes.")
+    ] = "1GiB",
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.
 
@@ -115,6 +124,8 @@ def run(
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
     pool = _check_memory(engine, memory, spill)
+    if record is not None and engine is not EngineName.LOCAL:
+        raise RecensionError("--record is for --engine local")
     plan = load_query(query).plan
     if on_violation is not None:
         plan = with_policy(plan, on_violation.value)
@@ -136,8 +147,13 @@ def run(
         case EngineName.BATCH:
             _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
+            from recension.runners.local import Session
+
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
-                _run_local(plan, paths, results, batch_size, pool, close=close, profile=profile)
+                session = Session({"query": plan}, batch_size, history_limit=0, pool=pool)
+                readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
+                with nullcontext() if record is None else session.record(record, "all", record_limit):
+                    _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)
 
 
 def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:
@@ -164,19 +180,15 @@ def _check_memory(engine: EngineName, memory: str | None, spill: Path | None) ->
 
 
 def _run_local(
+    session: Session,
     plan: Node,
-    paths: Mapping[str, Path],
+    readers: Mapping[str, StreamReader],
     results: ResultTargets,
     size: int,
-    pool: MemoryPool | None,
     *,
     close: bool,
     profile: bool,
 ) -> None:
-    from recension.runners.local import Session
-
-    session = Session({"query": plan}, size, history_limit=0, pool=pool)
-    readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
     elements = _run_session(session, readers, size, close=close)

@@ -121,12 +121,12 @@ class EventBag(CountedBag):
         """Memory taken by the events that are there."""
         return super().nbytes() + sum(waiting.nbytes for waiting in self._waiting)
 
-    def add_later(self, inserts: EventBatch) -> None:
-        """Add the events of a batch that has only inserts."""
+    def add_later(self, inserts: EventBatch, salt: Hashes | None = None) -> None:
+        """Add the events of a batch that has only inserts; with ``salt``, as `bag_changes` takes it."""
         if not len(inserts) or self.expired_before == FOREVER:
             return
         nbytes = inserts.payload.nbytes + 4 * inserts.vs.nbytes
-        coming = _WaitingInserts(inserts, int(inserts.ve.max()), nbytes)
+        coming = _WaitingInserts(inserts, int(inserts.ve.max()), nbytes, salt)
         waiting = nbytes + sum(one.nbytes for one in self._waiting)
         if len(self._waiting) == _MOST_WAITING or waiting > _MOST_BYTES:
             self._add_waiting()
@@ -134,8 +134,11 @@ class EventBag(CountedBag):
 
     def _add_waiting(self) -> None:
         if self._waiting:
-            batch, self._waiting = concat([waiting.batch for waiting in self._waiting]), []
-            self.apply(bag_changes(batch, batch.ve >= self.expired_before))
+            batch = concat([waiting.batch for waiting in self._waiting])
+            salts = [waiting.salt for waiting in self._waiting if waiting.salt is not None]
+            self._waiting = []
+            salt = np.concatenate(salts) if salts else None
+            self.apply(bag_changes(batch, batch.ve >= self.expired_before, salt))
 
     def forget_before(self, t: int) -> None:
         super().forget_before(t)
@@ -180,11 +183,12 @@ class EventBag(CountedBag):
 
 @dataclass(frozen=True, slots=True)
 class _WaitingInserts:
-    """Inserts that are not hashed yet, the last of their ends, and the memory they take."""
+    """Inserts that are not hashed yet, the last of their ends, the memory they take, and their salt."""
 
     batch: EventBatch
     end: int
     nbytes: int
+    salt: Hashes | None
 
 
 class LiveEnds(CountedBag):

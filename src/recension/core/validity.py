@@ -115,7 +115,8 @@ class Checker(DroppedElements):
         if self._live is not None and self._may_correct(batch):
             self._live.apply(changes, ~faults.ok())
         elif self._live is not None:
-            self._live.add_later(batch.filter(faults.ok() & (batch.kind == INSERT)))
+            passing = faults.ok() & (batch.kind == INSERT)
+            self._live.add_later(batch.filter(passing), None if salt is None else salt[passing])
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
         if placed is not None:

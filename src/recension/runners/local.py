@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from os import PathLike
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -43,8 +44,9 @@ from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
+from recension.runners.recorder import LIMIT, EdgeChoice, Recorder
 from recension.runners.result import Reading, Result
-from recension.runners.session_lock import LockedSession, run_exclusively
+from recension.runners.session_lock import LockedSession, RefusedError, run_exclusively
 from recension.runners.snapshot import (
     NOTES,
     SESSION,
@@ -325,6 +327,13 @@ class Session(LockedSession):
         return replace(self._run.answers[name].history(moment), time_type=self._run.time_type)
 
     @run_exclusively
+    def record(
+        self, path: str | PathLike[str], edges: EdgeChoice = "ends", limit: str | int = LIMIT
+    ) -> Recorder:
+        """Record what comes from now on, see `rc.record`."""
+        return self._run.record(path, edges, limit)
+
+    @run_exclusively
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far, and the state it holds."""
         return self._run.metrics(self._run.engine.counters())
@@ -424,8 +433,14 @@ class Session(LockedSession):
     def _step(self) -> Iterator[None]:
         """What comes out in here can be read once all of it has gone well."""
         with self._lock.fail_on_error():
-            yield
-            self._run.answers.publish()
+            try:
+                yield
+            except RefusedError:
+                raise
+            except BaseException:
+                self._run.end_recording("the session failed")
+                raise
+            self._run.publish()
             if self._pool is not None and (warning := self._pool.take_warning()) is not None:
                 self._run.warn(warning)
 

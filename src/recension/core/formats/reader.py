@@ -320,20 +320,37 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     when the events are true. The rows with ``believed_from <= t`` and ``believed_to > t``, or null, are what
     was believed at ``t``.
     """
+    log = read_micro_batches(path, version)
+    if log is None:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+    return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A changelog as it was written: batches of elements, each with the wall clock of its micro-batch."""
+
+    schema: pa.Schema
+    time_type: pa.DataType
+    batches: Iterator[tuple[int, EventBatch]]
+
+
+def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> MicroBatches | None:
+    """A changelog by micro-batches; None if the path is none, or one that has no times."""
     folder = Path(path)
     with format_errors(str(folder)):
         mark = read_mark(folder) if folder.is_dir() else None
     if mark is None or mark.format == OLD_FORMAT:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(folder))
+        return None
     parts = parts_with_times(folder, mark, version)
     files = {part: open_file(StoredFile(part.path, seal=part.seal), TimeColumns(), None) for part in parts}
     schema = agreed_payload(list(files.values()), None)
     kind = reduce(merge_kinds, (file.layout.kind for file in files.values()), None)
-    versions = (
+    batches = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
         for batch in StreamReader(
             [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
         )
     )
-    return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)
+    return MicroBatches(schema, TICKS if kind is None else kind, batches)
