@@ -122,7 +122,9 @@ def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]
             if number == TABLES:
                 as_tables = ours(spark, broker, tables, batch // ROWS, "arrow")
                 found.append(run(spark, f"ours, Arrow, {ROWS:,} a message", batch, as_tables, folder))
-            _show(out, f"W1 off {number} partitions, {batch:,} events a micro-batch, {events:,} events", found)
+            _show(
+                out, f"W1 off {number} partitions, {batch:,} events a micro-batch, {events:,} events", found
+            )
             results += [outcome.result(f"W1 off {number} partitions", found) for outcome in found]
     spark.stop()
     return results
