@@ -31,6 +31,7 @@ SUITES = (
     "finalize",
     "lifetimes",
     "spectrum",
+    "why",
     "lmerge",
     "history_sink",
     "spark",
