@@ -32,6 +32,7 @@ SUITES = (
     "finalize",
     "lifetimes",
     "spectrum",
+    "why",
     "lmerge",
     "history_sink",
     "spark",
