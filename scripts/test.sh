@@ -5,6 +5,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 python=.venv/bin/python
 on_spark="tests/runners/spark tests/transcripts/test_spark_batch.py"
+# Without them the tests of Kafka are skipped, with the reason.
+$python scripts/kafka_jars.py || true
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

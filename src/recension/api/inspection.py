@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from recension.api.base import StreamBase, key_names
-from recension.lowering import describe_choice
 from recension.plan.explain import Format, explain, explain_html
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.properties import Properties, describe_properties
@@ -56,6 +55,8 @@ class InspectionMethods(StreamBase):
               columns: x int64, y int64
               known: nothing
         """
+        from recension.lowering import describe_choice  # loads all operators
+
         return explain(
             optimize([self.plan]) if rewrite else [self.plan], annotate=describe_choice, format=format
         )
@@ -98,6 +99,8 @@ class InspectionMethods(StreamBase):
 
     def _repr_html_(self) -> str:
         """For notebooks: the plan as it will run, the answer first and below it what it reads."""
+        from recension.lowering import describe_choice  # loads all operators
+
         (root,) = optimize([self.plan])
         return explain_html(root, describe_choice)
 

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow.parquet as pq
 import typer
@@ -32,14 +32,15 @@ from recension.cli.run_spark import missing_for_spark, run_spark
 from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, write_history
+from recension.core.formats import BATCH_SIZE, StreamReader, write_history
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node, Table, walk
-from recension.runners.finite import push_inputs
-from recension.runners.local import BATCH_SIZE, Session
+
+if TYPE_CHECKING:
+    from recension.runners.local import Session
 
 
 class EngineName(StrEnum):
@@ -146,6 +147,8 @@ def run(
         case EngineName.BATCH:
             _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
+            from recension.runners.local import Session
+
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
                 session = Session({"query": plan}, batch_size, history_limit=0, pool=pool)
                 readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
@@ -209,6 +212,8 @@ def _run_session(
     session: Session, readers: Mapping[str, StreamReader], size: int, *, close: bool
 ) -> Iterator[EventBatch]:
     """The output as it comes; on a terminal, with a sign of life."""
+    from recension.runners.finite import push_inputs
+
     taken = given = 0
     with show_progress("running") as meter:
         for taken, _ in enumerate(push_inputs(session, readers, batch_size=size, close=close), start=1):

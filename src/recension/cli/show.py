@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time
 from recension.core.values import values_of
-from recension.runners.metrics import Metrics
+
+if TYPE_CHECKING:
+    from recension.runners.metrics import Metrics
 
 _MOST_ROWS: Final = 40
 _PLOTS: Final = (".svg", ".png", ".pdf")

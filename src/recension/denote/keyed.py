@@ -248,3 +248,20 @@ class RecordLineage(Lineage):
 
     def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         return f"{words.count(0, bases[0].kept, 'row')} of its key: {words.names(bases[0].kept)}"
+
+
+class ChangesLineage(RecordLineage):
+    """What the event of a row that holds until the next rests on: the rows at its start and at its end.
+
+    That is so where starts give the order (``by_start``); else all rows of the key are named.
+    """
+
+    def __init__(self, meaning: RowMeaning, by_start: bool) -> None:
+        super().__init__(meaning, names_latest=False)
+        self._by_start = by_start
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        (basis,) = super().presence(event, inputs)
+        if self._by_start:
+            basis.kept = [row for row in basis.kept if row.vs in (event.vs, event.ve)]
+        return [basis]

@@ -44,7 +44,7 @@ from recension.denote.extents import RangeLineage, RowsLineage
 from recension.denote.grouped import EachGroup
 from recension.denote.intervals import plus
 from recension.denote.join import CoverageJoinLineage, InnerJoinLineage, PairRule
-from recension.denote.keyed import RecordLineage, RowMeaning
+from recension.denote.keyed import ChangesLineage, RecordLineage, RowMeaning
 from recension.denote.lineage import Bases, Basis, EachEvent, EqualEvents, Lineage, Region, Seen, Words
 from recension.denote.order import History, Key, key_of, value_order
 from recension.denote.windowed import (
@@ -284,7 +284,8 @@ def _records(node: nodes.RestateByKey) -> Lineage:
 
 @lineage_of.register
 def _changes(node: nodes.ChangesByKey) -> Lineage:
-    return RecordLineage(RowMeaning(node.schema.names, node.key, node.version, node.deleted), False)
+    by_start = node.policy == "raise" and node.order == "start"
+    return ChangesLineage(RowMeaning(node.schema.names, node.key, node.version, node.deleted), by_start)
 
 
 # Windows.

@@ -19,7 +19,7 @@ from recension.core.errors import RecensionError, TimeError, suggest_name
 from recension.core.events import Event
 from recension.core.history import History as HistoryTable
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TimeKind, kind_of, merge_kinds
+from recension.core.time_kind import TICKS, TimeKind, kind_of, merge_kinds
 from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
@@ -55,6 +55,7 @@ def explain_answer(
     question = search.question(answer, at)
     found = search.settle(lambda: search.find(question))
     trace = search.settle(lambda: search.trace(found))
+    trace.named = {name: trace.named[name] for name in inputs if name in trace.named}
     named = search.mark(trace, found) if marks else trace.named
     question = search.narrow(question, found)
     told = None
@@ -110,12 +111,18 @@ class _Search:
         region = Region(where=where) if question.at is None else Region(question.at, question.at, where)
         if not replay.known:
             replay.need(replay.plan, region)
-        events = replay.look(replay.plan).touching(region)
+        try:
+            events = replay.look(replay.plan).touching(region)
+        except RecensionError as why:
+            if question.at is None and "until=" in str(why):
+                raise RecensionError(f"why: {why}; or say at which time the answer is true, at=") from None
+            raise
         alive = [e for e in events if question.holds_of(e)]
-        if len({identity(e) for e in alive}) == 1:
-            return alive[0]
-        if alive:
-            raise RecensionError(self._ambiguous(question, alive))
+        different = list({identity(e): e for e in alive}.values())
+        if len(different) == 1:
+            return different[0]
+        if different:
+            raise RecensionError(self._ambiguous(question, different))
         raise RecensionError(self._missing(question))
 
     def _ambiguous(self, question: Question, found: History) -> str:
@@ -131,7 +138,7 @@ class _Search:
             near = self.settle(lambda where=where: self._touching(plan, Region(where=where)))  # type: ignore[misc]
             if near:
                 at = question.at if question.at is not None else BEGINNING
-                near.sort(key=lambda e: (max(e.vs - at, at - e.ve, 0), e.vs))
+                near.sort(key=lambda e: (max(e.vs - at, at + 1 - e.ve, 0), e.vs))
                 return f"{text}; near it: {'; '.join(self._show(e) for e in near[:_NEAR])}"
         return f"{text}; the query has no answers over these inputs"
 
@@ -182,8 +189,13 @@ class _Search:
             _merge(total, bases)
         for region in regions:
             _merge(total, lineage.absence(region, inputs, self.replay.look(node)))
-        found.steps.append(Step(node.label, lines, regions if not events else []))
+        found.steps.append(Step(self._label(node), lines, regions if not events else []))
         return total
+
+    def _label(self, node: Node) -> str:
+        """The step in a line; beside timestamps with durations in words."""
+        label = node.label if self.kind == TICKS else getattr(node, "label_with_units", node.label)
+        return str(label)
 
     def _end(self, found: _Trace, source: Source, events: dict[Key, Event], regions: list[Region]) -> None:
         if events:

@@ -81,6 +81,9 @@ def _push_table(session: Session, name: str, data: Data) -> None:
 
 def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
     """Push one batch of an input each time it is asked."""
+    if isinstance(data, StreamReader) and data.has_partitions:
+        yield _push_placed(session, name, data)
+        return
     if isinstance(data, StreamReader):
         session.adopt(name, data)  # a table without rows is a table all the same
         with session.add_advice_to_errors(name):
@@ -88,6 +91,20 @@ def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator
                 session.push_checked(name, batch, data)
                 yield True
         return
+    if name in session.partitioned_sources:
+        session.push(name, data)  # all partitions are known before a CTI counts
+        yield True
+        return
     for part in slices(data, size, name):
         session.push(name, part)
         yield True
+
+
+def _push_placed(session: Session, name: str, reader: StreamReader) -> bool:
+    """Push the files of a source with partitions at once: all are known before a CTI counts."""
+    chunk = reader.read_placed()
+    session.adopt(name, reader)
+    with session.add_advice_to_errors(name), chunk.locate_errors(session.rows_seen(name)):
+        session.push(name, chunk.batch, chunk.placement)
+    session.adopt(name, reader)
+    return True

@@ -15,13 +15,8 @@ from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Source, walk
 
-# For a handful of rows compiling the plan and spreading it out is all the cost.
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+# For a handful of rows spreading the plan out is all the cost.
+QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
 
 
 def frame(spark: Any, events: Sequence[Event], schema: pa.Schema) -> Any:

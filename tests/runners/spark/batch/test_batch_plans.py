@@ -62,9 +62,9 @@ def test_plans(quick: Any, plans: list[Plan], seed: int) -> None:
             raise AssertionError(f"{plan.steps}\n{why}") from None
 
 
-def test_a_plan_as_spark_would_run_it(spark: Any) -> None:
+def test_a_plan_as_spark_would_run_it(as_users_run_it: Any) -> None:
     """Compiled, adaptive, on two partitions: with more rows, so that both hold some."""
-    rnd = random.Random(3)
+    rnd, spark = random.Random(3), as_users_run_it
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
     histories = {name: [event for _ in range(20) for event in _history(rnd)] for name in ("s", "t")}
     frames = {name: frame(spark, events, SCHEMA).repartition(2) for name, events in histories.items()}
