@@ -129,6 +129,10 @@ def test_an_effect_is_what_differs_without_the_event(recorded: Path) -> None:
     assert instead == {("1", "4", "1"), ("4", "6", "2")}
     assert [event["texts"]["user"] for event in found["0:1"]["because"]] == ["bob"]
     assert replay.effect(0, [7])["edges"] == {}  # root is filtered out
+    with pytest.raises(rc.RecensionError, match="does not have the beginning of that event"):
+        replay.effect(0, [5])  # the retraction alone
+    with pytest.raises(rc.RecensionError, match="no such elements"):
+        replay.effect(0, [99])
 
 
 def test_a_replay_needs_all_of_the_inputs_and_the_same_query(tmp_path: Path, recorded: Path) -> None:

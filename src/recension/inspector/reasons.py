@@ -21,7 +21,7 @@ from recension.lineage.words import describe_absence, describe_event
 from recension.lowering import lower
 from recension.plan.node import Node
 from recension.plan.properties import NOTHING_KNOWN
-from recension.plan.source import sources_of
+from recension.plan.source import Source, sources_of
 from recension.runners.recording import Recording
 from recension.runners.result import Result
 
@@ -46,7 +46,7 @@ class Reasons:
             raise RecensionError("the query is not the one that was recorded: it has no such step")
         event, until = self._event(edge, elements, until)
         node = self._nodes[edge]
-        inputs = {name: self._input(name, until) for name in sources_of(node)}
+        inputs = {name: self._input(source, until) for name, source in sources_of(node).items()}
         return self._tell(edge, explain_answer(node, inputs, event, biography=False), until)
 
     def explain_answers(self) -> tuple[list[dict[str, Any]], str | None]:
@@ -90,11 +90,11 @@ class Reasons:
         whole, steps = self._recording.stream(edge).batch(), rows["_batch"].to_pylist()
         return [(steps[at], whole.slice(at, at + 1)) for at in elements]
 
-    def _input(self, source: str, until: int) -> Result:
-        stream = self._recording.stream(source)
-        steps = self._recording.by_step(source)
-        batches = [batch for step, batch in steps.items() if step <= until]
-        return Result(batches, stream.schema, NOTHING_KNOWN, stream.time_type)
+    def _input(self, source: Source, until: int) -> Result:
+        stream = self._recording.stream(source.name)
+        batches = [batch for step, batch in self._recording.by_step(source.name).items() if step <= until]
+        schema = stream.schema if stream.batches else source.columns
+        return Result(batches, schema, NOTHING_KNOWN, stream.time_type)
 
     def _tell(self, edge: int, why: Why, until: int) -> dict[str, Any]:
         kind, sources = why.time_type, self._recording.sources
