@@ -96,10 +96,10 @@ class Reasons:
     def _input(self, source: Source, until: int) -> Result | pa.Table:
         stream = self._recording.stream(source.name)
         batches = [batch for step, batch in self._recording.by_step(source.name).items() if step <= until]
-        schema = stream.schema if stream.batches else source.columns
         if isinstance(source, Table):
-            return pa.Table.from_batches([batch.filter(batch.is_data()).payload for batch in batches], schema)
-        return Result(batches, schema, NOTHING_KNOWN, stream.time_type)
+            rows = [batch.filter(batch.is_data()).payload for batch in batches]
+            return pa.Table.from_batches(rows, stream.schema)
+        return Result(batches, stream.schema, NOTHING_KNOWN, stream.time_type)
 
     def _tell(self, edge: int, why: Why, until: int) -> dict[str, Any]:
         kind, sources = why.time_type, self._recording.sources
