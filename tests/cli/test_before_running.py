@@ -199,12 +199,12 @@ def test_other_commands(
     reason: str,
 ) -> None:
     for work in (
-        "generate.replica",
-        "generate.one_stream",
-        "calibrate.calibration.calibrate",
-        "demo.perform",
+        "cli.generate.replica",
+        "cli.generate.one_stream",
+        "operators.extents.calibration.calibrate",
+        "demo.performance.perform",
     ):
-        monkeypatch.setattr(f"recension.cli.{work}", _never)
+        monkeypatch.setattr(f"recension.{work}", _never)
     assert reason in refused(arguments, capfd)
 
 
