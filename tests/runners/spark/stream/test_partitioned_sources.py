@@ -1,4 +1,4 @@
-"""Sources with partitions on real Spark: what the local engine gives, over a restart, and by Spark's clock."""
+"""Sources with partitions on real Spark: as the local engine, over a restart, and by the clock of Spark."""
 
 from __future__ import annotations
 

@@ -45,6 +45,7 @@ QUERIES: dict[str, Callable[[Stream], Stream]] = {
     "twice": lambda s: s.join(s.rename({"v": "w"}), on="k"),
     "beside a filter": lambda s: by_key(s).union(by_key(s.where(rc.col("v") > 1))),
     "blocked": lambda s: s.align(4),
+    "with a delay": lambda s: by_key(s.advance_time(3)),
 }
 
 
