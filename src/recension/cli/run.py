@@ -38,7 +38,7 @@ from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node, Table, walk
-from recension.runners.finite import push_inputs
+from recension.runners.finite import push_inputs, without_idleness
 from recension.runners.local import BATCH_SIZE, Session
 
 
@@ -172,7 +172,7 @@ def _run_local(
     close: bool,
     profile: bool,
 ) -> None:
-    session = Session({"query": plan}, size, history_limit=0, pool=pool)
+    session = Session({"query": without_idleness(plan)}, size, history_limit=0, pool=pool)
     readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
