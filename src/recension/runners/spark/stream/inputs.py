@@ -89,12 +89,17 @@ def read_folder(
         raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     require_seen_by_spark(folder)
-    reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
-    frame = watch_files(spark, folder, files)
+    start, end, places = source.start, source.end, source.sub_streams
+    reader = open_stream(folder, schema=source.columns, start=start, end=end, places=places)
+    # Directories in it are partitions: also one that is not there yet.
+    has_folders = bool(source.partition) and not folder.is_file()
+    options = {"recursiveFileLookup": "true"} if has_folders else {}
+    frame = watch_files(spark, folder, files, **options)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
-    return InputFrame(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
+    inlet = Inlet(delay, folder=folder if has_folders else None)
+    return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
