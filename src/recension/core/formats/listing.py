@@ -168,6 +168,17 @@ def partition_folders(path: Path, columns: Sequence[str]) -> dict[Path, str]:
     return {folder: name_of(values) for folder, values in found.items()} if columns else {}
 
 
+def partition_of(file: Path, path: Path, columns: Sequence[str]) -> str | None:
+    """The partition of a file under a directory, by the directories between; None if there are none."""
+    between = file.relative_to(path).parts[:-1]
+    if not between:
+        return None
+    if len(between) != len(columns):
+        reason = f"partitions are told apart by {', '.join(columns)}: a directory for each, or none at all"
+        raise FormatError(reason, file=str(file))
+    return name_of(tuple(map(_value_in_name, between, columns)))
+
+
 def _folders_in(path: Path) -> list[Path]:
     return sorted(f for f in path.iterdir() if f.is_dir() and f.name[0] not in "_.") if path.is_dir() else []
 

@@ -231,7 +231,7 @@ def read_placed(
             decoded = decoder.decode(rows, file.layout, file.name, first_row)
             at = np.flatnonzero(decoded.kept)
             parts.append(decoded.batch)
-            places.append(_read_places(rows, file, columns, first_row).take(at))
+            places.append(read_places(rows, file, columns, first_row).take(at))
             origin.append((np.full(len(at), number), at + first_row))
             if file.layout.has_order and not columns.order:
                 numbers.append(_order_columns(rows, file.name, first_row).take(pa.array(at)))
@@ -247,9 +247,10 @@ def read_placed(
     return chunk
 
 
-def _read_places(
+def read_places(
     rows: pa.RecordBatch, file: StreamFile, columns: PartitionColumns, first_row: int
 ) -> Placement:
+    """Where rows of a file stand: by their columns, or by its directory."""
     if file.partition is None:
         return columns.read(rows, file.name, first_row)
     if there := [name for name in columns.partition if name in rows.schema.names]:

@@ -45,6 +45,7 @@ QUERIES: dict[str, Callable[[Stream], Stream]] = {
     "twice": lambda s: s.join(s.rename({"v": "w"}), on="k"),
     "beside a filter": lambda s: by_key(s).union(by_key(s.where(rc.col("v") > 1))),
     "blocked": lambda s: s.align(4),
+    "with a delay": lambda s: by_key(s.advance_time(3)),
 }
 
 
@@ -143,10 +144,15 @@ def spread(draw: Any, rows: list[Row]) -> list[list[Row]]:
     is_mixed = draw(st.booleans())
     tasks: list[list[Row]] = [[], [], []]
     for row in rows:
-        tasks[draw(st.integers(0, 2)) if is_mixed else hash(row.partition) % 3].append(row)
+        tasks[draw(st.integers(0, 2)) if is_mixed else ord(row.partition) % 3].append(row)
     if draw(st.booleans()):
         tasks = [draw(st.permutations(task)) for task in tasks]
     return tasks
+
+
+def in_one_task(rows: list[Row]) -> list[list[Row]]:
+    """The rows of a micro-batch in three tasks, those of a partition in one of them, as they come."""
+    return [[row for row in rows if ord(row.partition) % 3 == task] for task in range(3)]
 
 
 def counted(packets: list[Packet]) -> Counter[str]:
@@ -179,8 +185,9 @@ class Comparison:
         self.dropped = Counter[str]()
         self._workers: list[dict[Any, Any]] = [{}, {}]
 
-    def turn(self, rows: list[Row]) -> None:
-        worker, tasks = self._workers[self._draw(st.integers(0, 1))], spread(self._draw, rows)
+    def turn(self, rows: list[Row], *, is_ordered: bool = True) -> None:
+        worker = self._workers[self._draw(st.integers(0, 1))]
+        tasks = spread(self._draw, rows) if is_ordered else in_one_task(rows)
         processor._parked.clear()
         processor._parked.update(worker)
         if self._draw(st.booleans()):
@@ -222,6 +229,17 @@ def test_every_micro_batch_is_that_of_the_local_engine(name: str, data: st.DataO
     compared = Comparison(data.draw, QUERIES[name](source(partitions=3)))
     for turn in drawn_turns(data.draw):
         compared.turn(turn)
+    compared.check_counts()
+
+
+@pytest.mark.slow
+@given(st.data())
+@EXAMPLES
+def test_without_an_order_rows_count_as_they_come(data: st.DataObject) -> None:
+    unordered = rc.source("s", SCHEMA, partition="p", partitions=3)
+    compared = Comparison(data.draw, by_key(unordered))
+    for turn in drawn_turns(data.draw):
+        compared.turn(turn, is_ordered=False)
     compared.check_counts()
 
 

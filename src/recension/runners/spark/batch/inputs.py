@@ -169,8 +169,8 @@ def _fits(found: spark.DataType, wanted: spark.DataType) -> bool:
 
 def source_frame(source: Source, table: NamedFrame) -> Frame:
     """The history that a source's DataFrame holds."""
-    if source.sub_streams is not None:
-        table = _take_once(replace(table, sub_streams=source.sub_streams))
+    if (places := source.sub_streams_in(table.given.columns)) is not None:
+        table = _take_once(replace(table, sub_streams=places), places)
     payload = table.payload(source.columns)
     if not table.layout.is_table:
         if source.on_violation != "raise":
@@ -192,10 +192,8 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
     return make_frame(_check_lifetimes(timed, source, table.time_type), payload, source.columns)
 
 
-def _take_once(table: NamedFrame) -> NamedFrame:
+def _take_once(table: NamedFrame, named: PartitionColumns) -> NamedFrame:
     """The rows without those that were sent twice; two of one partition with the same order are refused."""
-    named = table.sub_streams
-    assert named is not None
     for name in named.names:
         if not table.has(name):
             hint, there = suggest_name(name, table.given.columns), ", ".join(table.given.columns)

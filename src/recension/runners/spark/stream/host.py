@@ -257,7 +257,10 @@ class Host:
         """Feed what came here of the partitions of a source, with what all tasks have read of them."""
         name, rows = edge.source.name, [packet for packet in packets if not is_closing(packet.place)]
         if not source.order:
-            require_file_order(self._memory.last_file, name, rows)
+            # Of partitions that are directories, each has an order of its own.
+            for folder in sorted({os.path.dirname(packet.place) for packet in rows if packet.place}):
+                own = [packet for packet in rows if os.path.dirname(packet.place) == folder]
+                require_file_order(self._memory.last_file, f"{name} {folder}", own)
         came, heard = merge_packets(rows, edge.origin.schema), self._heard(source, rows)
         if source.order and source.on_violation != "raise":
             came = came.with_ctis_first()

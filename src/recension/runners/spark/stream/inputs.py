@@ -88,15 +88,23 @@ def read_folder(
     """
     folder = folder.absolute()
     require_seen_by_spark(folder)
-    envelopes = envelopes_of(source)
     reader = open_stream(
-        folder, schema=source.columns, start=source.start, end=source.end, envelopes=envelopes
+        folder,
+        schema=source.columns,
+        start=source.start,
+        end=source.end,
+        places=source.sub_streams,
+        envelopes=envelopes_of(source),
     )
-    frame = watch_files(spark, folder, files)
+    # Directories in it are partitions: also one that is not there yet.
+    has_folders = bool(source.partition) and not folder.is_file()
+    options = {"recursiveFileLookup": "true"} if has_folders else {}
+    frame = watch_files(spark, folder, files, **options)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
-    return InputFrame(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
+    inlet = Inlet(delay, folder=folder if has_folders else None)
+    return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
 
 
 def local_folder(given: str | Path, source: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
@@ -20,9 +21,9 @@ from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
 from recension.core.errors import FormatError, RecensionError, TimeError
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
-from recension.core.formats.listing import StoredFile
+from recension.core.formats.listing import StoredFile, partition_of
 from recension.core.formats.reader import open_file
-from recension.core.formats.stream_files import StreamFile, row_numbers
+from recension.core.formats.stream_files import StreamFile, read_places, row_numbers
 from recension.core.partitions import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
@@ -94,7 +95,7 @@ class Packing:
     ) -> None:
         self._only = only
         self._origin: Source = topology.sources()[source]
-        self._kind = topology.inlets[source].kind
+        self._kind, self._folder = topology.inlets[source].kind, topology.inlets[source].folder
         self._decoder = Decoder(self._origin.columns, self._origin.on_violation)
         self._latest, self._sent = BEGINNING, task * _MOST_SENT
         self._counting_edge = topology.first_edge(self._origin)
@@ -117,6 +118,8 @@ class Packing:
             times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
         file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
+        if places is not None and self._folder is not None:
+            file = replace(file, partition=partition_of(path, self._folder, places.partition))
         self._require_kind(file)
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = file.columns_to_read(self._origin.columns)
@@ -129,7 +132,7 @@ class Packing:
             if file.layout.has_order and not self._origin.order:
                 keys = row_numbers(rows, file.name, row)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            placement = None if columns is None else columns.read(rows, file.name, row).take(kept)
+            placement = None if columns is None else read_places(rows, file, columns, row).take(kept)
             yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table, placement)
             row += rows.num_rows
 

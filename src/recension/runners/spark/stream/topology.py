@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.cloudpickle import dumps
@@ -52,6 +53,8 @@ class Inlet:
     """Do they come from a root, whose sub-folders are streams that join and leave?"""
     table: TableContent | None = None
     """Or are they there from the beginning?"""
+    folder: Path | None = None
+    """The folder whose files have them, where directories in it may be partitions."""
 
 
 @dataclass(frozen=True)
