@@ -130,7 +130,7 @@ def test_bad_messages_go_to_dead_letters(spark: Any, broker: Broker, tmp_path: P
     writing = rc.spark.write(found, history=tmp_path / "table", checkpoint=tmp_path / "checkpoint", **NOW)
     writing.awaitTermination()
     assert read(tmp_path / "table").payload.num_rows == 2
-    assert dict(rc.spark.metrics(writing).counts) == {"feed: a message that cannot be read": 1}
+    assert rc.spark.metrics(writing).counts["feed"] == {"a message that cannot be read": 1}
     (letter,) = _letters(broker)
     assert letter["value"] == b"{"
     facts = {name: letter["headers"][name] for name in ("trace", "_topic", "_partition", "_offset")}

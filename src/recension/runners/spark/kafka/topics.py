@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError, first_line
 from recension.core.formats.columns import BATCH, RUN
+from recension.runners.spark.session import is_connect
 
 SETTING: Final = "kafka."
 SERVERS: Final = f"{SETTING}bootstrap.servers"
@@ -23,6 +24,11 @@ class Topics:
     """The topics of a broker. ``options`` are those of Spark's connector."""
 
     def __init__(self, spark: SparkSession, servers: str, options: Mapping[str, str]) -> None:
+        if is_connect(spark):
+            raise RecensionError(
+                "topics are asked for their partitions by the driver's Java client: use a classic session, made "
+                "by rc.spark.session()"
+            )
         self._jvm: Any = spark._jvm
         self._servers = servers
         if isinstance(self._jvm.org.apache.kafka.clients.admin.AdminClient, JavaPackage):
