@@ -1,8 +1,8 @@
 """Kafka to nowhere: W1 off a topic beside Spark's own operators that read the same topic, in one run.
 
-`python -m benchmarks.kafka [quick]` starts a broker of its own. The events of W1 lie in topics of 1, 12 and 200
-partitions, as JSON; what partitions cost is seen by comparing these. The same events as Arrow data, 5,000 in a
-message, show what is left without the parsing of JSON. Rates are as in `benchmarks.spark`.
+`python -m benchmarks.kafka [quick]` starts a broker of its own. The events of W1 lie in topics of 1, 12 and
+200 partitions, as JSON; what partitions cost is seen by comparing these. The same events as Arrow data, 5,000
+in a message, show what is left without the parsing of JSON. Rates are as in `benchmarks.spark`.
 """
 
 from __future__ import annotations
@@ -122,10 +122,9 @@ def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]
             if number == TABLES:
                 as_tables = ours(spark, broker, tables, batch // ROWS, "arrow")
                 found.append(run(spark, f"ours, Arrow, {ROWS:,} a message", batch, as_tables, folder))
-            _show(
-                out, f"W1 off {number} partitions, {batch:,} events a micro-batch, {events:,} events", found
-            )
-            results += [outcome.result(f"W1 off {number} partitions", found) for outcome in found]
+            title = f"W1 off {number} partitions"
+            _show(out, f"{title}, {batch:,} events a micro-batch, {events:,} events", found)
+            results += [outcome.result(title, found) for outcome in found]
     spark.stop()
     return results
 

@@ -1,4 +1,4 @@
-"""The pages that start Spark, some with a Kafka broker: `rc.spark.session()` gives the session of all tests."""
+"""The pages that start Spark, some with a broker: `rc.spark.session()` gives the session of all tests."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from base64 import b64decode
 from hashlib import sha256
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from recension.cli import main
 from recension.inspector.export import modules, page_in_one_file
 from recension.inspector.page_data import Shown, encode_texts, show_value
 from recension.inspector.questions import Questions
-from recension.inspector.replay import Replay
+from recension.inspector.replay import Replay, name_events
 from recension.inspector.server import InspectorServer
 from recension.runners.recording import read_recording
 from recension.runners.spark.sinks import changelog as changelog_sink
@@ -129,6 +130,10 @@ def test_an_effect_is_what_differs_without_the_event(recorded: Path) -> None:
     assert instead == {("1", "4", "1"), ("4", "6", "2")}
     assert [event["texts"]["user"] for event in found["0:1"]["because"]] == ["bob"]
     assert replay.effect(0, [7])["edges"] == {}  # root is filtered out
+    with pytest.raises(rc.RecensionError, match="does not have the beginning of that event"):
+        replay.effect(0, [5])  # the retraction alone
+    with pytest.raises(rc.RecensionError, match="no such elements"):
+        replay.effect(0, [99])
 
 
 def test_a_replay_needs_all_of_the_inputs_and_the_same_query(tmp_path: Path, recorded: Path) -> None:
@@ -163,6 +168,46 @@ def test_a_changelog_of_spark_is_shown_by_micro_batches(
     assert np.frombuffer(b64decode(shown["at"]), "<i8").tolist() == [n * 1_000_000 for n in (1, 2, 3, 4)]
     # The CTIs of a step are one.
     assert shown["edges"]["0:0"]["size"] == sum(int(batch.is_data().sum()) + 1 for batch in batches)
+
+
+A, B = rc.source("a", {"k": "string", "v": "int64"}), rc.source("b", {"k": "string", "w": "float64"})
+AS: list[Any] = [rc.Insert({"k": "xy"[i % 2], "v": i}, 3 * i, 3 * i + 10) for i in range(6)]
+BS: list[Any] = [rc.Insert({"k": "x", "w": i / 3}, 2 * i, 2 * i + 5) for i in range(4)]
+ROWS = pa.table({"ts": [1, 3, 5], "id": [1, 1, 2], "x": ["p", "q", "r"]})
+PARTS = pa.table({"_vs": [1, 2, 3], "_ve": [9, 9, 9], "part": [0, 1, 0], "k": ["x", "x", "y"], "v": [1, 2, 3],
+                  "_kind": ["insert"] * 3})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "pushes"),
+    [
+        (A.join(B, on="k", how="left"), {"a": AS, "b": BS}),
+        (A.join(B, on="k", how="anti"), {"a": AS, "b": BS}),
+        (A.group_by("k").hopping(10, 5).agg(n=rc.count(), speculate="eager"), {"a": AS}),
+        (A.group_by("k").apply(lambda s: s.agg(n=rc.count(), speculate="eager")), {"a": AS}),
+        (rc.merge(A, rc.source("a2", A.schema)), {"a": AS, "a2": AS}),
+        (A.join(rc.table("t", {"k": "string"}), on="k"), {"t": pa.table({"k": ["x"]}), "a": AS}),
+        (rc.changes("c", {"id": "int64", "x": "string"}, key="id", start="ts"), {"c": ROWS}),
+        (rc.source("p", A.schema, partition="part").where(rc.col("v") > 1), {"p": PARTS}),
+    ],
+)
+def test_every_kind_of_plan_can_be_looked_at(
+    query: rc.Stream, pushes: dict[str, Any], tmp_path: Path
+) -> None:
+    live = rc.session(query)
+    with rc.record(live, tmp_path / "r", edges="all"):
+        for source, data in pushes.items():
+            live.push(source, data)
+    recording = read_recording(tmp_path / "r")
+    questions = Questions(Shown("x", [("r", recording)]), [tmp_path / "r"], query.plan)
+    shown = questions.export({})
+    assert shown["notes"] == []
+    assert len(shown["reasons"]) == len(recording.stream("query").history()) > 0
+    for edge in recording.sources.values():
+        events = {(event["vs"], event["ve"]) for event in name_events(recording.stream(edge).history())}
+        named = [e for one in shown["reasons"] for e in one["events"] if e["edge"] == f"0:{edge}"]
+        assert {(event["vs"], event["ve"]) for event in named} <= events
+        assert isinstance(questions.effect({"edge": f"0:{edge}", "elements": "0"})["edges"], dict)
 
 
 QUERY = """

@@ -32,6 +32,7 @@ class Browser:
         found = find_browser()
         assert found is not None
         browser, driver = found
+        self.downloads = folder
         self._process = subprocess.Popen(
             [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -187,3 +187,18 @@ def test_the_command_records(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "is not empty" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path / "b"), "--engine", "batch"]) == 2
     assert "--record is for --engine local" in capsys.readouterr().err
+
+
+def test_inputs_that_join_a_merge_are_recorded_too(tmp_path: Path) -> None:
+    one, other = (rc.source(name, {"user": "string"}) for name in ("one", "other"))
+    live = rc.session(rc.merge(one))
+    with rc.record(live, tmp_path / "r"):
+        live.push("one", [rc.Insert({"user": "ann"}, 1, 5)])
+        live.attach(other)
+        live.push("other", [rc.Insert({"user": "ann"}, 1, 5), rc.Insert({"user": "bob"}, 2, 5), rc.Cti(9)])
+    recording = rc.read_recording(tmp_path / "r")
+    assert set(recording.names) == {"one", "query", "other"}
+    assert len(recording.stream("other").elements()) == 3
+    assert equivalent(recording.stream("query").history(), live.history())
+    (merge,) = [vertex for vertex in recording.manifest["plan"] if vertex["id"] == recording.queries["query"]]
+    assert sorted(merge["inputs"]) == sorted(recording.sources.values())

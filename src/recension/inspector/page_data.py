@@ -131,6 +131,7 @@ class Shown:
             "of": name if len(self.recordings) > 1 else None,
             "name": recording.name_of(edge),
             "role": "source" if is_source else "answer" if is_answer else "step",
+            "kind": "stream" if is_source and is_answer else None,
             "is_answer": is_answer,
             "inputs": [edge_id(number, i) for i in vertex["inputs"]],
             "recorded": edge in recording.edges,

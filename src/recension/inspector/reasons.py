@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, new_end
 from recension.core.errors import RecensionError
@@ -19,9 +22,9 @@ from recension.inspector.page_data import edge_id, show_value
 from recension.lineage import Why, explain_answer
 from recension.lineage.words import describe_absence, describe_event
 from recension.lowering import lower
-from recension.plan.node import Node
+from recension.plan.node import Node, rebuild
 from recension.plan.properties import NOTHING_KNOWN
-from recension.plan.source import sources_of
+from recension.plan.source import Source, Table, sources_of
 from recension.runners.recording import Recording
 from recension.runners.result import Result
 
@@ -45,8 +48,8 @@ class Reasons:
         if edge not in self._nodes:
             raise RecensionError("the query is not the one that was recorded: it has no such step")
         event, until = self._event(edge, elements, until)
-        node = self._nodes[edge]
-        inputs = {name: self._input(name, until) for name in sources_of(node)}
+        (node,) = rebuild([self._nodes[edge]], _as_recorded)
+        inputs = {name: self._input(source, until) for name, source in sources_of(node).items()}
         return self._tell(edge, explain_answer(node, inputs, event, biography=False), until)
 
     def explain_answers(self) -> tuple[list[dict[str, Any]], str | None]:
@@ -90,10 +93,12 @@ class Reasons:
         whole, steps = self._recording.stream(edge).batch(), rows["_batch"].to_pylist()
         return [(steps[at], whole.slice(at, at + 1)) for at in elements]
 
-    def _input(self, source: str, until: int) -> Result:
-        stream = self._recording.stream(source)
-        steps = self._recording.by_step(source)
-        batches = [batch for step, batch in steps.items() if step <= until]
+    def _input(self, source: Source, until: int) -> Result | pa.Table:
+        stream = self._recording.stream(source.name)
+        batches = [batch for step, batch in self._recording.by_step(source.name).items() if step <= until]
+        if isinstance(source, Table):
+            rows = [batch.filter(batch.is_data()).payload for batch in batches]
+            return pa.Table.from_batches(rows, stream.schema)
         return Result(batches, stream.schema, NOTHING_KNOWN, stream.time_type)
 
     def _tell(self, edge: int, why: Why, until: int) -> dict[str, Any]:
@@ -121,6 +126,13 @@ class Reasons:
             "absences": [describe_absence(one.source, one.region, kind) for one in why.absences],
             "edges": [edge_id(0, labels[step.label]) for step in why.steps if step.label in labels],
         }
+
+
+def _as_recorded(node: Node) -> Node:
+    """A source as it was recorded: one stream, whatever sub-streams it was made of."""
+    if not isinstance(node, Source):
+        return node
+    return replace(node, partition=(), order=(), partitions=None, idle=None, run=None, sequence=())
 
 
 def _chains(batch: EventBatch) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from recension.core.batch import EventBatch
+from recension.core.batch import INSERT
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
 from recension.core.history import History
@@ -49,6 +49,7 @@ class Replay:
         """What differs on every edge without these elements of a source."""
         if edge not in self._recording.sources.values():
             raise RecensionError("only an event of a source can be left out")
+        self._require_whole(edge, elements)
         without = self._run(edge, set(elements))
         found, left_out = dict[str, Any](), 0
         for number, history in self._histories.items():
@@ -65,13 +66,17 @@ class Replay:
     def _histories(self) -> dict[int, History]:
         return self._run(-1, set())
 
-    def inputs(self) -> dict[str, list[EventBatch]]:
-        """The recorded elements of every source."""
-        return {name: self._recording.stream(edge).batches for name, edge in self._recording.sources.items()}
+    def _require_whole(self, edge: int, elements: Collection[int]) -> None:
+        """Refuse an event whose insert is not among its elements: its retractions alone are not it."""
+        batch = self._recording.stream(edge).batch()
+        if not elements or not 0 <= min(elements) <= max(elements) < len(batch):
+            raise RecensionError("the recording has no such elements")
+        if batch.kind[min(elements)] != INSERT:
+            raise RecensionError("this page does not have the beginning of that event; --limit shows more")
 
     def _session(self) -> Session:
-        kinds = [self._recording.stream(edge).time_type for edge in self._recording.sources.values()]
-        times = KnownKind(next((kind for kind in kinds), None))
+        streams = [self._recording.stream(edge) for edge in self._recording.sources.values()]
+        times = KnownKind(next((stream.time_type for stream in streams if stream.batches), None))
         self._now = 0
         return Session(self._queries, clock=lambda: self._now, history_limit=0, times=times)
 

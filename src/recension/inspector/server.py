@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, describe_error
 from recension.inspector.export import modules, page_in_one_file, read_page_file
 
 HOST: Final = "127.0.0.1"
@@ -91,8 +91,12 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 found = self.server.answers[name](words)
             self._send(HTTPStatus.OK, "json", json.dumps(found))
-        except (RecensionError, ValueError, KeyError) as why:
+        except RecensionError as why:
             self._send(HTTPStatus.BAD_REQUEST, "json", json.dumps({"error": str(why)}))
+        except (ValueError, KeyError) as why:
+            self._send(HTTPStatus.BAD_REQUEST, "json", json.dumps({"error": describe_error(why)}))
+        except Exception as why:  # the page says it; the server goes on
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "json", json.dumps({"error": describe_error(why)}))
 
     def _send(self, status: HTTPStatus, kind: str, text: str, more: dict[str, str] | None = None) -> None:
         body = text.encode()

@@ -16,6 +16,7 @@ import logging
 import os
 import time
 import weakref
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -310,6 +311,7 @@ def describe_vertices(plan: PhysicalPlan, metrics: Sequence[Metrics]) -> list[di
                 "label": vertex.name,
                 "inputs": [i for i in vertex.inputs if i >= 0],
                 "columns": describe_columns(vertex.schema),
+                "schema": b64encode(vertex.schema.serialize().to_pybytes()).decode("ascii"),
                 "known": describe_properties(node.properties) if node is not None else None,
                 "chosen": describe_choice(node) if node is not None else None,
                 "state_rows": done.state_rows,

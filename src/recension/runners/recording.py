@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -108,11 +109,17 @@ class Recording:
         """The elements of an edge that came after a step, as a result; it may begin in the middle."""
         table = self.rows(edge, after)
         if table is None:
-            return Result([], pa.schema([]), NOTHING_KNOWN)
+            return Result([], self.schema_of(edge), NOTHING_KNOWN)
         layout = layout_of(table.schema, TimeColumns(), self.name_of(self._number(edge)))
         decoder = Decoder(layout.payload, "raise")
         batches = [decoder.decode(rows, layout, str(self.path), 1).batch for rows in table.to_batches()]
         return Result(batches, layout.payload, NOTHING_KNOWN, layout.time_type)
+
+    def schema_of(self, edge: str | int) -> pa.Schema:
+        """The payload's columns on an edge, also if nothing came there."""
+        stored = b64decode(self.manifest["plan"][self._number(edge)]["schema"])
+        with format_errors(str(self.path / MANIFEST)):
+            return pa.ipc.read_schema(pa.py_buffer(stored))
 
     def by_step(self, edge: str | int) -> dict[int, EventBatch]:
         """The elements of an edge, by the step that they came in."""

@@ -27,13 +27,17 @@ export class PlanGraph {
     const used = plan.filter((about) => read.has(about.id) || about.inputs.length || about.is_answer);
     const places = new Map();
     const taken = [];
-    for (const about of used) {
+    // Streams by themselves stand one below the other.
+    const alone = used.filter((about) => !about.inputs.length && !read.has(about.id));
+    alone.forEach((about, i) => places.set(about.id, [0, i * (HIGH + ACROSS)]));
+    const top = alone.length * (HIGH + ACROSS);
+    for (const about of used.filter((one) => !alone.includes(one))) {
       const at = depthOf(about.id);
       taken[at] = (taken[at] ?? 0) + 1;
-      places.set(about.id, [(taken[at] - 1) * (WIDE + ACROSS), at * (HIGH + DOWN)]);
+      places.set(about.id, [(taken[at] - 1) * (WIDE + ACROSS), top + at * (HIGH + DOWN)]);
     }
     const width = Math.max(1, ...taken.map((n) => n ?? 1)) * (WIDE + ACROSS) - ACROSS;
-    const height = taken.length * (HIGH + DOWN) - DOWN;
+    const height = Math.max(...[...places.values()].map(([, y]) => y)) + HIGH;
     const lines = make("svg", { width, height, "aria-hidden": "true", class: "lines" });
     for (const about of used) {
       const [x, y] = places.get(about.id);
@@ -52,7 +56,7 @@ export class PlanGraph {
         "button",
         { class: `step ${about.role}`, type: "button", "aria-pressed": "false", click: () => onPick(about.id), disabled: !about.recorded,
           title: describeStep(about) },
-        make("span", { class: "role" }, (about.of ? `${about.of} · ` : "") + (about.role === "step" ? "step" : about.role)),
+        make("span", { class: "role" }, (about.of ? `${about.of} · ` : "") + (about.kind ?? about.role)),
         make("span", { class: "name" }, about.role === "answer" && about.name !== about.label ? `${about.name}: ${about.label}` : about.label),
         make("span", { class: "numbers" }),
         make("span", { class: "until" }),

@@ -1,7 +1,7 @@
 """A query from topic to topic as a program of its own, for tests that kill it.
 
-``pipeline.py FOLDER SERVERS TOPIC ANSWERS`` runs until FOLDER/stop is there, takes what has come by then, and ends. Started again, it goes on from its
-checkpoint.
+``pipeline.py FOLDER SERVERS TOPIC ANSWERS`` runs until FOLDER/stop is there, takes what has come by then, and
+ends. Started again, it goes on from its checkpoint.
 """
 
 from __future__ import annotations
