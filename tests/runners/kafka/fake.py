@@ -61,7 +61,7 @@ class FakeCluster:
         self.logs: dict[TopicPartition, list[FakeMessage]] = {}
         for name, partitions in topics.items():
             self.logs |= {(name, partition): [] for partition in range(partitions)}
-        self.luck = random.Random(0)
+        self.luck, self.sizes = random.Random(0), [0, 1, 3, 1000]
         self.left: int | None = None
 
     def step(self) -> None:
@@ -114,7 +114,7 @@ class FakeFetcher:
         """Some of what is there, as a broker gives it: of each partition as many as it likes."""
         taken: list[FakeMessage] = []
         for place, offset in self.at.items():
-            size = self.cluster_of.luck.choice([0, 1, 3, limit])
+            size = min(limit, self.cluster_of.luck.choice(self.cluster_of.sizes))
             taken += self._advance(place, min(offset + size, len(self.cluster_of.logs[place])))
         return taken
 

@@ -23,7 +23,7 @@ def write(
     address: str, topic: str, messages: Iterable[Mapping[str, Any] | bytes | None], partition: int = 0
 ) -> None:
     """Write messages to a partition: objects as JSON, None as a tombstone, bytes as they are."""
-    producer = kafka.Producer({"bootstrap.servers": address, "linger.ms": 0})
+    producer = kafka.Producer({"bootstrap.servers": address, "linger.ms": 0, "enable.idempotence": True})
     for message in messages:
         value = json.dumps(message).encode() if isinstance(message, Mapping) else message
         producer.produce(topic, value=value, key=b"k", partition=partition)

@@ -124,6 +124,7 @@ class Service:
         self._readers: dict[str, ClientReader] = {}
         for query, output in outputs.items():
             _require_writable(session, query, output)
+        self._saved = 0
         self._is_stopping = self._is_closed = False
         self._journal = Journal(folder)
         try:
@@ -143,6 +144,9 @@ class Service:
         chunks = self._journal.load_state()
         listed = {topic.name for topic in self._inputs.values()}
         self._widths = {o.name: len(self._fetcher.partitions(o.name)) for o in self._outputs.values()}
+        for topic in self._inputs.values():
+            if topic.dead_letters is not None:
+                self._fetcher.partitions(topic.dead_letters)
         if chunks is None:
             self._notes = _Notes(uuid4().hex, self._fetcher.cluster(), self._topics(), dict(self._widths))
             starts = {topic.name: topic.start for topic in self._inputs.values()}
@@ -158,7 +162,8 @@ class Service:
             self.session.expect_partitions(source, self._notes.expected[topic.name])
         if chunks is None:
             self._save()
-        self._saved_at = self._ticked_at = self._looked_at = self._clock()
+        self._saved_at = self._ticked_at = self._clock()
+        self._looked_at = self._saved_at - _LOOK  # the topics may have grown since the last service
         self._fetcher.start(self._notes.offsets)
         self._sender = Sender(config, self._notes.run)
         self._delivered = self._notes.batch
@@ -221,7 +226,7 @@ class Service:
                 self._work(taken)
             elif self._now - self._ticked_at >= _TICK and self.session.is_clocked:
                 self._work([])
-            if self._now - self._saved_at >= self._every:
+            if self._now - self._saved_at >= self._every and self._notes.batch > self._saved:
                 self.save()
             return len(taken)
         except BaseException:
@@ -230,6 +235,7 @@ class Service:
 
     def run(self, until: Until | None = None) -> None:
         """Poll until `stop` is called, or ``until()`` is true, or to the ends that the topics have now."""
+        self._find_new_partitions()
         goal = {at: self._fetcher.ends(at)[1] for at in self._notes.offsets} if until == "end" else {}
         self._is_stopping = False
         while not self._is_stopping:
@@ -285,7 +291,7 @@ class Service:
         self._notes.known = [source for source, reader in self._readers.items() if reader.is_known]
         chunks = self.session.snapshot({_NOTES: self._notes.to_table()})
         self._journal.save_state(self._notes.batch, chunks)
-        self._saved_at = self._now
+        self._saved, self._saved_at = self._notes.batch, self._now
 
     def _reached(self, place: TopicPartition) -> int:
         """The offset up to which nothing is left to take in of a partition."""
