@@ -28,6 +28,7 @@ SUITES = (
     "coalescing",
     "group_apply",
     "keyed",
+    "partitions",
     "finalize",
     "lifetimes",
     "spectrum",

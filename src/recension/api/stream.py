@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.schemas import IntoSchema, IntoType, schema_of, type_of
 from recension.plan.source import Source, Table
 
+IntoNames: TypeAlias = str | Sequence[str]
+"""The name of a column, or of several."""
 IntoRowColumn: TypeAlias = str | Mapping[str, IntoType]
 """A column by its name, or by its name and type."""
 
@@ -61,6 +63,12 @@ def source(
     version: IntoRowColumn | None = None,
     deleted: str | None = None,
     forget: DurationLike | None = None,
+    partition: IntoNames | None = None,
+    order: IntoNames | None = None,
+    partitions: int | None = None,
+    idle: DurationLike | None = None,
+    run: str | None = None,
+    sequence: IntoNames | None = None,
 ) -> Stream:
     """A named input of a query.
 
@@ -100,6 +108,29 @@ def source(
     forget
         How long after its end a record is remembered. A row of a forgotten key is a violation.
 
+    partition
+        The columns that tell apart the ordered streams of which the input is made, such as the partitions of
+        a topic; they need not be in the schema. Order, CTIs and retractions count within a partition. The
+        CTI of the source is the least over them. Of what ``properties`` says, order and keys hold within one.
+    order
+        The columns by which the rows of a partition stand, such as ``"offset"``. It rises from push to push.
+    partitions
+        No CTI counts until so many partitions have spoken, or ``idle`` has passed since the start.
+    idle
+        A partition that has been silent for so long, by the clock, holds the others back no more. What it
+        sends too late then goes by ``on_violation``. By default it holds them back for ever.
+    run, sequence
+        The columns in which a producer numbers the elements of each of its runs. One that was seen before is
+        skipped. By default ``_run``, ``_batch`` and ``_seq``, where rows have these.
+
+    >>> feed = source("feed", {"v": "int64"}, partition="p")
+    >>> import recension as rc
+    >>> live = rc.session(feed)
+    >>> live.push("feed", [rc.Insert({"v": 1}, 12, 15), rc.Cti(10)], partition=0)
+    >>> live.push("feed", [rc.Insert({"v": 2}, 3, 4), rc.Cti(5)], partition=1)
+    Traceback (most recent call last):
+    recension.core.errors.StreamError: feed: row 3: partition 1: breaks an earlier cti: insert [3, 4) {'v': 2}
+
     >>> source("leases", {"user": "string", "bytes": "float64"})
     <Stream source leases: user string, bytes float64>
     >>> import recension as rc
@@ -113,16 +144,18 @@ def source(
     declared = NOTHING_KNOWN if properties is None else properties
     columns, begin = schema_of(schema, "source"), int(instant(since))
     kind = None if times is None else type_of(times, "source, times")
+    parts = _partition_fields("source", partition, order, partitions, idle, run, sequence)
     if key is None:
         for option, given in (("version", version), ("deleted", deleted), ("forget", forget)):
             if given is not None:
                 raise RecensionError(f"source: {option}= needs a key= as well")
-        return Stream(Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind))
+        below = Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind, **parts)
+        return Stream(below)
     if external_ctis or properties is not None:
         raise RecensionError("source: a keyed source has no external_ctis= and no properties=: it takes rows")
     rows, ordered_by = _row_columns(columns, version, deleted, "source")
     forgets = None if forget is None else _require_length(duration(forget))
-    below = RowSource(name, rows, start, end, on_violation=on_violation, times=kind)
+    below = RowSource(name, rows, start, end, on_violation=on_violation, times=kind, **parts)
     keys = key_names(key, "source(key=)")
     return Stream(RestateByKey(below, columns, keys, ordered_by, deleted, forgets))
 
@@ -138,6 +171,12 @@ def changes(
     *,
     times: IntoType | None = None,
     order: Literal["start", "version"] = "start",
+    partition: IntoNames | None = None,
+    partition_order: IntoNames | None = None,
+    partitions: int | None = None,
+    idle: DurationLike | None = None,
+    run: str | None = None,
+    sequence: IntoNames | None = None,
 ) -> Stream:
     """A named input of changes: a row holds from its start until the next row of its key.
 
@@ -154,6 +193,9 @@ def changes(
     order
         ``start``: rows stand by (start, version). ``version``: they stand as in a log, by version alone, and
         each begins at the latest start up to it.
+    partition, partition_order, partitions, idle, run, sequence
+        As for `source`, where ``partition_order`` is called ``order``. The rows of a key are in one partition
+        or have versions: nothing puts different partitions in order.
 
     >>> import recension as rc
     >>> orders = changes("orders", {"id": "int64", "state": "string"}, key="id", version="lsn")
@@ -167,7 +209,8 @@ def changes(
     columns = schema_of(schema, "changes")
     kind = None if times is None else type_of(times, "changes, times")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
-    below = RowSource(name, rows, start, on_violation=on_violation, times=kind)
+    parts = _partition_fields("changes", partition, partition_order, partitions, idle, run, sequence)
+    below = RowSource(name, rows, start, on_violation=on_violation, times=kind, **parts)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
 
@@ -206,6 +249,34 @@ def table(name: str, schema: IntoSchema, refresh: DurationLike | None = None) ->
         raise TimeError(f"table: refresh: {why}") from None
     known = Properties(is_insert_only=period is None, is_shrink_only=True)
     return Stream(Table(name, schema_of(schema, "table"), declared=known, refresh=period))
+
+
+def _partition_fields(
+    verb: str,
+    partition: IntoNames | None,
+    order: IntoNames | None,
+    partitions: int | None,
+    idle: DurationLike | None,
+    run: str | None,
+    sequence: IntoNames | None,
+) -> dict[str, Any]:
+    """What a source says of its partitions, as fields of its node."""
+    named = {"partition": partition, "order": order, "sequence": sequence}
+    fields: dict[str, Any] = {
+        name: () if given is None else key_names(given, f"{verb}({name}=)") for name, given in named.items()
+    }
+    for name, given in named.items():
+        if given is not None and not fields[name]:
+            raise RecensionError(f"{verb}: {name}= names at least one column")
+    if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int)):
+        raise RecensionError(f"{verb}: partitions= is a whole number, not {partitions!r}")
+    if run is not None and not isinstance(run, str):
+        raise RecensionError(f"{verb}: run= is the name of a column, not {run!r}")
+    try:
+        silence = None if idle is None else duration(idle)
+    except TimeError as why:
+        raise TimeError(f"{verb}: idle: {why}") from None
+    return {**fields, "partitions": partitions, "idle": silence, "run": run}
 
 
 def _row_columns(

@@ -1,6 +1,6 @@
 """The command ``recension``. Each module with commands adds them to the root when it is imported."""
 
-from recension.cli import bench, calibrate, demo, generate, modules, query_file, run, streams, why
+from recension.cli import bench, calibrate, demo, generate, inspect, modules, query_file, run, streams, why
 from recension.cli.root import app, main
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "calibrate",
     "demo",
     "generate",
+    "inspect",
     "main",
     "modules",
     "query_file",

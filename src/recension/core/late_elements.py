@@ -67,8 +67,17 @@ class LateElements:
         found = self._known.find_rows(np.unique(keys))["key"]
         return np.searchsorted(found, keys, "right") - np.searchsorted(found, keys)
 
-    def adjust(self, batch: EventBatch, before: Ticks, considered: Mask | None = None) -> AdjustedBatch:
-        """The batch with late elements adjusted, given the CTI before each row; only rows ``considered``."""
+    def adjust(
+        self,
+        batch: EventBatch,
+        before: Ticks,
+        considered: Mask | None = None,
+        salt: Hashes | None = None,
+    ) -> AdjustedBatch:
+        """The batch with late elements adjusted, given the CTI before each row; only rows ``considered``.
+
+        ``salt`` tells equal events of different sub-streams apart.
+        """
         is_late = batch.is_data() & (batch.sync() < before)
         is_retract = batch.kind == RETRACT
         if considered is not None:
@@ -78,7 +87,7 @@ class LateElements:
             return AdjustedBatch(batch, nothing, nothing, nothing, nothing)
         rows = np.flatnonzero(is_late | is_retract)
         part = batch.take(rows)
-        changes = bag_changes(part, np.ones(len(part), np.bool_))
+        changes = bag_changes(part, np.ones(len(part), np.bool_), None if salt is None else salt[rows])
         known = self._known.take_out(np.unique(changes.key[changes.delta < 0]))
         links = _link(changes, is_late[rows], known)
         lifetimes = _output_lifetimes(part, before[rows], links, known, adjusts=self._adjusts)

@@ -25,7 +25,8 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
-from recension.core.rowhash import Hashes, row_hash
+from recension.core.partitions import PlacedRows
+from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind, describe_time
@@ -75,16 +76,30 @@ class OpenClose(DroppedElements):
         return translated.batch
 
     def judge(
-        self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
+        self,
+        batch: EventBatch,
+        *,
+        first_row: int = 1,
+        file: str | None = None,
+        kind: TimeKind = None,
+        placed: PlacedRows | None = None,
     ) -> TranslatedBatch:
-        """What `translate` gives, without remembering anything yet."""
+        """What `translate` gives, without remembering anything yet.
+
+        ``placed`` says how the rows stand in sub-streams: a close finds what was opened in its own.
+        """
         frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
-        rows, faults, events = np.flatnonzero(batch.kind >= OPEN), _FaultyRows(), None
+        frontier = frontier if placed is None else placed.cti
+        rows, faults, events, kept = np.flatnonzero(batch.kind >= OPEN), _FaultyRows(), None, None
         if len(rows):
-            toggles = self._drop_faulty(_sort_toggles(batch, rows, self._frontier, self._open), faults)
-            self._report(faults, batch, first_row, file, kind)
-            events, batch = toggles.last_of_each(), _rewrite(batch, rows, toggles)
-        return TranslatedBatch(batch, events, frontier, faults.counts, faults.dropped)
+            sorted_rows = _sort_toggles(batch, rows, self._frontier, self._open, placed)
+            toggles = self._drop_faulty(sorted_rows, faults)
+            self._report(faults, batch, first_row, file, kind, placed)
+            events, kept = toggles.last_of_each(), np.ones(len(batch), np.bool_)
+            kept[rows] = False
+            kept[toggles.row[toggles.row >= 0]] = True
+            batch = _rewrite(batch, toggles).filter(kept)
+        return TranslatedBatch(batch, events, frontier, faults.counts, faults.dropped, kept, faults.found)
 
     def note(self, translated: TranslatedBatch) -> None:
         """Remember what was opened and closed, and count what was dropped."""
@@ -148,7 +163,13 @@ class OpenClose(DroppedElements):
         return faults.drop_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
 
     def _report(
-        self, faults: _FaultyRows, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind
+        self,
+        faults: _FaultyRows,
+        batch: EventBatch,
+        first_row: int,
+        file: str | None,
+        kind: TimeKind,
+        placed: PlacedRows | None,
     ) -> None:
         faulty = [fault for fault in faults.found if fault[0] != GONE]
         if faulty and self._policy == "raise":
@@ -156,7 +177,8 @@ class OpenClose(DroppedElements):
             at = int(rows.min())
             payload = rows_of(batch.payload.slice(at, 1)) or [{}]
             at_time = describe_time(int(batch.ve[at]), kind)
-            raise StreamError(f"{reason}: {payload[0]} at {at_time}", file=file, row=first_row + at)
+            place, row = ("", at) if placed is None else (placed.describe(at), int(placed.row[at]))
+            raise StreamError(f"{place}{reason}: {payload[0]} at {at_time}", file=file, row=first_row + row)
         for reason, rows in faults.found:
             faults.counts[reason] += len(rows)
             faults.dropped.append((reason, _to_elements(batch.take(rows))))
@@ -171,6 +193,10 @@ class TranslatedBatch:
     frontier: int
     counts: Counter[str]
     dropped: list[tuple[str, EventBatch]]
+    kept: Mask | None
+    """Which of the rows it was made of are in it, if there were opens or closes."""
+    faults: list[tuple[str, Index]]
+    """By reason, the rows that are not."""
 
 
 class _FaultyRows:
@@ -192,17 +218,22 @@ class _FaultyRows:
         return toggles.take(~np.logical_or.reduce(list(bad.values())))
 
 
-def _sort_toggles(batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents) -> Toggles:
+def _sort_toggles(
+    batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents, placed: PlacedRows | None
+) -> Toggles:
     is_open = batch.kind[rows] == OPEN
     end = np.where(is_open, FOREVER, batch.ve[rows])
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
-    before = frontier_before(batch, frontier)[rows]
+    if placed is None:
+        before = frontier_before(batch, frontier)[rows]
+    else:
+        keys, before = combine(keys, placed.salt[rows]), placed.before[rows]
     fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
     toggles = _concat([known.find_events(np.unique(keys)), fresh])
     return toggles.take(np.argsort(toggles.key, kind="stable"))
 
 
-def _rewrite(batch: EventBatch, rows: Index, toggles: Toggles) -> EventBatch:
+def _rewrite(batch: EventBatch, toggles: Toggles) -> EventBatch:
     """The batch with its open and close rows replaced by what became of them."""
     before = toggles.end_before()
     # An event closed at its start is no longer there; a later close brings it back.
@@ -215,10 +246,7 @@ def _rewrite(batch: EventBatch, rows: Index, toggles: Toggles) -> EventBatch:
     times[0, at] = toggles.start[is_new]
     times[1, at] = np.where(is_insert, toggles.end, before)[is_new]
     times[2, at] = np.where(is_insert, FOREVER, toggles.end)[is_new]
-    kept = np.ones(len(batch), np.bool_)
-    kept[rows] = False
-    kept[at] = True
-    return EventBatch(kind, times[0], times[1], times[2], batch.count, batch.payload).filter(kept)
+    return EventBatch(kind, times[0], times[1], times[2], batch.count, batch.payload)
 
 
 def _to_elements(rows: EventBatch) -> EventBatch:

@@ -7,14 +7,15 @@ Guarantees  what it returns, concatenated, is a valid physical stream; every ele
 State       the events that a later retraction may still name: those that end at or after the last CTI, or
             after the time before which the caller ignores changes. Of those moved, the lifetimes they have in
             the output, until a CTI has passed their end there.
-Cost        O(n log n) in the batch for retractions, O(n) for the rest.
+Cost        O(n log n) in the batch for retractions, O(n) for the rest. Events are hashed when the first
+            retraction comes while they are remembered.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -25,7 +26,8 @@ from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch,
 from recension.core.errors import RecensionError, StreamError
 from recension.core.event_bag import NO_CHANGES, BagChanges, EventBag, bag_changes, find_orphans
 from recension.core.late_elements import AdjustedBatch, LateElements
-from recension.core.rowhash import Hashes
+from recension.core.partitions import PlacedRows
+from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind
 
@@ -37,6 +39,7 @@ REVERSED = "a retraction to an end before the start"
 NEGATIVE = "an external cti that counts less than nothing"
 LATE = "breaks an earlier cti"
 UNKNOWN = "retracts an event that is not there"
+ELSEWHERE = "retracts an event that is not in it, but in partition"
 STALE_CTI = "a cti that does not advance"
 ADJUSTED = "moved to the last cti"
 
@@ -70,35 +73,78 @@ class Checker(DroppedElements):
         self._live = EventBag() if orphans else None
         self._late = LateElements(adjusts=True)
         self._frontier = self._no_effect_before = BEGINNING
+        # The last batch of sub-streams, moved where that is the policy, and which of its rows are valid.
+        self.checked: EventBatch
+        self.kept: Mask
+        # What was dropped or moved, by reason, of each sub-stream.
+        self.by_partition: list[tuple[str, Index]] = []
 
     def check(
-        self, batch: EventBatch, *, first_row: int = 1, file: str | None = None, kind: TimeKind = None
+        self,
+        batch: EventBatch,
+        *,
+        first_row: int = 1,
+        file: str | None = None,
+        kind: TimeKind = None,
+        placed: PlacedRows | None = None,
     ) -> EventBatch:
         """The valid part of the next batch; with the policy ``raise``, an error that names the first fault.
 
         ``first_row`` is the number of the batch's first row in ``file``, counted from 1; ``kind`` is that of
         the times, for messages. A batch that is refused leaves no trace: everything is looked at before
         anything is remembered or counted.
+
+        ``placed`` says how its rows stand in sub-streams. Each is then judged by the CTI of its own, and the
+        CTIs are left out: `advance` takes that of the source.
         """
-        if len(batch) == 1 and batch.kind[0] == CTI:
+        if placed is None and len(batch) == 1 and batch.kind[0] == CTI:
             return self._pass_cti(batch)
-        faults, before = _Faults(batch, first_row, file, kind), frontier_before(batch, self._frontier)
-        changes = self._find_faults(batch, before, faults)
+        faults = _Faults(batch, first_row, file, kind, placed)
+        before = frontier_before(batch, self._frontier) if placed is None else placed.before
+        salt = None if placed is None else placed.salt
+        changes = self._find_faults(batch, before, faults, salt)
         if self._policy == "raise":
-            faults.refuse()
+            faults.refuse(lambda row, places: self._find_elsewhere(row, places, changes))
         # Nothing has been changed until here.
         if self._policy == "adjust" and self._judges_lateness:
-            adjusted = self._late.adjust(batch, before, faults.ok())
+            adjusted = self._late.adjust(batch, before, faults.ok(), salt)
             faults.note(LATE, adjusted.is_dropped)
-            self.counts[ADJUSTED] += int(adjusted.is_moved.sum())
+            faults.count(ADJUSTED, adjusted.is_moved, self)
             changes, batch = _leave_out_altered(changes, adjusted, before), adjusted.batch
         faults.report(self)
-        if self._live is not None:
+        if self._live is not None and self._may_correct(batch):
             self._live.apply(changes, ~faults.ok())
+        elif self._live is not None:
+            passing = faults.ok() & (batch.kind == INSERT)
+            self._live.add_later(batch.filter(passing), None if salt is None else salt[passing])
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
+        if placed is not None:
+            self.checked, self.kept = batch, faults.ok()
+            return batch.filter(self.kept & (batch.kind != CTI))
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def take_by_partition(self) -> list[tuple[str, Index]]:
+        """What was dropped or moved since the last call, by reason, of each sub-stream; forgets it."""
+        found, self.by_partition = self.by_partition, []
+        return found
+
+    def advance(self, t: int) -> None:
+        """The CTI of a source of sub-streams: what ended before it is forgotten."""
+        if t > self._frontier:
+            self._frontier = t
+            self._forget()
+
+    def _find_elsewhere(self, row: EventBatch, placed: PlacedRows, changes: BagChanges) -> str | None:
+        """The sub-stream that has the event which a row of another one retracts, if there is one."""
+        if self._live is None:
+            return None
+        start = combine(row_hash(row.payload, 1), row.vs)
+        keys = combine(np.repeat(combine(start, row.ve), len(placed.salts)), placed.salts)
+        is_there = _InputEvents(self._live, self._late).count(keys) > 0
+        is_there |= np.isin(keys, changes.key[changes.delta > 0])
+        return placed.names[int(np.argmax(is_there))] if bool(is_there.any()) else None
 
     def _pass_cti(self, batch: EventBatch) -> EventBatch:
         """A CTI alone, as most come, can only be stale."""
@@ -109,19 +155,25 @@ class Checker(DroppedElements):
         self._forget()
         return batch
 
-    def _find_faults(self, batch: EventBatch, before: Ticks, faults: _Faults) -> BagChanges:
+    def _find_faults(
+        self, batch: EventBatch, before: Ticks, faults: _Faults, salt: Hashes | None
+    ) -> BagChanges:
         """Note the faults; gives what the rest takes away and announces, as far as that is checked."""
         for reason, rows in _find_malformed(batch, are_rows=not self._judges_lateness):
             faults.note(reason, rows)
         if self._policy != "adjust" and self._judges_lateness:
             faults.note(LATE, batch.is_data() & (batch.sync() < before))
-        if self._live is None:
+        if self._live is None or not self._may_correct(batch):
             return NO_CHANGES
-        changes = self._leave_out_ignored(bag_changes(batch, faults.ok()))
+        changes = self._leave_out_ignored(bag_changes(batch, faults.ok(), salt))
         # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
         events = _InputEvents(self._live, self._late)
         faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
         return changes
+
+    def _may_correct(self, batch: EventBatch) -> bool:
+        """May it say something of events that are there? Inserts alone do not, unless they are moved."""
+        return self._policy == "adjust" or bool((batch.kind == RETRACT).any())
 
     def forget_before(self, t: int) -> None:
         """The caller ignores changes to events that ended before ``t``: they pass unchecked.
@@ -134,7 +186,7 @@ class Checker(DroppedElements):
 
     def state_rows(self) -> int:
         """How many events are remembered."""
-        return len(self._late) + (0 if self._live is None else len(self._live))
+        return len(self._late) + (0 if self._live is None else self._live.count_events())
 
     def state_bytes(self) -> int:
         """How much memory they take."""
@@ -187,8 +239,16 @@ class Checker(DroppedElements):
 class _Faults:
     """What is wrong with the rows of one batch; the first reason found for a row stands."""
 
-    def __init__(self, batch: EventBatch, first_row: int, file: str | None, kind: TimeKind) -> None:
+    def __init__(
+        self,
+        batch: EventBatch,
+        first_row: int,
+        file: str | None,
+        kind: TimeKind,
+        placed: PlacedRows | None,
+    ) -> None:
         self._batch, self._first_row, self._file, self._kind = batch, first_row, file, kind
+        self._placed = placed
         self._found: list[tuple[str, Mask]] = []
         self._bad = np.zeros(len(batch), np.bool_)
 
@@ -201,19 +261,37 @@ class _Faults:
             self._found.append((reason, fresh))
             self._bad |= fresh
 
-    def refuse(self) -> None:
+    def refuse(self, find_elsewhere: Callable[[EventBatch, PlacedRows], str | None]) -> None:
         """Raise an error that names the first of them, if there is one."""
-        if self._found:
-            reason, rows = min(self._found, key=lambda found: int(np.argmax(found[1])))
-            at = int(np.argmax(rows))
-            element = self._batch.slice(at, at + 1).to_elements(self._kind)[0]
+        if not self._found:
+            return
+        reason, rows = min(self._found, key=lambda found: int(np.argmax(found[1])))
+        at = int(np.argmax(rows))
+        row = self._batch.slice(at, at + 1)
+        element = row.to_elements(self._kind)[0]
+        if self._placed is None:
             raise StreamError(f"{reason}: {element}", file=self._file, row=self._first_row + at)
+        other = find_elsewhere(row, self._placed) if reason == UNKNOWN else None
+        if other is not None:
+            reason = f"{ELSEWHERE} {other}"
+        raise StreamError(
+            f"{self._placed.describe(at)}{reason}: {element}",
+            file=self._file,
+            row=self._first_row + int(self._placed.row[at]),
+        )
 
     def report(self, checker: Checker) -> None:
         """Count them, and keep the elements as dropped."""
         for reason, rows in self._found:
-            checker.counts[reason] += int(rows.sum())
+            self.count(reason, rows, checker)
             checker.dropped.append((reason, self._batch.filter(rows)))
+
+    def count(self, reason: str, rows: Mask, checker: Checker) -> None:
+        """Count rows by reason, and by sub-stream if they have any."""
+        checker.counts[reason] += int(rows.sum())
+        if self._placed is not None and bool(rows.any()):
+            size = len(self._placed.names)
+            checker.by_partition.append((reason, np.bincount(self._placed.partition[rows], minlength=size)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ twice becomes one vertex with two readers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -49,6 +49,12 @@ class PhysicalPlan:
     queries: dict[str, Node]
     query_vertices: dict[str, int]
     numbers: dict[Node, int]
+    paced: dict[int, nodes.AdvanceTime] = field(default_factory=dict)
+    """By vertex, the steps that go by the partitions of a source: its intake feeds them."""
+
+    def paced_vertices(self, source: str) -> dict[int, nodes.AdvanceTime]:
+        """Those of one source."""
+        return {at: step for at, step in self.paced.items() if step.input is self.sources[source]}
 
     @property
     def unchecked_sources(self) -> set[str]:
@@ -80,7 +86,9 @@ class PhysicalPlan:
         return StreamError(f"{why.reason}; {advice}", file=why.file, row=why.row)
 
     def _readers(self, number: int) -> list[tuple[int, Vertex]]:
-        return [(at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs]
+        """The steps that read a vertex; not those that the intake of a source feeds with what is valid."""
+        found = ((at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs)
+        return [(at, vertex) for at, vertex in found if at not in self.paced]
 
     def _handles_orphans_above(self, number: int) -> bool:
         """Is this read by nothing but Finalize and merges, with only steps between that orphans may pass?"""
@@ -169,6 +177,8 @@ def _forget_since(plan: PhysicalPlan, size: int, sources: Mapping[str, nodes.Sou
     del plan.vertices[size:]
     for node in [node for node, number in plan.numbers.items() if number >= size]:
         del plan.numbers[node]
+    for number in [number for number in plan.paced if number >= size]:
+        del plan.paced[number]
     for name in [name for name in plan.sources if name not in sources]:
         del plan.sources[name], plan.source_vertices[name]
 
@@ -178,6 +188,8 @@ def _add(plan: PhysicalPlan, root: Node) -> int:
         if node not in plan.numbers:
             plan.numbers[node] = len(plan.vertices)
             plan.vertices.append(_vertex(node, tuple(plan.numbers[i] for i in node.inputs)))
+            if isinstance(node, nodes.AdvanceTime) and node.partitioned_source is not None:
+                plan.paced[plan.numbers[node]] = node
             if isinstance(node, nodes.Source):
                 add_source(plan.sources, node)
                 plan.source_vertices[node.name] = plan.numbers[node]
@@ -192,6 +204,9 @@ def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
     is_shrink_only, structure = node.properties.is_shrink_only, to_json(node.structure)
     if isinstance(node, nodes.Source):
         return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only, structure=structure)
+    if isinstance(node, nodes.AdvanceTime) and node.partitioned_source is not None:
+        # The intake of the source does it, which knows the partition of each row.
+        return Vertex(node.label, node.schema, None, inputs, is_shrink_only, structure=structure)
     sends_feedback = isinstance(node, nodes.Merge) and node.feedback
     if isinstance(node, nodes.Merge) and node.is_open:
         inputs = ()  # whoever joins is read

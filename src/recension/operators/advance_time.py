@@ -109,7 +109,7 @@ class AdvanceTime(Operator):
         if not len(t):
             return batch
         order = np.argsort(np.concatenate([np.arange(len(batch)), after]), kind="stable")
-        return concat([batch, _make_ctis(t, self.schema)]).take(order)
+        return concat([batch, make_ctis(t, self.schema)]).take(order)
 
     def on_cti(self, port: int, t: int) -> Output:
         answer = self.emit(t)
@@ -146,7 +146,8 @@ class AdvanceTime(Operator):
         self._late_elements.restore(chunks, self.out_cti)
 
 
-def _make_ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
+def make_ctis(t: Ticks, schema: pa.Schema) -> EventBatch:
+    """A batch of CTIs."""
     size = len(t)
     forever = np.full(size, FOREVER)
     kind = np.full(size, CTI, np.uint8)

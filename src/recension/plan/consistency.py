@@ -15,6 +15,7 @@ from recension.core.wall_clock import Length, WallClock
 from recension.plan.node import LevelPart, Names, Needs, Node, columns_named
 from recension.plan.properties import Properties
 from recension.plan.source import Source
+from recension.plan.span import SpanNode
 
 # Shards can be told what a task sees in the rows that it sends, or a shard in its answers.
 _ONLY_KNOWN: Final = "only a source with on_violation='raise', less a filter, or a step with state tells"
@@ -275,7 +276,24 @@ class AdvanceTime(Consistency):
             raise TimeError("advance_time: a cti after so many events or once an interval, not both")
         if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):
             raise TimeError("advance_time: events= and every= count from 1")
+        self._require_partitions()
         super().__post_init__()
+
+    def _require_partitions(self) -> None:
+        """Over a source with partitions it goes by these, which only the source itself knows."""
+        below = self.input
+        while isinstance(below, SpanNode):
+            below = below.input
+        if below is not self.input and isinstance(below, Source) and below.partition:
+            raise RecensionError(
+                f"advance_time: source {below.name} has partitions, and each goes by its own latest start: "
+                f"put advance_time directly on the source, before {self.input.label!r}"
+            )
+
+    @property
+    def partitioned_source(self) -> Source | None:
+        """The source with partitions that it stands on, if it does: then it goes by each of them."""
+        return self.input if isinstance(self.input, Source) and self.input.partition else None
 
     @property
     def label(self) -> str:
@@ -295,7 +313,12 @@ class AdvanceTime(Consistency):
         return f"judges what is late by the order of all rows, which {_ONLY_KNOWN}"
 
     def can_hear(self, source: Node | None) -> bool:
-        """To count rows, all must count: closes may come to nothing, and become retractions otherwise."""
+        """To count rows, all must count: closes may come to nothing, and become retractions otherwise.
+
+        A clock tells how far all rows are, not those of each partition.
+        """
+        if isinstance(source, Source) and source.partition:
+            return False
         if source is None or self.events in (None, 1):
             return _has_known_rows(source)
         return _has_known_rows(source) and source.properties.is_insert_only

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
-from recension.core.formats.columns import TimeColumns
+from recension.core.formats.columns import BATCH, RUN, SEQ, TimeColumns
+from recension.core.partitions import PartitionColumns
 from recension.core.ticks import describe_duration
 from recension.core.time_kind import TICKS, OneKind, TimeKind, kind_of, kind_of_column, merge_kinds, of_kind
 from recension.core.validity import Policy
@@ -49,6 +50,11 @@ class Leaf(Node):
         raise SchemaError(f"apply: {self.label} cannot be done for every group by itself")
 
 
+# Fields that sources did not always have, and how they are written where nothing is said.
+_LATER: Final = ("times", "partition", "order", "partitions", "idle", "run", "sequence")
+_UNSAID: Final = (None, ("tuple",), (tuple,))
+
+
 @dataclass(frozen=True, eq=False)
 class Source(Leaf):
     """A named input. ``start`` and ``end`` name the time columns of a plain table.
@@ -67,6 +73,18 @@ class Source(Leaf):
     since: int = 0
     times: pa.DataType | None = None
     """The kind of its times, if its owner says it: int64 ticks or timestamps."""
+    partition: tuple[str, ...] = ()
+    """The columns that tell its sub-streams apart; they need not be in the schema."""
+    order: tuple[str, ...] = ()
+    """The columns that put the rows of each in order."""
+    partitions: int | None = None
+    """How many sub-streams must have spoken before a CTI counts."""
+    idle: int | None = None
+    """After so many microseconds of silence by the clock a sub-stream holds the others back no more."""
+    run: str | None = None
+    """The column that says which run of its producer sent an element."""
+    sequence: tuple[str, ...] = ()
+    """The columns in which the producer numbers the elements of a run."""
 
     are_rows: ClassVar[bool] = False
     """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI,
@@ -90,12 +108,36 @@ class Source(Leaf):
                 "source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', "
                 f"not {self.times}"
             )
+        self._check_partitions()
         super().__post_init__()
+
+    def _check_partitions(self) -> None:
+        for name, given in (("order", self.order), ("partitions", self.partitions), ("idle", self.idle)):
+            if given not in (None, ()) and not self.partition:
+                raise RecensionError(f"source: {name}= says something of partitions, and needs partition=")
+        if self.run is not None and not self.sequence:
+            raise RecensionError("source: run= says whose sequence counts, and needs sequence=")
+        if self.partitions is not None and self.partitions < 1:
+            raise RecensionError(f"source: partitions= is a number from 1, not {self.partitions}")
+        if self.idle is not None and self.idle < 1:
+            raise RecensionError(f"source: idle= is 1 microsecond or more, not {self.idle}")
+        if self.partition and self.external_ctis:
+            raise RecensionError(
+                "source: external_ctis= counts the elements of one stream, and partition= makes several of "
+                "it: leave one of them out"
+            )
+        for role, names in (("partition", self.partition), ("order", self.order)):
+            if len(set(names)) < len(names):
+                raise RecensionError(f"source: {role}= names a column twice: {', '.join(names)}")
 
     @cached_property
     def structure(self) -> Structure:
-        """Without the kind of its times, if its owner does not say it: checkpoints of before still fit."""
-        return tuple(part for part in super().structure if part != ("times", None))
+        """Without what its owner does not say and could not say before: older checkpoints still fit.
+
+        Nor with the number of its sub-streams: a topic may have got more of them since.
+        """
+        said = (part for part in super().structure if part[0] != "partitions")
+        return tuple(part for part in said if part[0] not in _LATER or part[1] not in _UNSAID)
 
     @property
     def kind(self) -> TimeKind:
@@ -117,20 +159,55 @@ class Source(Leaf):
         return TimeColumns.of(self.start, self.end, self.columns)
 
     @property
+    def sub_streams(self) -> PartitionColumns | None:
+        """The columns that say where rows stand, if it is several streams in one or numbers its elements."""
+        if not self.partition and not self.sequence:
+            return None
+        return PartitionColumns(self.partition, self.order, self.run, self.sequence)
+
+    def sub_streams_in(self, names: Collection[str]) -> PartitionColumns | None:
+        """The same for rows with these columns: what a query has written carries its run and its numbers."""
+        if self.sequence or not {RUN, BATCH, SEQ} <= set(names):
+            return self.sub_streams
+        return PartitionColumns(self.partition, self.order, RUN, (BATCH, SEQ))
+
+    @property
     def label(self) -> str:
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
         since = f" since {self.since}" if self.since else ""
         kind = [] if self.times is None else [f"times={self.times}"]
         external = [f"with external ctis{since}"] if self.external_ctis else []
-        return " ".join(["source", self.name, *times, *kind, *policy, *external])
+        return " ".join(
+            ["source", self.name, *times, *kind, *policy, *external, *self._describe_partitions()]
+        )
+
+    def _describe_partitions(self) -> list[str]:
+        named = {"partition": self.partition, "order": self.order, "sequence": self.sequence}
+        words = [f"{what}={','.join(names)}" for what, names in named.items() if names]
+        words += [] if self.run is None else [f"run={self.run}"]
+        words += [] if self.partitions is None else [f"partitions={self.partitions}"]
+        return words + ([] if self.idle is None else [f"idle={describe_duration(self.idle)}"])
 
     def derive_schema(self) -> pa.Schema:
         return self.columns
 
     def derive_properties(self) -> Properties:
-        """What its owner declares; nothing is known of data that has not come yet."""
-        return self.declared
+        """What its owner declares; nothing is known of data that has not come yet.
+
+        Of a source with partitions it is declared of each. Two that are in order are not when they are put
+        together, and two may have equal events.
+        """
+        if not self.partition:
+            return self.declared
+        return replace(
+            self.declared,
+            is_ordered=False,
+            is_strictly_increasing=False,
+            has_deterministic_ties=False,
+            has_key=False,
+            cti_frequency=None,
+        )
 
     def needs(self) -> None:
         """Its events can be sent to any shard."""
@@ -151,6 +228,8 @@ class Table(Source):
             raise RecensionError("table: a table needs a name")
         if self.refresh is not None and self.refresh <= 0:
             raise RecensionError(f"table: refresh is 1 microsecond or more, not {self.refresh}")
+        if self.partition or self.sequence:
+            raise RecensionError("table: it comes as a whole, and has no partitions and no sequence")
         super().__post_init__()
 
     @property

@@ -7,14 +7,25 @@ the first one ever pushed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from recension.core import frames
-from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, from_elements, null_payload
+from recension.core.batch import (
+    CTI,
+    RETRACT,
+    EventBatch,
+    Index,
+    concat,
+    cti,
+    empty,
+    from_elements,
+    null_payload,
+)
 from recension.core.errors import FormatError, RecensionError, StreamError, first_line, suggest_name
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
 from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
@@ -23,15 +34,35 @@ from recension.core.formats.reader import StreamReader
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History
 from recension.core.openclose import OpenClose, TranslatedBatch
+from recension.core.partitions import PartitionProgress, PlacedRows
+from recension.core.placement import Placement, join_placements
+from recension.core.ticks import BEGINNING
 from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
+from recension.operators.state.chunks import take_prefix
+from recension.plan.consistency import AdvanceTime
 from recension.plan.source import Source, describe_unknown_source
+from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.result import Position, Reading, Result
+from recension.runners.sub_streams import Arrival, SiftedRows, SubStreams
 
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
 Data: TypeAlias = Any
+NO_PARTITION: Final = Arrival()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The elements of data, what they were made of, and where they stand if columns say that."""
+
+    batch: EventBatch
+    rows: int
+    decoded: list[DecodedRows] = field(default_factory=list)
+    layout: Layout | None = None
+    kind: TimeKind = None
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +76,8 @@ class Push:
     layout: Layout | None = None
     kind: TimeKind = None
     reading: Reading | None = None
+    sifted: SiftedRows | None = None
+    arrival: Arrival = NO_PARTITION
 
     @property
     def batch(self) -> EventBatch:
@@ -52,9 +85,30 @@ class Push:
         return self.translated.batch
 
     @property
+    def placed(self) -> PlacedRows | None:
+        """How they stand in sub-streams, if there are any."""
+        placed, kept = None if self.sifted is None else self.sifted.placed, self.translated.kept
+        return placed if placed is None or kept is None else placed.take(kept)
+
+    @property
+    def cti(self) -> int:
+        """The last CTI that it brings to the source."""
+        if (placed := self.placed) is not None:
+            return placed.cti
+        return int(self.batch.vs[self.batch.kind == CTI].max(initial=BEGINNING))
+
+    @property
+    def stream(self) -> EventBatch:
+        """The elements, with the one CTI of the source in the place of those of its sub-streams."""
+        if (placed := self.placed) is None:
+            return self.batch
+        return concat([self.batch.filter(self.batch.kind != CTI), cti(placed.cti, self.batch.schema)])
+
+    @property
     def is_only_ctis(self) -> bool:
         """Are there CTIs and nothing else?"""
-        return bool(len(self.batch)) and bool((self.batch.kind == CTI).all())
+        is_promise = self.arrival.promise is not None
+        return (bool(len(self.batch)) or is_promise) and bool((self.batch.kind == CTI).all())
 
 
 class Intake:
@@ -68,6 +122,9 @@ class Intake:
         self._takes_retractions = not (source.declared.is_insert_only or source.are_rows)
         orphans = check_orphans and self._takes_retractions
         self._checker = Checker(source.on_violation, orphans=orphans, lateness=not source.are_rows)
+        self._sub_streams = SubStreams(source)
+        self._paced: dict[int, PacedPartitions] = {}
+        self._given: dict[int, EventBatch] = {}
         # How far the answers are here whose readings were pushed; None where that is not known or needed.
         self._reached: set[Position] | None = set() if check_orphans else None
         self.rows = 0
@@ -79,13 +136,15 @@ class Intake:
     def counts(self) -> Counter[str]:
         """Elements left out, moved or ignored so far, by reason."""
         own = self._counted_before + self._decoder.counts + self._openclose.counts + self._checker.counts
+        own += self._sub_streams.counts
         return own if self._reader is None else own + self._reader.counts
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements left out since the last time of asking, with the reason; forgets them."""
         self._decoder.dropped.clear()  # rows of which no element could be made: counted only
         read = [] if self._reader is None else self._reader.take_dropped()
-        return [*self._openclose.take_dropped(), *self._checker.take_dropped(), *read]
+        own = (self._sub_streams, self._openclose, self._checker)
+        return [*(dropped for part in own for dropped in part.take_dropped()), *read]
 
     @property
     def takes_all(self) -> bool:
@@ -127,27 +186,62 @@ class Intake:
             self._counted_before += self._reader.counts
         self._reader, self._reached = reader, None
 
-    def judge(self, data: Data) -> Push:
+    def judge(self, data: Data, arrival: Arrival = NO_PARTITION) -> Push:
         """Look at the whole of the next data; what cannot be taken in is an error. Nothing changes."""
         if not isinstance(data, Result):
-            return self._judge(data)
+            return self._judge(data, arrival)
         self._require_earlier(data.reading)
-        return replace(self._judge(data), reading=data.reading)
+        return replace(self._judge(data, arrival), reading=data.reading)
 
-    def _judge(self, data: Data) -> Push:
+    def _judge(self, data: Data, arrival: Arrival) -> Push:
+        if isinstance(data, Mapping):
+            return self._judge_parts(data, arrival)
+        read = self._read(data, arrival, self.rows + 1)
+        placement = self._sub_streams.name_rows(len(read.batch), read.placement, arrival.partition)
+        return self._make_push(read, placement, arrival)
+
+    def _judge_parts(self, parts: Mapping[Any, Data], arrival: Arrival) -> Push:
+        """Data by partition."""
+        if arrival.partition is not None:
+            raise RecensionError(f"{self._source.name}: data by partition says already of which one each is")
+        first, found, places = self.rows + 1, list[ReadRows](), list[Placement]()
+        for partition, data in parts.items():
+            read = self._read(data, replace(arrival, partition=partition), first)
+            placement = self._sub_streams.name_rows(len(read.batch), read.placement, partition)
+            if placement is not None:
+                places.append(placement)
+            found.append(read)
+            first += read.rows
+        joined = self._join_parts(found)
+        return self._make_push(joined, join_placements(places) if places else None, arrival)
+
+    def _join_parts(self, parts: list[ReadRows]) -> ReadRows:
+        times = self._times.copy()
+        for part in parts:
+            times.note(part.kind, self._source.name)
+        batch = self._concat([part.batch for part in parts]) if parts else empty(self._source.columns)
+        layouts = [part.layout for part in parts if part.layout is not None]
+        if len({layout.is_table for layout in layouts}) > 1:
+            raise RecensionError(f"{self._source.name}: one part has a column _kind and another has none")
+        layout = layouts[0] if len(layouts) == len(parts) and layouts else None
+        decoded = [rows for part in parts for rows in part.decoded]
+        return ReadRows(batch, sum(part.rows for part in parts), decoded, layout, times.seen)
+
+    def _read(self, data: Data, arrival: Arrival, first: int) -> ReadRows:
+        """The elements of data whose first row is number ``first``."""
         data = to_readable(data, self._source.name)
         if isinstance(data, pa.Table):
-            return self._judge_table(data)
+            return self._read_table(data, arrival, first)
         if not isinstance(data, EventBatch):
-            first, times = self.rows + 1, self._times.copy()
+            times = self._times.copy()
             data = read_elements(data, self._source.columns, self._source.name, first, times)
-            return self._make_push(data, [], len(data), kind=times.seen)
+            return ReadRows(data, len(data), kind=times.seen)
         if not data.schema.equals(self._source.columns):
             raise RecensionError(
                 f"{self._source.name}: the elements' columns are {data.schema.names}, "
                 f"the source's are {self._source.columns.names}"
             )
-        return self._make_push(data, [], len(data))
+        return ReadRows(data, len(data))
 
     def _require_earlier(self, reading: Reading) -> None:
         """Refuse a later reading of a session where those before it were not pushed."""
@@ -165,17 +259,76 @@ class Intake:
         elif self._reached is not None:
             self._reached = {*self._reached - {begin}, end}
 
-    def advance(self, t: int) -> Push:
-        """A CTI, as if it had been pushed; it is no row of anybody's data."""
-        return self._make_push(cti(t, self._source.columns), [], 0)
+    def advance(self, t: int, arrival: Arrival = NO_PARTITION) -> Push:
+        """A CTI, as if it had been pushed; it is no row of anybody's data.
+
+        Without a partition it holds for all.
+        """
+        columns, partition = self._source.columns, arrival.partition
+        if self._sub_streams.partitions is not None and partition is None:
+            return self._make_push(ReadRows(empty(columns), 0), None, replace(arrival, promise=t))
+        placement = self._sub_streams.name_rows(1, None, partition)
+        return self._make_push(ReadRows(cti(t, columns), 0), placement, arrival)
+
+    def expect_partitions(self, number: int) -> None:
+        """How many partitions there are, where the source does not say it."""
+        if self._sub_streams.partitions is not None:
+            self._sub_streams.partitions.expect(number)
+
+    @property
+    def is_clocked(self) -> bool:
+        """Can time alone move its CTI?"""
+        return self._sub_streams.is_clocked
+
+    def tick(self, now: int) -> EventBatch | None:
+        """The CTI of the source by the clock, if it has advanced: who is idle holds nobody back."""
+        partitions = self._sub_streams.partitions
+        self._given = {at: paced.tick(now) for at, paced in self._paced.items()}
+        if partitions is None or partitions.tick(now) <= self._checker.frontier:
+            return None
+        self._checker.advance(partitions.cti)
+        return cti(partitions.cti, self._source.columns)
+
+    def progress(self) -> list[PartitionProgress]:
+        """How far each partition is."""
+        return self._sub_streams.progress()
+
+    def held_back_by(self) -> str | None:
+        """The partition that the others wait for."""
+        return self._sub_streams.held_back_by()
+
+    def feed_paced(self, steps: Mapping[int, AdvanceTime]) -> None:
+        """These steps, by vertex, go by the partitions of the source and are fed from here."""
+        self._paced = {
+            at: self._paced.get(at) or PacedPartitions(self._source, step) for at, step in steps.items()
+        }
+
+    @property
+    def has_paced(self) -> bool:
+        """Have steps that go by partitions given something that was not taken yet?"""
+        return any(len(batch) for batch in self._given.values())
+
+    def take_paced(self) -> dict[int, EventBatch]:
+        """By vertex, what the steps that go by partitions give for what was taken in last; forgets it."""
+        given, self._given = self._given, {}
+        return {at: batch for at, batch in given.items() if len(batch)}
+
+    def paced_steps(self) -> dict[int, PacedPartitions]:
+        """By vertex, the steps that go by partitions."""
+        return self._paced
 
     def take(self, push: Push) -> EventBatch:
         """The valid elements of what was judged last, which is taken in; or an error, and nothing is."""
         name = self._source.name
         # Looks before it changes anything, and is the last that may refuse.
+        placed = push.placed
         batch = self._checker.check(
-            push.batch, first_row=push.first_row, file=name, kind=self._kind(push.kind)
+            push.batch, first_row=push.first_row, file=name, kind=self._kind(push.kind), placed=placed
         )
+        if push.sifted is not None:
+            self._sub_streams.note(push.sifted, [*_count_faults(push), *self._checker.take_by_partition()])
+        if placed is not None:
+            batch = self._take_placed(batch, placed, push)
         self._openclose.note(push.translated)
         for decoded in push.decoded:
             self._decoder.note(decoded)
@@ -186,31 +339,47 @@ class Intake:
         self._note_reading(push)
         return batch
 
-    def _judge_table(self, table: pa.Table) -> Push:
-        name = self._source.name
+    def _take_placed(self, batch: EventBatch, placed: PlacedRows, push: Push) -> EventBatch:
+        """Valid rows, with the CTI of the source; the steps that go by partitions get them too."""
+        if self._paced:
+            kept, rows = self._checker.kept, self._checker.checked
+            places = Placement(placed.names, placed.partition[kept])
+            valid = rows.filter(kept)
+            self._given = {at: paced.take(valid, places, push.arrival) for at, paced in self._paced.items()}
+        if placed.cti > self._checker.frontier:
+            self._checker.advance(placed.cti)
+            batch = concat([batch, cti(placed.cti, batch.schema)])
+        return batch
+
+    def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> ReadRows:
+        name, columns = self._source.name, self._sub_streams.columns_in(table.schema, arrival)
         layout = layout_of(table.schema, self._time_columns(table.schema), name)
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
-        first, decoded = self.rows + 1, list[DecodedRows]()
-        for rows in _combined_batches(sort_rows(table)):
+        decoded, places = list[DecodedRows](), list[Placement]()
+        table = table if columns is not None and columns.order else sort_rows(table)
+        for rows in _combined_batches(table):
             decoded.append(self._decoder.judge(rows, layout, name, first))
+            if columns is not None:
+                places.append(columns.read(rows, name, first).take(decoded[-1].kept))
             first += len(rows)
         batch = self._concat([part.batch for part in decoded])
-        return self._make_push(batch, decoded, table.num_rows, layout, layout.kind)
+        placement = join_placements(places) if places else None
+        return ReadRows(batch, table.num_rows, decoded, layout, layout.kind, placement)
 
-    def _make_push(
-        self,
-        batch: EventBatch,
-        decoded: list[DecodedRows],
-        rows: int,
-        layout: Layout | None = None,
-        kind: TimeKind = None,
-    ) -> Push:
-        first, name = self.rows + 1, self._source.name
-        translated = self._openclose.judge(batch, first_row=first, file=name, kind=self._kind(kind))
+    def _make_push(self, read: ReadRows, placement: Placement | None, arrival: Arrival) -> Push:
+        first, name, kind = self.rows + 1, self._source.name, self._kind(read.kind)
+        sifted = self._sub_streams.place(read.batch, placement, arrival, first, kind)
+        translated = self._openclose.judge(
+            sifted.batch, first_row=first, file=name, kind=kind, placed=sifted.placed
+        )
         self._refuse_undeclared(translated.batch, first)
-        return Push(translated, rows, first, decoded, layout, kind)
+        return Push(
+            *(translated, read.rows, first, read.decoded, read.layout, read.kind),
+            sifted=sifted,
+            arrival=arrival,
+        )
 
     def _concat(self, batches: list[EventBatch]) -> EventBatch:
         try:
@@ -242,18 +411,46 @@ class Intake:
     def snapshot(self) -> dict[str, pa.Table]:
         """What the checks remember, and what they have counted."""
         own = {"progress": pa.table({"rows": [self.rows]}), "dropped": counts_to_table(self.counts)}
-        return {**own, **self._checker.snapshot(), **self._openclose.snapshot()}
+        return {
+            **own,
+            **self._checker.snapshot(),
+            **self._openclose.snapshot(),
+            **self._sub_streams.snapshot(),
+            **self._snapshot_paced(),
+        }
+
+    def _snapshot_paced(self) -> dict[str, pa.Table]:
+        """The steps that go by partitions, numbered in their order."""
+        return {
+            f"paced/{number}/{name}": table
+            for number, paced in enumerate(self._paced.values())
+            for name, table in paced.snapshot().items()
+        }
 
     def restore(self, chunks: Chunks) -> None:
         """Remember what the snapshot remembers."""
         self.rows = chunks["progress"]["rows"][0].as_py()
         self._checker.restore(chunks)
         self._openclose.restore(chunks)
+        self._sub_streams.restore(chunks)
+        for number, paced in enumerate(self._paced.values()):
+            paced.restore(take_prefix(f"paced/{number}", chunks))
         self._counted_before = counts_from_table(chunks["dropped"])
-        for counts in (self._decoder.counts, self._openclose.counts, self._checker.counts):
-            counts.clear()
+        for part in (self._decoder, self._openclose, self._checker, self._sub_streams):
+            part.counts.clear()
         self.take_dropped()
         self._reader = self._reached = None
+
+
+def _count_faults(push: Push) -> list[tuple[str, Index]]:
+    """Opens and closes that were dropped, by reason and partition."""
+    placed = None if push.sifted is None else push.sifted.placed
+    if placed is None:
+        return []
+    size = len(placed.names)
+    return [
+        (why, np.bincount(placed.partition[rows], minlength=size)) for why, rows in push.translated.faults
+    ]
 
 
 def require_inputs(given: Collection[str], sources: Collection[str]) -> None:

@@ -9,6 +9,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from recension.core.batch import RETRACT, EventBatch
+from recension.core.partitions import PartitionProgress
+from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, STALE_CTI
 from recension.operators.pipeline import Flow
@@ -40,6 +42,10 @@ class Metrics:
     """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
     warnings: list[str] = field(default_factory=list)
     """What a person should know of it, each said once; the logger ``recension`` has them too."""
+    partitions: list[PartitionProgress] = field(default_factory=list)
+    """Of a source: how far each of its partitions is."""
+    held_back_by: str | None = None
+    """Of a source with partitions: the one that the others wait for, or how many have yet to speak."""
     is_halted: bool = False
     """Of a merge: has every input left that could move the output, while others wait for it to move?"""
 
@@ -66,8 +72,8 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 
 
 def dropped_count(counts: Counter[str]) -> int:
-    """How many elements were dropped. Moved ones and CTIs that say nothing new are not."""
-    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, STALE_CTI))
+    """How many elements were dropped. Moved ones, repeats and CTIs that say nothing new are not."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI))
 
 
 class NoCtiWarning:

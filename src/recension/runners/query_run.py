@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from os import PathLike
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
@@ -33,7 +34,10 @@ from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
+from recension.runners.paced_partitions import PacedPartitions
+from recension.runners.recorder import EdgeChoice, Recorder
 from recension.runners.session_lock import RefusedError
+from recension.runners.sub_streams import Arrival, IntoPartition, describe_progress
 from recension.runners.table_intake import TableIntake
 
 TIMES: Final = "times"
@@ -66,6 +70,33 @@ class QueryRun:
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False
+        self._recorder: Recorder | None = None
+        self._has_begun = False
+
+    def record(self, path: str | PathLike[str], edges: EdgeChoice, limit: str | int) -> Recorder:
+        """Record what comes on some edges from now on."""
+        if self._recorder is not None and self._recorder.stopped is None:
+            raise RecensionError(
+                f"record: the session is recorded in {self._recorder.path}: close that first"
+            )
+
+        def measure() -> list[Metrics]:
+            return self.metrics(self.engine.counters())
+
+        is_whole = not self._has_begun
+        self._recorder = Recorder(path, edges, limit, self._clock, self.plan, measure, is_whole=is_whole)
+        return self._recorder
+
+    def publish(self) -> None:
+        """What came out of a push can be read, and is recorded."""
+        self.answers.publish()
+        if self._recorder is not None:
+            self._recorder.publish(self.time_type)
+
+    def end_recording(self, reason: str) -> None:
+        """The streams do not go on from here."""
+        if self._recorder is not None:
+            self._recorder.end(reason)
 
     def _open_intakes(self) -> None:
         """An intake for every source; those of sources that are no longer read go."""
@@ -77,6 +108,8 @@ class QueryRun:
             name: self.intakes.get(name) or self._open_intake(source)
             for name, source in self.plan.sources.items()
         }
+        for name, intake in self.intakes.items():
+            intake.feed_paced(self.plan.paced_vertices(name))
         self._followed = {
             name: [self.plan.numbers[node] for node in nodes]
             for name, nodes in find_followed(self.plan.queries.values()).items()
@@ -108,9 +141,10 @@ class QueryRun:
         """Refuse what no step can take in, where that is certain, while nothing has changed."""
         self.refuse_external(source, push.batch)
         if push.is_only_ctis:
-            self.check_end(source, int(push.batch.vs.max()))
-        elif self.intakes[source].takes_all:
-            self.engine.check_last(self.plan.source_vertices[source], push.batch)
+            self.check_end(source, push.cti)
+        elif self.intakes[source].takes_all and push.cti == FOREVER:
+            for vertex in self.vertices_of([source]):
+                self.engine.check_last(vertex, push.stream)
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
@@ -124,7 +158,12 @@ class QueryRun:
         """Refuse the end of a source that an operator cannot take, while nothing has changed."""
         if t == FOREVER:
             closed = {name for name, intake in self.intakes.items() if intake.is_closed}
-            self.engine.check_end([self.plan.source_vertices[name] for name in closed | {source}])
+            self.engine.check_end(self.vertices_of(closed | {source}))
+
+    def vertices_of(self, sources: Iterable[str]) -> list[int]:
+        """The vertices that these sources feed."""
+        found = ([self.plan.source_vertices[name], *self.plan.paced_vertices(name)] for name in sources)
+        return [vertex for vertices in found for vertex in vertices]
 
     def take(self, source: str, push: Push) -> list[EventBatch]:
         """Take in what was judged: its valid elements in batches. Nothing at all is one empty batch."""
@@ -142,12 +181,14 @@ class QueryRun:
         vertex = self.plan.source_vertices[source]
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
+        paced = {at: flow_of(batch) for at, batch in self.intakes[source].take_paced().items()}
         for batch in batches:
-            self.tick()
+            self._tick_steps()
             with times_in_messages(self.times.kind):
-                flows = self.engine.step({vertex: flow_of(batch)})
+                flows = self.engine.step({vertex: flow_of(batch), **paced})
             self._collect(flows)
             self._warn_without_cti(source, vertex)
+            paced = {}
         self._follow_streams()
 
     def _follow_streams(self) -> None:
@@ -163,13 +204,35 @@ class QueryRun:
         """How far each of the steps is that a table follows."""
         return [self._ctis.get(vertex, BEGINNING) for vertex in self._followed[table]]
 
+    def arrive(self, source: str, partition: IntoPartition | None = None, **options: Any) -> Arrival:
+        """When data comes in at a source, if that matters, and of which partition it is."""
+        now = self._clock() if self.intakes[source].is_clocked else 0
+        return Arrival(partition, now, **options)
+
+    @property
+    def is_clocked(self) -> bool:
+        """Does a step or a source count by the clock?"""
+        return self.engine.is_clocked or any(intake.is_clocked for intake in self.intakes.values())
+
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
+        self._tick_steps()
+        for source, intake in self.intakes.items():
+            if intake.is_clocked:
+                batch = intake.tick(self._clock())
+                if batch is not None or intake.has_paced:
+                    columns = self.plan.sources[source].columns
+                    self.feed(source, [empty(columns) if batch is None else batch])
+
+    def _tick_steps(self) -> None:
         if self.engine.is_clocked:
             self._collect(self.engine.step({}, self._clock()))
 
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         """Keep what the queries gave; sources forget what can no longer matter."""
+        self._has_begun = True
+        if self._recorder is not None:
+            self._recorder.stage(flows)
         self._ctis |= {vertex: flow.cti for vertex, flow in flows.items() if flow.cti is not None}
         for name, vertex in self.plan.query_vertices.items():
             if vertex in flows:
@@ -199,6 +262,9 @@ class QueryRun:
     def keep_dropped(self) -> None:
         """Dropped elements are kept for every query until it is read."""
         dropped = {source: intake.take_dropped() for source, intake in self.intakes.items()}
+        for at, paced in self._paced_steps():
+            if gone := paced.take_dropped():
+                dropped.setdefault(self.plan.vertices[at].name, []).extend(gone)
         self.answers.add_dropped(dropped | self.engine.take_dropped())
 
     def rewire(self, ports: MergePorts, answer: Output) -> None:
@@ -207,6 +273,8 @@ class QueryRun:
         self.engine.rewire(self.plan.vertices)
         ports.forget(self.engine.running_vertices)
         self._open_intakes()
+        if self._recorder is not None:
+            self._recorder.rewire()
         if len(answer.batch) or answer.cti is not None:
             given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
             self._collect(self.engine.step({ports.vertex: given}))
@@ -226,11 +294,35 @@ class QueryRun:
                 line = metrics[number]
                 line.dropped = dropped_count(intake.counts)
                 line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
+                line.partitions, line.held_back_by = intake.progress(), intake.held_back_by()
+            for number, paced in intake.paced_steps().items():
+                if number < len(metrics):
+                    line = metrics[number]
+                    line.dropped = dropped_count(paced.counts)
+                    line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
+                    line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
         return metrics
 
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
-        return {name: intake.counts for name, intake in self.intakes.items()} | self.engine.counts()
+        counts = {name: intake.counts for name, intake in self.intakes.items()} | self.engine.counts()
+        for at, paced in self._paced_steps():
+            name = self.plan.vertices[at].name
+            counts[name] = counts.get(name, Counter()) + paced.counts
+        return counts
+
+    def describe_partitions(self, node: Node) -> list[str]:
+        """How far the partitions of a source are, or those of a step that goes by them."""
+        if isinstance(node, Source) and node.partition:
+            sub_streams: Intake | PacedPartitions = self.intakes[node.name]
+        elif self.plan.numbers[node] in self.plan.paced:
+            sub_streams = dict(self._paced_steps())[self.plan.numbers[node]]
+        else:
+            return []
+        return describe_progress(sub_streams.progress(), sub_streams.held_back_by(), self.times.kind)
+
+    def _paced_steps(self) -> list[tuple[int, PacedPartitions]]:
+        return [pair for intake in self.intakes.values() for pair in intake.paced_steps().items()]
 
     def parts(self) -> dict[str, Any]:
         """The state of operators and sources, see `Operator.parts`."""
@@ -247,6 +339,8 @@ class QueryRun:
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
+        self._has_begun = True
+        self.end_recording("the session was restored from a snapshot")
         self.engine.restore(take_prefix("operators", chunks))
         for source, intake in self.intakes.items():
             intake.restore(take_prefix(f"sources/{source}", chunks))

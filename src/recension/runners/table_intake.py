@@ -15,15 +15,14 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, inserts, null_payload
 from recension.core.errors import RecensionError
-from recension.core.formats.columns import Layout
-from recension.core.formats.decode import DecodedRows
 from recension.core.netting import cancel
+from recension.core.placement import Placement
 from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
 from recension.core.ticks import FOREVER
-from recension.core.time_kind import TimeKind
 from recension.operators.base import Chunks
 from recension.plan.source import Table
-from recension.runners.intake import Data, Intake, Push
+from recension.runners.intake import Data, Intake, Push, ReadRows
+from recension.runners.sub_streams import Arrival
 
 
 class TableIntake(Intake):
@@ -40,29 +39,23 @@ class TableIntake(Intake):
         """Does its CTI follow the streams that it is joined with? Only once it is there."""
         return self._rows is not None
 
-    def _judge(self, data: Data) -> Push:
+    def _judge(self, data: Data, arrival: Arrival) -> Push:
         name, is_once = self._table.name, self._table.refresh is None
         if self.is_closed and is_once:
             advice = f"rc.table({name!r}, ..., refresh='10m') takes new versions"
             raise RecensionError(f"{name}: the table is there already; {advice}")
         if self.is_closed:
             raise RecensionError(f"{name}: the streams that the table is joined with have ended")
-        if isinstance(data, list | tuple):
+        if isinstance(data, list | tuple | dict):
             raise RecensionError(f"{name}: a table comes as a whole, as a table or a frame, not as elements")
-        return super()._judge(data)
+        return super()._judge(data, arrival)
 
-    def _make_push(
-        self,
-        batch: EventBatch,
-        decoded: list[DecodedRows],
-        rows: int,
-        layout: Layout | None = None,
-        kind: TimeKind = None,
-    ) -> Push:
+    def _make_push(self, read: ReadRows, placement: Placement | None, arrival: Arrival) -> Push:
+        batch = read.batch
         if not (len(batch) and bool((batch.kind == CTI).all())):
             is_once = self._table.refresh is None
             batch = concat([batch, cti(FOREVER, batch.schema)]) if is_once else self._changes(batch)
-        return super()._make_push(batch, decoded, rows, layout, kind)
+        return super()._make_push(replace(read, batch=batch), placement, arrival)
 
     def _changes(self, version: EventBatch) -> EventBatch:
         """From the rows that hold now to those of the next version."""

@@ -24,12 +24,19 @@ NEW_VE: Final = "_new_ve"
 COUNT: Final = "_count"
 BATCH: Final = "_batch"
 SEQ: Final = "_seq"
+RUN: Final = "_run"
 _SCHEMAS: Final = 256  # as many layouts are remembered: a feed sends the same columns again and again
 _DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 MOST_COLUMNS: Final = 10_000
-CONTROL: Final = (KIND, VS, VE, NEW_VE, COUNT, BATCH, SEQ)
+CONTROL: Final = (KIND, VS, VE, NEW_VE, COUNT, RUN, BATCH, SEQ)
 TIMES: Final = (VS, VE, NEW_VE)
-FIXED_TYPES: Final = {KIND: pa.string(), COUNT: pa.int64(), BATCH: pa.int64(), SEQ: pa.int64()}
+FIXED_TYPES: Final = {
+    KIND: pa.string(),
+    COUNT: pa.int64(),
+    RUN: pa.string(),
+    BATCH: pa.int64(),
+    SEQ: pa.int64(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +276,12 @@ def _check_control(schema: pa.Schema, is_table: bool, file: str) -> None:
             raise FormatError(f"column {name} without a column {KIND}", file=file)
     if (BATCH in schema.names) != (SEQ in schema.names):
         raise FormatError(f"columns {BATCH} and {SEQ} only make sense together", file=file)
+    if RUN in schema.names and BATCH not in schema.names:
+        raise FormatError(f"column {RUN} says whose {BATCH} and {SEQ} count, which are not there", file=file)
     for field in schema:
         kind = plain_type(field.type)
-        if field.name == KIND and not (is_text(kind) or pa.types.is_null(kind)):
-            raise FormatError(f"column {KIND} is {field.type}; it must be a string", file=file)
+        if field.name in (KIND, RUN) and not (is_text(kind) or pa.types.is_null(kind)):
+            raise FormatError(f"column {field.name} is {field.type}; it must be a string", file=file)
         if field.name in (COUNT, BATCH, SEQ) and not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
             raise FormatError(f"column {field.name} is {field.type}; it must be int64", file=file)
 

@@ -13,20 +13,41 @@ from typing import Final
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch
+from recension.core.batch import EventBatch, concat, cti
 from recension.core.bitemporal import believed_events
 from recension.core.errors import FormatError, StreamError
+from recension.core.formats.change_feeds import EnvelopeRows, Envelopes, has_envelopes
 from recension.core.formats.changelog import OLD_FORMAT, parts_with_times, read_mark
-from recension.core.formats.columns import KIND, TimeColumns, layout_of, refuse_reserved
+from recension.core.formats.columns import (
+    BATCH,
+    CONTROL,
+    KIND,
+    RUN,
+    SEQ,
+    TimeColumns,
+    layout_of,
+    refuse_reserved,
+)
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import format_errors
-from recension.core.formats.listing import StoredFile, format_of, stored_files
-from recension.core.formats.stream_files import FileChunk, StreamFile, agreed_payload, read_chunks
+from recension.core.formats.listing import StoredFile, format_of, partition_folders, stored_files
+from recension.core.formats.stream_files import (
+    FileChunk,
+    FileRows,
+    PlacedChunk,
+    StreamFile,
+    agreed_payload,
+    read_chunks,
+    read_placed,
+)
 from recension.core.formats.versions import NEWEST, Version
 from recension.core.history import History
 from recension.core.openclose import OpenClose
+from recension.core.partitions import Partitions
+from recension.core.placement import PartitionColumns
 from recension.core.reconstitution import reconstitute
-from recension.core.ticks import TimeLike
+from recension.core.repeats import REPEATED, Sequences
+from recension.core.ticks import BEGINNING, TimeLike
 from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.validity import Checker, Policy
 
@@ -45,6 +66,8 @@ def open_stream(
     batch_size: int = BATCH_SIZE,
     version: Version = NEWEST,
     is_timeless: bool = False,
+    places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -54,28 +77,73 @@ def open_stream(
     happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
     events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
     ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
-    whose rows are true for ever. The files are opened at once and read as the batches are asked for.
+    whose rows are true for ever. JSON Lines may hold ``envelopes`` of changes. The files are opened at once
+    and read as the batches are asked for.
+
+    ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
+    and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
+    directories each of these is a partition: ``part=7``, or its name.
     """
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    files = [open_file(file, times, schema) for file in stored_files(Path(path), version)]
-    return StreamReader(
-        files, agreed_payload(files, schema), _Checks(on_violation, check_orphans, check_lateness), batch_size
-    )
+    folders: dict[Path, str | None] = {Path(path): None}
+    if places is not None and (found := partition_folders(Path(path), places.partition)):
+        folders = {**found}
+    files = [
+        replace(open_file(file, times, schema, places, envelopes), partition=partition)
+        for folder, partition in folders.items()
+        for file in stored_files(folder, version)
+    ]
+    checks = _Checks(on_violation, check_orphans, check_lateness)
+    return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
 
 
-def open_file(file: StoredFile, times: TimeColumns, declared: pa.Schema | None) -> StreamFile:
+def open_file(
+    file: StoredFile,
+    times: TimeColumns,
+    declared: pa.Schema | None,
+    places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
+) -> StreamFile:
     """Open one file of a stream."""
-    rows, name = format_of(file.path).open_rows(file, times, declared), str(file.path)
+    known, name = format_of(file.path), str(file.path)
+    rows: FileRows
+    if envelopes is not None and known.name == "json" and has_envelopes(file.path):
+        rows = EnvelopeRows(file.path, envelopes)
+    else:
+        rows = known.open_rows(file, times, _declare_places(file, times, declared, places))
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
+
+
+def _declare_places(
+    file: StoredFile, times: TimeColumns, declared: pa.Schema | None, places: PartitionColumns | None
+) -> pa.Schema | None:
+    """The columns to read of a text: what nobody declares of those that place a row is read as it looks."""
+    known = format_of(file.path)
+    if places is None or declared is None or not known.is_text:
+        return declared
+    there = known.open_rows(file, times, None).schema
+    extra = [name for name in places.names if name in there.names and name not in declared.names]
+    return pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
 
 
 class StreamReader:
     """A stream as batches of elements. It can be read again from the start."""
 
-    def __init__(self, files: list[StreamFile], schema: pa.Schema, checking: _Checks, size: int) -> None:
+    def __init__(
+        self,
+        files: list[StreamFile],
+        schema: pa.Schema,
+        checking: _Checks,
+        size: int,
+        places: PartitionColumns | None = None,
+    ) -> None:
         self._files, self._checking, self._size = files, checking, size
+        has_runs = any(RUN in file.rows.schema.names for file in files)
+        if has_runs and (places is None or not places.sequence):
+            places = replace(places or PartitionColumns(), run=RUN, sequence=(BATCH, SEQ))
+        self._places = places
         self.schema: pa.Schema = schema
         self.kind: TimeKind = reduce(merge_kinds, (file.layout.kind for file in files), None)
         self._pass = _Pass(schema, checking, self.kind)
@@ -109,7 +177,7 @@ class StreamReader:
     def counts(self) -> Counter[str]:
         """How many elements were dropped, moved or ignored in this reading so far, by reason."""
         one = self._pass
-        return one.decoder.counts + one.openclose.counts + one.checker.counts
+        return one.decoder.counts + one.openclose.counts + one.checker.counts + one.counts
 
     @property
     def dropped(self) -> list[tuple[str, EventBatch]]:
@@ -139,12 +207,35 @@ class StreamReader:
         """The rows dropped because no element could be made of them, with the reason."""
         return self._pass.decoder.dropped
 
+    @property
+    def has_partitions(self) -> bool:
+        """Are there sub-streams? Then the stream is read whole."""
+        return self._places is not None and bool(self._places.partition)
+
+    def read_placed(self) -> PlacedChunk:
+        """All elements, unchecked, and their places in sub-streams."""
+        self._pass = one = _Pass(self.schema, self._checking, self.kind)
+        return read_placed(
+            self._files, one.decoder, self.schema, self._places or PartitionColumns(), self._size
+        )
+
     def __iter__(self) -> Iterator[EventBatch]:
+        if self._places is not None:
+            yield from self._check_placed()
+            return
         self._pass = one = _Pass(self.schema, self._checking, self.kind)
         for chunk in read_chunks(self._files, one.decoder, self.schema, self._size):
             batch = one.check(chunk)
             if len(batch):
                 yield batch
+
+    def _check_placed(self) -> Iterator[EventBatch]:
+        """The valid elements of all sub-streams, then their CTI; or those of one, without repeats."""
+        chunk = self.read_placed()
+        with chunk.locate_errors():
+            batch = self._pass.check_placed(chunk, is_split=self.has_partitions)
+        for start in range(0, len(batch), self._size):
+            yield batch.slice(start, min(start + self._size, len(batch)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +255,30 @@ class _Pass:
         self.decoder = Decoder(schema, checking.policy)
         self.openclose = OpenClose(checking.policy)
         self.checker = Checker(checking.policy, orphans=checking.orphans, lateness=checking.lateness)
+        self.counts: Counter[str] = Counter()
+        self._is_strict = checking.policy == "raise"
+
+    def check_placed(self, chunk: PlacedChunk, *, is_split: bool) -> EventBatch:
+        """The valid elements of a whole stream whose rows have places; repeats are left out."""
+        if is_split:
+            return self._check_partitions(chunk)
+        places = chunk.placement
+        is_repeat, _ = Sequences().find_repeats(places, places.code, places.names)
+        self.counts[REPEATED] += int(is_repeat.sum())
+        chunk.leave_out(is_repeat)
+        batch = self.openclose.translate(chunk.batch, kind=self._kind)
+        return self.checker.check(batch, kind=self._kind)
+
+    def _check_partitions(self, chunk: PlacedChunk) -> EventBatch:
+        partitions = Partitions()
+        placed = partitions.judge(chunk.batch, chunk.placement, is_strict=self._is_strict, kind=self._kind)
+        for reason, _, counts in placed.dropped:
+            self.counts[reason] += int(counts.sum())
+        translated = self.openclose.judge(placed.batch, kind=self._kind, placed=placed)
+        self.openclose.note(translated)
+        kept = placed if translated.kept is None else placed.take(translated.kept)
+        valid = self.checker.check(translated.batch, kind=self._kind, placed=kept)
+        return concat([valid, cti(placed.cti, valid.schema)]) if placed.cti > BEGINNING else valid
 
     def check(self, chunk: FileChunk) -> EventBatch:
         """The valid elements of a chunk, without opens and closes."""
@@ -213,20 +328,37 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     when the events are true. The rows with ``believed_from <= t`` and ``believed_to > t``, or null, are what
     was believed at ``t``.
     """
+    log = read_micro_batches(path, version)
+    if log is None:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+    return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A changelog as it was written: batches of elements, each with the wall clock of its micro-batch."""
+
+    schema: pa.Schema
+    time_type: pa.DataType
+    batches: Iterator[tuple[int, EventBatch]]
+
+
+def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> MicroBatches | None:
+    """A changelog by micro-batches; None if the path is none, or one that has no times."""
     folder = Path(path)
     with format_errors(str(folder)):
         mark = read_mark(folder) if folder.is_dir() else None
     if mark is None or mark.format == OLD_FORMAT:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(folder))
+        return None
     parts = parts_with_times(folder, mark, version)
     files = {part: open_file(StoredFile(part.path, seal=part.seal), TimeColumns(), None) for part in parts}
     schema = agreed_payload(list(files.values()), None)
     kind = reduce(merge_kinds, (file.layout.kind for file in files.values()), None)
-    versions = (
+    batches = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
         for batch in StreamReader(
             [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
         )
     )
-    return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)
+    return MicroBatches(schema, TICKS if kind is None else kind, batches)

@@ -11,17 +11,20 @@ order. Memory: the largest set of files that overlap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recension.core.batch import EventBatch, Index, concat
-from recension.core.errors import FormatError, TimeError
+from recension.core.batch import EventBatch, Index, Mask, concat, empty
+from recension.core.errors import FormatError, StreamError, TimeError
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
+    RUN,
     SEQ,
     Layout,
     describe_missing,
@@ -29,6 +32,7 @@ from recension.core.formats.columns import (
     unify_types,
 )
 from recension.core.formats.decode import Decoder
+from recension.core.placement import PartitionColumns, Placement, join_placements
 from recension.core.time_kind import OneKind
 
 _NUMBERS: Final = pa.schema([(BATCH, pa.int64()), (SEQ, pa.int64())])
@@ -52,6 +56,8 @@ class StreamFile:
     name: str
     rows: FileRows
     layout: Layout
+    partition: str | None = None
+    """The sub-stream that all of it is of, if its directory says so."""
 
     def columns_to_read(self, payload: pa.Schema) -> pa.Schema:
         """The columns to read: the control columns there are, and the payload."""
@@ -181,11 +187,108 @@ def _read_sorted(
         yield FileChunk(everything.take(rows_at), names[0], 1, origin)
 
 
+@dataclass(slots=True)
+class PlacedChunk:
+    """All elements of some files, their places in sub-streams, and the file and row of each."""
+
+    batch: EventBatch
+    placement: Placement
+    names: Sequence[str]
+    file: Index
+    row: Index
+
+    def leave_out(self, rows: Mask) -> None:
+        """Without some of the rows."""
+        if bool(rows.any()):
+            self.batch, self.placement = self.batch.filter(~rows), self.placement.take(~rows)
+            self.file, self.row = self.file[~rows], self.row[~rows]
+
+    @contextmanager
+    def locate_errors(self, before: int = 0) -> Iterator[None]:
+        """Errors name file and row; ``before`` rows came before these."""
+        try:
+            yield
+        except StreamError as why:
+            if why.row is None or not 0 < why.row - before <= len(self.row):
+                raise
+            at = why.row - before - 1
+            raise StreamError(why.reason, file=self.names[self.file[at]], row=int(self.row[at])) from None
+
+
+def read_placed(
+    files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, columns: PartitionColumns, size: int
+) -> PlacedChunk:
+    """The rows of all files with their places; by ``_run``, ``_batch`` and ``_seq`` if nothing else says."""
+    parts, places, origin = list[EventBatch](), list[Placement](), list[tuple[Index, Index]]()
+    numbers: list[pa.Table] = []
+    for number, file in enumerate(files):
+        first_row, there = 1, file.rows.schema
+        extra = [
+            there.field(n) for n in columns.names if n in there.names and n not in (*payload.names, *CONTROL)
+        ]
+        wanted = file.columns_to_read(pa.schema([*payload, *extra]))
+        for rows in file.rows.batches(wanted, size):
+            decoded = decoder.decode(rows, file.layout, file.name, first_row)
+            at = np.flatnonzero(decoded.kept)
+            parts.append(decoded.batch)
+            places.append(_read_places(rows, file, columns, first_row).take(at))
+            origin.append((np.full(len(at), number), at + first_row))
+            if file.layout.has_order and not columns.order:
+                numbers.append(_order_columns(rows, file.name, first_row).take(pa.array(at)))
+            first_row += len(rows)
+    names = [file.name for file in files]
+    nothing = np.zeros(0, np.int64)
+    if not parts:
+        return PlacedChunk(empty(payload), Placement((), nothing), names, nothing, nothing)
+    file_of, row_of = (np.concatenate(column) for column in zip(*origin, strict=True))
+    chunk = PlacedChunk(concat(parts), join_placements(places), names, file_of, row_of)
+    if numbers:
+        _sort_chunk(chunk, pa.concat_tables(numbers))
+    return chunk
+
+
+def _read_places(
+    rows: pa.RecordBatch, file: StreamFile, columns: PartitionColumns, first_row: int
+) -> Placement:
+    if file.partition is None:
+        return columns.read(rows, file.name, first_row)
+    if there := [name for name in columns.partition if name in rows.schema.names]:
+        raise FormatError(
+            f"column {there[0]} says of which partition a row is, and so does its directory", file=file.name
+        )
+    others = replace(columns, partition=()).read(rows, file.name, first_row)
+    return replace(others, names=(file.partition,))
+
+
+def _order_columns(rows: pa.RecordBatch, file: str, first_row: int) -> pa.Table:
+    batch, seq = row_numbers(rows, file, first_row)
+    run = rows.column(RUN).cast(pa.string()) if RUN in rows.schema.names else pa.nulls(len(rows), pa.string())
+    return pa.table({RUN: run, BATCH: batch, SEQ: seq})
+
+
+def _sort_chunk(chunk: PlacedChunk, numbers: pa.Table) -> None:
+    keys = numbers.set_column(0, RUN, _number_runs(numbers[RUN]))
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in (RUN, BATCH, SEQ)])
+    at = order.to_numpy().astype(np.int64)
+    chunk.batch, chunk.placement = chunk.batch.take(at), chunk.placement.take(at)
+    chunk.file, chunk.row = chunk.file[at], chunk.row[at]
+
+
 def sort_rows(table: pa.Table) -> pa.Table:
-    """The rows of a table by ``_batch`` and ``_seq``, if it has these columns."""
-    if {BATCH, SEQ} <= set(table.column_names):
-        return table.sort_by([(BATCH, "ascending"), (SEQ, "ascending")])
-    return table
+    """The rows of a table by ``_batch`` and ``_seq``, if it has these columns; run by run, as these came."""
+    if not {BATCH, SEQ} <= set(table.column_names):
+        return table
+    numbers = [(BATCH, "ascending"), (SEQ, "ascending")]
+    if RUN not in table.column_names:
+        return table.sort_by(numbers)
+    keys = table.select([BATCH, SEQ]).append_column(RUN, _number_runs(table[RUN]))
+    return table.take(pc.sort_indices(keys, sort_keys=[(RUN, "ascending"), *numbers]))
+
+
+def _number_runs(runs: pa.ChunkedArray) -> pa.Array:
+    """Runs by the order in which they came; what has none is one of its own."""
+    codes = runs.combine_chunks().cast(pa.string()).fill_null("").dictionary_encode()
+    return codes.indices
 
 
 @dataclass(slots=True)

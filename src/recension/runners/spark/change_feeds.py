@@ -19,14 +19,14 @@ from recension.core.formats.change_feeds import (
     PRE_IMAGES,
     ROW_FROM,
     STATES,
+    Envelopes,
 )
 from recension.runners.spark.batch.times import to_ticks
 
 
-def debezium_rows(
-    frame: DataFrame, payload: pa.Schema, key: Sequence[str], version: str, name: str
-) -> DataFrame:
+def debezium_rows(frame: DataFrame, envelopes: Envelopes, name: str) -> DataFrame:
     """The rows of envelopes; a change of the key is two rows."""
+    payload, key, version = envelopes.payload, envelopes.key, envelopes.version
     op, before, after = f.col("op"), f.col("before"), f.col("after")
     time = f.timestamp_millis(f.col("source.ts_ms").cast("bigint"))
     number = f.col(f"source.{version}").cast("bigint")

@@ -12,13 +12,16 @@ A physical stream nets out to its history as a signed bag:
 Sums do not depend on order. Only open and close do: they are walked payload by payload, in the order of
 `_batch` and `_seq`, or without these in the order of the rows. What is less than nothing in the end was
 retracted and never there. CTIs say when things are known, which a history does not tell.
+
+Partitions of a source net out each by itself; their events together are the history. Elements that were sent
+twice, by run and sequence, count once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +32,9 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
+from recension.core.partitions import PartitionColumns
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.validity import ELSEWHERE
 from recension.plan.nodes import Source
 from recension.runners.spark.batch.frame import (
     VE,
@@ -45,6 +50,7 @@ from recension.runners.spark.batch.times import add, tick, to_ticks, to_times, t
 from recension.runners.spark.types import arrow_type, carrier
 
 _STEPS = "steps"
+PARTITION = "partition"
 _OUR_TIMES = TimeColumns()
 _KINDS = ("insert", "retract", "cti", "external_cti", "open", "close")
 _WIDENING = ("tinyint", "smallint", "int", "bigint")
@@ -59,6 +65,8 @@ class NamedFrame:
     times: TimeColumns = _OUR_TIMES
     are_rows: bool = False
     """Rows of a keyed source may have empty intervals: what is made of them is judged."""
+    sub_streams: PartitionColumns | None = None
+    """The columns that say in which partition a row stands, and where; not if there are none."""
 
     @staticmethod
     def of(given: Any, name: str, times: TimeColumns = _OUR_TIMES) -> NamedFrame:
@@ -107,6 +115,17 @@ class NamedFrame:
         return to_ticks(*self._columns[name]) if name in self._columns else f.lit(None).cast("bigint")
 
     @property
+    def has_partitions(self) -> bool:
+        """Are its rows of several streams?"""
+        return self.sub_streams is not None and bool(self.sub_streams.partition)
+
+    @property
+    def partition(self) -> Column:
+        """The name of the partition that each row is in."""
+        named = () if self.sub_streams is None else self.sub_streams.partition
+        return f.concat_ws("/", *(self.column(name).cast("string") for name in named))
+
+    @property
     def time_type(self) -> spark.DataType:
         """The type in which its times are given back."""
         return type_of_kind(self.layout.kind)
@@ -150,6 +169,8 @@ def _fits(found: spark.DataType, wanted: spark.DataType) -> bool:
 
 def source_frame(source: Source, table: NamedFrame) -> Frame:
     """The history that a source's DataFrame holds."""
+    if source.sub_streams is not None:
+        table = _take_once(replace(table, sub_streams=source.sub_streams))
     payload = table.payload(source.columns)
     if not table.layout.is_table:
         if source.on_violation != "raise":
@@ -171,6 +192,39 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
     return make_frame(_check_lifetimes(timed, source, table.time_type), payload, source.columns)
 
 
+def _take_once(table: NamedFrame) -> NamedFrame:
+    """The rows without those that were sent twice; two of one partition with the same order are refused."""
+    named = table.sub_streams
+    assert named is not None
+    for name in named.names:
+        if not table.has(name):
+            hint, there = suggest_name(name, table.given.columns), ", ".join(table.given.columns)
+            reason = f"no column {name}{hint}, which the source names; the DataFrame has {there}"
+            raise SchemaError(f"{table.name}: {reason}")
+    rows, order = table.rows, [table.column(name) for name in named.order]
+    for name in (*named.partition, *named.order):
+        words = f"{table.name}: {name} is null, and says where a row stands"
+        rows = rows.where(raise_if(table.column(name).isNull(), f.lit(words)))
+    partition = table.partition
+    if named.sequence:
+        run = f.lit("") if named.run is None else table.column(named.run)
+        of_run = Window.partitionBy(partition, run).orderBy(*(order or [f.monotonically_increasing_id()]))
+        sequence = [table.column(name) for name in named.sequence]
+        is_missing = reduce(Column.__or__, (column.isNull() for column in sequence))
+        numbered = f.when(~is_missing, f.struct(*sequence))
+        highest = f.max(numbered).over(of_run.rowsBetween(Window.unboundedPreceding, -1))
+        is_repeat = f.coalesce(f.col("numbered") <= f.col("highest"), f.lit(False))
+        rows = rows.withColumns({"highest": highest, "numbered": numbered})
+        rows = rows.where(~is_repeat).drop("highest", "numbered")
+    if order:
+        together = f.count(f.lit(1)).over(Window.partitionBy(partition, *order))
+        place = f.concat_ws(", ", *(f.concat(f.lit(f"{n} "), table.column(n)) for n in named.order))
+        words = f.concat(f.lit(f"{table.name}: partition "), partition, f.lit(": two rows have "), place)
+        rows = rows.withColumn("together", together)
+        rows = rows.where(raise_if(f.col("together") > 1, words)).drop("together")
+    return replace(table, given=rows.toDF(*table.given.columns))
+
+
 def _check_lifetimes(rows: DataFrame, source: Source, time_type: spark.DataType) -> DataFrame:
     """Rows that live at some time; others are refused, or dropped if the source says so."""
     is_alive = f.col(VS).isNotNull() if source.are_rows else f.coalesce(f.col(VS) < f.col(VE), f.lit(False))
@@ -185,17 +239,29 @@ def reconstitute(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     names = [f"c{i}" for i in range(len(payload))]
     net = net_steps(table, payload)
     event = describe_event(list(payload), names, table.time_type)
-    message = f.concat(f.lit(f"{table.name}: no such event to retract: "), event)
+    begin = f.lit(f"{table.name}: ")
+    message = f.concat(begin, f.lit("no such event to retract: "), event)
+    if table.has_partitions:
+        least, most = (pick(f.struct("n", PARTITION)) for pick in (f.min, f.max))
+        found = net.groupBy(VS, VE, *names).agg(f.sum("n").alias("n"), least.alias("a"), most.alias("b"))
+        here, there = (f.concat(f.lit("partition "), f.col(f"{end}.{PARTITION}")) for end in ("a", "b"))
+        elsewhere = f.concat(here, f.lit(f": {ELSEWHERE.removesuffix('partition')}"), there, f.lit(": "))
+        nowhere = f.concat(here, f.lit(": no such event to retract: "))
+        reason = f.when(f.col("b.n") > 0, elsewhere).otherwise(nowhere)
+        is_valid = raise_if(f.col("a.n") < 0, f.concat(begin, reason, event))
+        return repeat_rows(found.where(is_valid & (f.col("n") > 0)), "n").select(VS, VE, *names)
     kept = net.where(raise_if(f.col("n") < 0, message) & (f.col("n") > 0))
     return repeat_rows(kept, "n").select(VS, VE, *names)
 
 
 def net_steps(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
-    """For each event how often it is there in the end, as column `n`."""
+    """For each event, of each partition if there are any, how often it is there in the end, as column `n`."""
     names = [f"c{i}" for i in range(len(payload))]
     rows = _elements(table, payload)
-    plain = rows.where(f.col(KIND).isin("insert", "retract"))
     event = describe_event(list(payload), names, table.time_type)
+    if table.has_partitions:
+        names.append(PARTITION)
+    plain = rows.where(f.col(KIND).isin("insert", "retract"))
     paired = _open_close_steps(rows.where(f.col(KIND).isin("open", "close")), names, event)
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(paired)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
@@ -208,9 +274,13 @@ def _elements(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     forever = tick(FOREVER)
     ends = [f.coalesce(table.ticks(name), forever).alias(name) for name in (VE, NEW_VE)]
     order = f.monotonically_increasing_id()
-    if table.has(BATCH) and table.has(SEQ):
+    if table.sub_streams is not None and table.sub_streams.order:
+        order = f.struct(*(table.column(name) for name in table.sub_streams.order))
+    elif table.has(BATCH) and table.has(SEQ):
         order = f.struct(table.column(BATCH).alias("a"), table.column(SEQ).alias("b"))
     chosen = [column.alias(name) for column, name in zip(payload.values(), names, strict=True)]
+    if table.has_partitions:
+        chosen.append(table.partition.alias(PARTITION))
     rows = table.rows.select(
         table.column(KIND).cast("string").alias(KIND),
         table.ticks(VS).alias(VS),

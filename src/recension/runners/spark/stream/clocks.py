@@ -59,6 +59,7 @@ class EdgeSender:
         self._router = Router(edge.route, edge.origin.schema, shards)
         self._marker = None if edge.clock is None else _Marker(edge.clock)
         self.shards = self._router.shards
+        self.has_clock = edge.clock is not None
 
     def split(
         self,

@@ -20,12 +20,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from recension.core import wall_clock
 from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.change_log import tables_of
-from recension.core.errors import StreamError
+from recension.core.errors import RecensionError, StreamError
 from recension.core.memory_pool import MemoryPool, open_pool
-from recension.core.ticks import BEGINNING, add
+from recension.core.partitions import Heard
+from recension.core.ticks import BEGINNING, FOREVER, add
 from recension.core.time_kind import KnownKind, TimeKind
+from recension.core.wall_clock import Clock
 from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
@@ -44,8 +47,9 @@ from recension.runners.spark.stream.packets import (
     merge_packets,
     require_file_order,
 )
-from recension.runners.spark.stream.packing import ShardFiles, path_of
+from recension.runners.spark.stream.packing import ShardFiles, is_closing, path_of
 from recension.runners.spark.stream.routing import Router
+from recension.runners.spark.stream.summaries import read_summaries, refuse_equal_orders
 from recension.runners.spark.stream.tables import always, read_rows
 from recension.runners.spark.stream.topology import Topology
 
@@ -74,7 +78,7 @@ class Host:
         self._fragments = [
             f for f in topology.fragments if f.level == level and (shard == 0 or not f.is_single)
         ]
-        self.memory = topology.memory
+        self.memory, self._now = topology.memory, 0
         self._pool = open_pool(self.memory, _spill_directory(shard) if self.memory is not None else None)
         self._open()
         self._numbers = {edge.source.name: number for number, edge in enumerate(topology.edges)}
@@ -94,7 +98,9 @@ class Host:
     def _open(self) -> None:
         """New engines, which no stream has joined yet."""
         kind = next((inlet.kind for inlet in self._topology.inlets.values()), None)
-        self._sessions = [_open_session(fragment, kind, self._pool) for fragment in self._fragments]
+        # By a worker's clock a micro-batch that is run again would not be the same.
+        clock = (lambda: self._now) if self._topology.goes_by_time else wall_clock.now
+        self._sessions = [_open_session(fragment, kind, self._pool, clock) for fragment in self._fragments]
         self._reports = [Report(session) for session in self._sessions]
         self._roots = {
             edge.source.name: RootMerge(session, fragment, edge)
@@ -108,6 +114,7 @@ class Host:
         by_edge: defaultdict[int, list[Packet]] = defaultdict(list)
         for packet in packets:
             by_edge[packet.edge].append(packet)
+            self._now = max(self._now, packet.now)
         self._apply_feedback(latest_feedback(by_edge.pop(FEEDBACK, [])))
         mine = {self._numbers[edge.source.name] for f in self._fragments for edge in f.edges}
         answers = [p for number, passing in by_edge.items() if number not in mine for p in passing]
@@ -119,7 +126,7 @@ class Host:
                 changes, t = split_ctis(concat(batches) if batches else empty(node.schema))
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
         position = {"level": self._level, "shard": self._shard}
-        reports = [position | report.take() for report in self._reports]
+        reports = [position | report.take(is_first=self._shard == 0) for report in self._reports]
         if self._pool is not None and reports:  # fragments share the memory of their shard: one reports it
             use = self._pool.measure()
             reports[0] |= {"resident_bytes": use.resident_bytes, "spilled_bytes": use.spilled_bytes}
@@ -235,22 +242,51 @@ class Host:
             return self._feed_table(session, edge, source, packets)
         if inlet.is_root:
             return self._roots[name].feed(packets, self._memory.last_file)
+        if source.partition:
+            return self._feed_partitions(session, edge, source, packets)
         require_file_order(self._memory.last_file, name, packets)
         came = merge_packets(packets, edge.origin.schema)
         with self._hear_clock(session, edge, came):
-            self._push(session, name, source.name, came)
+            if len(came.events):
+                self._push(session, edge, source, came, self._heard(source, packets))
         if inlet.delay is not None:
             self._advance(session, name, inlet.delay, packets)
         return len(came.events)
 
-    def _push(self, session: Session, name: str, source: str, came: Inflow) -> None:
-        if not len(came.events):
-            return
+    def _feed_partitions(self, session: Session, edge: Edge, source: Source, packets: list[Packet]) -> int:
+        """Feed what came here of the partitions of a source, with what all tasks have read of them."""
+        name, rows = edge.source.name, [packet for packet in packets if not is_closing(packet.place)]
+        if not source.order:
+            require_file_order(self._memory.last_file, name, rows)
+        came, heard = merge_packets(rows, edge.origin.schema), self._heard(source, rows)
+        if source.order and source.on_violation != "raise":
+            came = came.with_ctis_first()
+        with self._hear_clock(session, edge, came):
+            if heard is not None:
+                self._push(session, edge, source, came, heard)
+        if len(rows) < len(packets):
+            session.advance(name, FOREVER)
+        return len(came.events)
+
+    def _heard(self, source: Source, packets: list[Packet]) -> Heard | None:
+        """What the tasks say of all rows; None if there were none, or nothing need be said."""
+        summed, orders = read_summaries(packet.summary for packet in packets)
+        refuse_equal_orders(orders, source.name, source.order)
+        delay = self._topology.inlets[source.name].delay
+        return None if summed is None else Heard(summed, delay, counts_ctis=self._shard == 0)
+
+    def _push(self, session: Session, edge: Edge, source: Source, came: Inflow, heard: Heard | None) -> None:
+        name = edge.source.name
+        if not source.order and came.has_several_runs():
+            raise RecensionError(
+                f"{source.name}: rows of two runs came together, and each numbers its own: name the order of "
+                f"all, as in rc.source({source.name!r}, ..., partition=, order=)"
+            )
         rows = session.rows_seen(name)
         try:
-            session.push(name, came.events)
+            session.push(name, came.events, came.placement, heard=heard)
         except StreamError as why:
-            raise came.locate_error(why, source, rows) from None
+            raise came.locate_error(why, source.name, rows, source.order) from None
 
     def _advance(self, session: Session, name: str, delay: int, packets: list[Packet]) -> None:
         """The watermark: a CTI that lags behind the latest start that any task has seen."""
@@ -335,6 +371,6 @@ def _spill_directory(shard: int) -> str | None:
     return directories[shard % len(directories)] if directories else None
 
 
-def _open_session(fragment: Fragment, kind: TimeKind, pool: MemoryPool | None) -> Session:
+def _open_session(fragment: Fragment, kind: TimeKind, pool: MemoryPool | None, clock: Clock) -> Session:
     plans = {str(number): plan for number, (_, plan) in enumerate(fragment.outputs)}
-    return Session(plans, _WHOLE, history_limit=0, times=KnownKind(kind), pool=pool)
+    return Session(plans, _WHOLE, clock, history_limit=0, times=KnownKind(kind), pool=pool)

@@ -27,19 +27,29 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from recension.core.errors import RecensionError, SchemaError
+from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats import open_stream
-from recension.core.formats.columns import BATCH, CONTROL, KIND, SEQ, TimeColumns, describe_missing, layout_of
+from recension.core.formats.columns import (
+    BATCH,
+    CONTROL,
+    KIND,
+    RUN,
+    SEQ,
+    TimeColumns,
+    describe_missing,
+    layout_of,
+)
 from recension.core.formats.listing import StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
 from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import AnyPath, local_path, publish_text, spark_pattern
+from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
-from recension.runners.spark.stream.packets import ORDER, ROW
+from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
 from recension.runners.spark.stream.topology import Inlet, Topology
 from recension.runners.spark.types import arrow_schema
@@ -76,16 +86,27 @@ def read_folder(
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
     """
-    if "://" in str(folder):
-        raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     require_seen_by_spark(folder)
-    reader = open_stream(folder, schema=source.columns, start=source.start, end=source.end)
+    envelopes = envelopes_of(source)
+    reader = open_stream(
+        folder, schema=source.columns, start=source.start, end=source.end, envelopes=envelopes
+    )
     frame = watch_files(spark, folder, files)
     if closing is not None:
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
     return InputFrame(frame, Inlet(delay), reader.kind, FilePacker, reader.is_typed)
+
+
+def local_folder(given: str | Path, source: str) -> Path:
+    """The folder of an input; an address of another file system is refused, before `Path` mangles it."""
+    if not is_local(given):
+        raise RecensionError(
+            f"{given}: tasks read folders of the disks that they see; for {source!r} give a streaming "
+            f"DataFrame, such as spark.readStream.schema(...).parquet({str(given)!r})"
+        )
+    return local_path(given)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
@@ -130,10 +151,37 @@ def read_frame(
     schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
-    order = _order_columns(source, frame, order_by, is_stream, by_arrival)
-    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (BATCH, SEQ)]
+    places = _place_columns(source, frame, order_by)
+    if not source.order:
+        places += _order_columns(source, frame, order_by, is_stream, by_arrival)
+    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return InputFrame(frame.select(*picked, *order), Inlet(delay), layout.kind)
+    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind)
+
+
+def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> list[Column]:
+    """The columns that the source names to say where its rows stand in which partition."""
+    if source.order and order_by:
+        raise RecensionError(
+            f"{source.name}: the source names its order ({', '.join(source.order)}), which holds within a "
+            "partition: leave order_by= out"
+        )
+    columns = source.sub_streams_in(frame.columns)
+    names = () if columns is None else columns.names
+    return [_named_column(source, frame, name).alias(plain_name(f"{NAMED}{name}")) for name in names]
+
+
+def _named_column(source: Source, frame: DataFrame, name: str) -> Column:
+    """A column that the source names for its partitions."""
+    found = _order_column(frame, name)
+    try:
+        frame.select(found)
+    except AnalysisException:
+        hint, there = suggest_name(name, frame.columns), ", ".join(frame.columns)
+        raise SchemaError(
+            f"{source.name}: no column {name}{hint}, which the source names; the DataFrame has {there}"
+        ) from None
+    return found
 
 
 def _order_columns(
@@ -148,7 +196,8 @@ def _order_columns(
         return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
-        frame.select(*places)
+        # Connect analyses a plan when its columns are asked for.
+        _ = frame.select(*places).schema
     except AnalysisException:
         why = f"rows of a stream with {KIND}" if is_stream else "rows of keys without a version="
         raise RecensionError(

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
 
+from recension.core.partitions import PartitionProgress
 from recension.runners.local import Session
 from recension.runners.metrics import Metrics
 
 _NAME: Final = "recension "
 _pipelines: Final = count()
-_NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted")
+_NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted", "partitions", "held_back_by")
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
 _SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
@@ -56,8 +57,11 @@ class Report:
         for name, counts in ignored.items():
             self._unreadable[name] = self._unreadable.get(name, Counter()) + counts
 
-    def take(self) -> dict[str, Any]:
-        """What happened since the last taking, as plain values."""
+    def take(self, *, is_first: bool = True) -> dict[str, Any]:
+        """What happened since the last taking, as plain values.
+
+        All shards know the same of partitions, but for what they have dropped: the first tells it of all.
+        """
         before, counted, unreadable = self._metrics, self._counts, self._unreadable
         inputs, elements, rows = self._inputs, self.elements, self.rows
         self._unreadable, self._inputs, self.elements, self.rows = {}, {}, 0, 0
@@ -68,10 +72,13 @@ class Report:
         # Operators that came with a stream which joined are at the end.
         nothing: dict[str, Any] = {}
         pairs = zip_longest(before, self._metrics, fillvalue=nothing)
+        operators = [_metrics_since(old, new) for old, new in pairs]
+        for operator in operators:
+            operator["partitions"] = [p for p in operator["partitions"] if is_first or p["dropped"]]
         return {
             "elements": elements,
             "rows": rows,
-            "operators": [_metrics_since(old, new) for old, new in pairs],
+            "operators": operators,
             "counts": {name: dict(counted) for name, counted in counts.items() if counted},
             "inputs": inputs,
         }
@@ -158,7 +165,13 @@ def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]
     names = [name for name in observed if name.startswith(_NAME)]
     # Numbered as they were built; a query that is started again has other numbers, in the same order.
     names.sort(key=lambda name: int(name.removeprefix(_NAME)))
-    return [(number, json.loads(text)) for number, n in enumerate(names) for text in observed[n]["reports"]]
+    return [(number, report) for number, n in enumerate(names) for report in json.loads(_first(observed[n]))]
+
+
+def _first(observed: Sequence[Any]) -> str:
+    """The only value of an observed row. Connect gives a row of a list of the values, and of their names."""
+    value = observed[0]
+    return str(value[0] if isinstance(value, list) else value)
 
 
 def elements_in(progress: Mapping[str, Any]) -> int:
@@ -185,10 +198,16 @@ def _add_sums(operator: Metrics, values: Mapping[str, Any]) -> None:
 
 def _merge_state(latest: dict[OperatorKey, Metrics], key: OperatorKey, values: Mapping[str, Any]) -> None:
     """State adds up over shards; the CTI is the least of all; inputs are the same everywhere."""
+    partitions = {p["name"]: PartitionProgress(**p) for p in values["partitions"]}
     if key not in latest:
         latest[key] = Metrics(values["name"], **{name: values[name] for name in _NOW})
+        latest[key].partitions = list(partitions.values())
         return
     now = latest[key]
+    for known in now.partitions:
+        more = partitions[known.name].dropped if known.name in partitions else {}
+        partitions[known.name] = replace(known, dropped=Counter(known.dropped) + Counter(more))
+    now.partitions = sorted(partitions.values(), key=lambda p: (len(p.name), p.name))
     now.cti = min(now.cti, values["cti"])
     now.state_rows += values["state_rows"]
     now.state_bytes += values["state_bytes"]

@@ -14,14 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import INSERT, EventBatch, Index, concat, empty
+from recension.core.batch import CTI, INSERT, EventBatch, Index, concat, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, VE, VS
+from recension.core.partitions import Placement, join_placements
 from recension.core.ticks import BEGINNING, FOREVER
 
 # Columns that travel with events: the row of a file each came from, and what puts them in order.
 ROW: Final = "_row"
 ORDER: Final = "_order"
+# Of a source with partitions: the partition that each is in, its order there, its run and its sequence, and
+# whether it has one.
+PARTITION: Final = "_partition"
+PLACE: Final = "_place"
+RUN: Final = "_run"
+SEQUENCE: Final = "_sequence"
+NUMBERED: Final = "_numbered"
+# Before the names of a user's columns that say all this.
+NAMED: Final = "_named "
 # With a clock: where each stood among the rows that were sent together.
 AT: Final = "_at"
 # Instead of the number of an edge. The first two are for the end of the pipeline, the last for the engines.
@@ -30,6 +40,7 @@ METRICS: Final = -2
 FEEDBACK: Final = -3
 # Most batches are inserts only: a control column that has these values throughout is not sent.
 _DEFAULTS: Final = {KIND: INSERT, NEW_VE: FOREVER, COUNT: 0}
+NOWHERE: Final = Placement((), np.zeros(0, np.int64))
 _TYPES: Final = {KIND: np.uint8, NEW_VE: np.int64, COUNT: np.int64}
 
 
@@ -65,6 +76,10 @@ class Packet(NamedTuple):
     """On an edge with a clock: what all shards must know of the rows of which these are a part."""
     info: str = ""
     """Counts and messages, as JSON."""
+    summary: bytes | None = None
+    """From a task that reads a source with partitions: how far each has got (see summaries.py)."""
+    now: int = 0
+    """The timestamp of the micro-batch in microseconds, where a source goes by it."""
 
     def seal(self) -> Packet:
         """The packet as it travels."""
@@ -89,6 +104,8 @@ SPARK_COLUMNS: Final = {
     "query": "int",
     "marks": "binary",
     "info": "string",
+    "summary": "binary",
+    "now": "long",
 }
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in SPARK_COLUMNS.items())
 _ARROW: Final = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
@@ -119,7 +136,49 @@ def _from_bytes(blob: bytes, schema: pa.Schema) -> Contents:
     payload = pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
     vs, ve = rows.column(VS).to_numpy(), rows.column(VE).to_numpy()
     events = EventBatch(controls[KIND], vs, ve, controls[NEW_VE], controls[COUNT], payload)
-    return Contents(events, {n: rows.column(n) for n in names if n in (ROW, AT) or n.startswith(ORDER)})
+    return Contents(events, {n: rows.column(n) for n in names if travels(n)})
+
+
+def travels(name: str) -> bool:
+    """Is it a column that travels with events?"""
+    return name in (ROW, AT, PARTITION, RUN, NUMBERED) or name.startswith((ORDER, PLACE, SEQUENCE))
+
+
+def place_columns(placement: Placement) -> dict[str, pa.Array]:
+    """Where rows stand, as columns that travel with them."""
+    columns = {PARTITION: _coded(placement.code, placement.names)}
+    columns |= {f"{PLACE}{i}": pa.array(column) for i, column in enumerate(placement.order)}
+    columns |= {f"{SEQUENCE}{i}": pa.array(column) for i, column in enumerate(placement.sequence)}
+    if placement.run is not None:
+        columns[RUN] = _coded(placement.run, placement.runs)
+    if placement.numbered is not None:
+        columns[NUMBERED] = pa.array(placement.numbered)
+    return columns
+
+
+def _coded(codes: Index, texts: Sequence[str]) -> pa.DictionaryArray:
+    kind = np.int16 if len(texts) < 1 << 15 else np.int32
+    return pa.DictionaryArray.from_arrays(codes.astype(kind), pa.array(texts, pa.string()))
+
+
+def placement_of(extra: Mapping[str, pa.Array]) -> Placement:
+    """What `place_columns` gave."""
+    code, names = _decoded(extra[PARTITION])
+    run, runs = _decoded(extra[RUN]) if RUN in extra else (None, ("",))
+    order = tuple(column.to_numpy() for name, column in extra.items() if name.startswith(PLACE))
+    sequence = tuple(column.to_numpy() for name, column in extra.items() if name.startswith(SEQUENCE))
+    numbered = extra[NUMBERED].to_numpy(zero_copy_only=False) if NUMBERED in extra else None
+    return Placement(names, code, order, sequence, runs, run, numbered)
+
+
+def order_columns(placement: Placement) -> dict[str, pa.Array]:
+    """The columns that put rows in the order of their partitions, and of each."""
+    names = pa.array(placement.names, pa.string()).take(pa.array(placement.code))
+    return {f"{ORDER}{i}": column for i, column in enumerate([names, *map(pa.array, placement.order)])}
+
+
+def _decoded(column: pa.DictionaryArray) -> tuple[Index, Sequence[str]]:
+    return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
 
 
 @dataclass(slots=True)
@@ -133,6 +192,8 @@ class Inflow:
     """Where each event stood before they were put in order."""
     marks: Sequence[bytes] = ()
     """On an edge with a clock: what was marked among the rows of which each part is one."""
+    placement: Placement | None = None
+    """Of a source with partitions: where each event stands."""
 
     def locate_row(self, row: int) -> tuple[str, int | None]:
         """File and row of the row-th event, as far as they are known."""
@@ -143,12 +204,38 @@ class Inflow:
             row -= len(events)
         return "", None
 
-    def locate_error(self, why: StreamError, source: str, rows_before: int) -> StreamError:
-        """The error with the file and row it is about, where these are known."""
+    def locate_error(
+        self, why: StreamError, source: str, rows_before: int, order: Sequence[str] = ()
+    ) -> StreamError:
+        """The error with the file and row it is about, where these are known; or partition and ``order``."""
         if why.row is None:
             return why
-        file, row = self.locate_row(why.row - rows_before - 1)
-        return StreamError(why.reason, file=file or source, row=row)
+        at, reason = why.row - rows_before - 1, why.reason
+        file, row = self.locate_row(at)
+        if self.placement is not None:
+            partition = f"partition {self.placement.names[self.placement.code[at]]}"
+            named = zip(order, self.placement.order, strict=True)
+            place = ", ".join([partition, *(f"{name} {column[at]}" for name, column in named)])
+            reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
+        return StreamError(reason, file=file or source, row=row)
+
+    def has_several_runs(self) -> bool:
+        """Are there elements of several runs of their producer?"""
+        run = None if self.placement is None else self.placement.run
+        return run is not None and bool((run[1:] != run[:-1]).any())
+
+    def with_ctis_first(self) -> Inflow:
+        """The same with CTIs before rows. Where each stands in its partition does not change by that.
+
+        A CTI and a row may have the same order, and the later one is dropped then. All shards have the CTI,
+        and one has the row: all must keep the CTI.
+        """
+        is_data = self.events.kind != CTI
+        if self.placement is None or bool(is_data.all()):
+            return self
+        order = np.argsort(is_data, kind="stable")
+        before = order if self.order is None else self.order[order]
+        return Inflow(self.events.take(order), self.parts, before, self.marks, self.placement.take(order))
 
 
 def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
@@ -156,18 +243,22 @@ def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:
     full = sorted((p for p in packets if p.blob is not None), key=lambda p: (p.place, p.position))
     parts = [(packet.place, packet.open(schema)) for packet in full]
     if not parts:
-        return Inflow(empty(schema), [])
+        return Inflow(empty(schema), [], placement=NOWHERE)
     events = concat([part.events for _, part in parts])
     marks = [packet.marks for packet in full if packet.marks is not None]
+    placement = None
+    if PARTITION in parts[0][1].extra:
+        placement = join_placements([placement_of(part.extra) for _, part in parts])
     columns = [name for name in parts[0][1].extra if name.startswith(ORDER)]
     if not columns:
-        return Inflow(events, parts, marks=marks)
+        return Inflow(events, parts, marks=marks, placement=placement)
     keys = pa.Table.from_batches(
         [pa.RecordBatch.from_pydict({name: part.extra[name] for name in columns}) for _, part in parts]
     )
     sort_keys = [(name, "ascending") for name in columns]
     order = pc.sort_indices(keys, sort_keys=sort_keys).to_numpy().astype(np.int64)
-    return Inflow(events.take(order), parts, order, marks)
+    placement = None if placement is None else placement.take(order)
+    return Inflow(events.take(order), parts, order, marks, placement)
 
 
 def require_file_order(known: dict[str, str], name: str, packets: Iterable[Packet]) -> None:

@@ -23,11 +23,22 @@ from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile
 from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, row_numbers
+from recension.core.partitions import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.clocks import EdgeSender
-from recension.runners.spark.stream.packets import ORDER, PACKETS, ROW, Packet
+from recension.runners.spark.stream.packets import (
+    NAMED,
+    ORDER,
+    PACKETS,
+    ROW,
+    Packet,
+    order_columns,
+    place_columns,
+)
+from recension.runners.spark.stream.summaries import Summary
 from recension.runners.spark.stream.task import freeze_gc, task_number
 from recension.runners.spark.stream.topology import Topology
 
@@ -56,7 +67,7 @@ class SourcePacker:
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         """What one task sends for its rows."""
-        for rows in _join_batches(batches):
+        for rows in join_batches(batches):
             for run in _runs_of_files(rows.rename_columns([unquote(name) for name in rows.schema.names])):
                 yield from packing.packets(run)
 
@@ -94,20 +105,32 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
         self._counts_alone = topology.counts_external_ctis_alone(self._senders)
+        is_strict = self._origin.on_violation == "raise"
+        # A repeat may have the order of what it repeats.
+        keeps_orders = is_strict and not self._origin.sequence
+        self._summary = Summary(is_stepwise=not is_strict, keeps_orders=keeps_orders)
 
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        times = TimeColumns() if path.name == CLOSING else self._times
-        file, row = open_file(StoredFile(path), times, self._origin.columns), 1
+        times, places = self._times, self._origin.sub_streams
+        if path.name == CLOSING:
+            times, places = TimeColumns(), None
+        envelopes = envelopes_of(self._origin)
+        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
         self._require_kind(file)
-        for rows in file.rows.batches(file.columns_to_read(self._origin.columns), _ROWS):
+        columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
+        wanted = file.columns_to_read(self._origin.columns)
+        named = set() if columns is None else {*columns.names}.difference(wanted.names)
+        wanted = pa.schema([*wanted, *(field for field in file.rows.schema if field.name in named)])
+        for rows in file.rows.batches(wanted, _ROWS):
             decoded = self._decoder.decode(rows, file.layout, file.name, row)
             kept = np.flatnonzero(decoded.kept)
             extra = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
-            if file.layout.has_order:
+            if file.layout.has_order and not self._origin.order:
                 keys = row_numbers(rows, file.name, row)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table)
+            placement = None if columns is None else columns.read(rows, file.name, row).take(kept)
+            yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table, placement)
             row += rows.num_rows
 
     def _require_kind(self, file: StreamFile) -> None:
@@ -129,26 +152,64 @@ class Packing:
         names = rows.schema.names
         file = rows.column(FILE)[0].as_py() if FILE in names and rows.num_rows else ""
         extra = {n: rows.column(n) for n in names if n == ROW or n.startswith(ORDER)}
-        rows = rows.select([n for n in names if n != FILE and n not in extra])
-        times = TimeColumns() if KIND in names else self._times
+        named = rows.select([n for n in names if n.startswith(NAMED)])
+        named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
+        columns = self._origin.sub_streams_in(named.schema.names)
+        rows = rows.select([n for n in names if n != FILE and n not in extra and not n.startswith(NAMED)])
+        times, placement = TimeColumns() if KIND in names else self._times, None
         try:
             layout = layout_of(rows.schema, times, self._origin.name)
             decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
+            if columns is not None:
+                placement = columns.read(named, file or self._origin.name).take(decoded.kept)
         except FormatError as why:
             raise _locate_error(why, extra) from None
         kept = pa.array(decoded.kept)
         kept_extra = {n: c.filter(kept) for n, c in extra.items()}
-        yield from self._send(decoded.batch, kept_extra, file, layout.is_table)
+        yield from self._send(decoded.batch, kept_extra, file, layout.is_table, placement)
+
+    def send(
+        self,
+        events: EventBatch,
+        order: Mapping[str, pa.Array],
+        is_table: bool,
+        placement: Placement | None,
+    ) -> Iterator[Packet]:
+        """The packets of events that were decoded elsewhere."""
+        yield from self._send(events, order, "", is_table, placement)
+
+    def count(self, reason: str, number: int) -> None:
+        """Count what was dropped where the events were decoded."""
+        if number:
+            self._decoder.counts[reason] += number
+
+    @property
+    def source(self) -> Source:
+        """The source whose rows these are."""
+        return self._origin
+
+    @property
+    def is_counting(self) -> bool:
+        """Is it here that what is dropped of the source is counted? It may be read at several levels."""
+        return self._counting_edge in self._senders
 
     @property
     def _times(self) -> TimeColumns:
         return self._origin.time_columns
 
     def _send(
-        self, events: EventBatch, extra: Mapping[str, pa.Array], place: str, is_table: bool
+        self,
+        events: EventBatch,
+        extra: Mapping[str, pa.Array],
+        place: str,
+        is_table: bool,
+        placement: Placement | None,
     ) -> Iterator[Packet]:
         if not len(events):
             return
+        if placement is not None:
+            self._summary.add(events, placement)
+            extra = {**extra, **place_columns(placement)}
         starts = events.vs[events.kind != CTI]
         self._latest = max(self._latest, int(starts.max(initial=BEGINNING)))
         position = extra[ROW][0].as_py() if ROW in extra else self._sent
@@ -159,6 +220,8 @@ class Packing:
                 f"declare rc.source({self._origin.name!r}, ..., external_ctis=True)"
             )
         for number, sender in self._senders.items():
+            if placement is not None and placement.order and sender.has_clock:
+                extra = {**extra, **order_columns(placement)}
             for shard, contents, marks in sender.split(events, extra, self._only, by_start=is_table):
                 yield Packet(shard, number, place, position, contents, self._latest, marks=marks)
 
@@ -169,7 +232,12 @@ class Packing:
         for number, sender in self._senders.items():
             for shard in range(max(sender.shards, self._all_shards)):
                 is_first = (shard, number) == (0, self._counting_edge)
-                yield Packet(shard, number, latest_start=self._latest, info=counts if is_first else "")
+                summary = None
+                if shard < sender.shards:
+                    with_orders = number == self._counting_edge and sender.shards > 1
+                    summary = self._summary.to_bytes(shard, sender.shards, with_orders=with_orders)
+                info = counts if is_first else ""
+                yield Packet(shard, number, latest_start=self._latest, info=info, summary=summary)
 
 
 def path_of(address: str) -> Path:
@@ -182,7 +250,12 @@ def file_place(path: Path) -> str:
     return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
 
 
-def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def is_closing(place: str) -> bool:
+    """Is it the place of the file that closes a stream?"""
+    return place.startswith(_AFTER_ALL)
+
+
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Spark's small batches, joined to large ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

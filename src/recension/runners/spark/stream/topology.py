@@ -150,6 +150,11 @@ class Topology:
         """A name for this query on this number of shards."""
         return hashlib.blake2b(self.owner.encode(), digest_size=12).hexdigest()
 
+    @cached_property
+    def goes_by_time(self) -> bool:
+        """Does a source count by the timestamps of micro-batches?"""
+        return any(source.idle is not None for source in self.sources().values())
+
     def sources(self) -> dict[str, Source]:
         """The query's own sources, by name."""
         return {edge.origin.name: edge.origin for edge in self.edges if isinstance(edge.origin, Source)}
