@@ -191,6 +191,14 @@ def test_sources_in_turn() -> None:
     assert rows == [["leases", "others", "leases"], ["leases", "leases", "others"]]
 
 
+def test_a_source_with_partitions() -> None:
+    parts = rc.source("parts", {"user": "string"}, partition="p", partitions=2)
+    feed = {0: [Insert({"user": "ann"}, 0, 20), Cti(5)], 1: [Insert({"user": "bob"}, 2, 9), Cti(30)]}
+    for query in (parts.agg(n=rc.count()), parts.advance_time(100).agg(n=rc.count())):
+        why = rc.why(query, {"parts": feed}, at=4)
+        assert [event.payload["user"] for event in why.events()] == ["ann", "bob"]
+
+
 # Only what can matter is run.
 
 

@@ -24,7 +24,7 @@ from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
 from recension.lineage.biography import tell_biography
-from recension.lineage.inputs import common_kind, read_inputs
+from recension.lineage.inputs import common_kind, read_inputs, without_partitions
 from recension.lineage.replay import SMALL, Replay, Widen
 from recension.lineage.result import Absence, Named, Question, Step, Why
 from recension.lineage.words import StepWords, describe_event
@@ -50,6 +50,7 @@ def explain_answer(
 ) -> Why:
     """Why the one answer is what it is that has these columns and is true at this time."""
     read = read_inputs(plan, inputs, close=close)
+    plan = without_partitions(plan)
     replay = Replay(plan, read, small)
     search = _Search(replay, common_kind(read))
     question = search.question(answer, at)
