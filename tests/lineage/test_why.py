@@ -133,6 +133,10 @@ def test_windows_over_an_event_that_never_ends() -> None:
     feed = [Insert(ANN.payload, 0), BOB, Cti(25)]
     why = rc.why(query, {"leases": feed}, at=12)
     assert [event.payload["user"] for event in why.events()] == ["ann"]
+    above = query.agg(most=rc.max("n"))
+    assert len(rc.why(above, {"leases": feed}, at=5).events()) == 2
+    with pytest.raises(RecensionError, match="no answer with n = 7 at 5"):
+        rc.why(query, {"leases": feed}, {"n": 7}, at=5)
     with pytest.raises(RecensionError, match="or say at which time the answer is true"):
         rc.why(query, {"leases": feed}, {"n": 1})
 
