@@ -133,6 +133,10 @@ def test_windows_over_an_event_that_never_ends() -> None:
     feed = [Insert(ANN.payload, 0), BOB, Cti(25)]
     why = rc.why(query, {"leases": feed}, at=12)
     assert [event.payload["user"] for event in why.events()] == ["ann"]
+    above = query.agg(most=rc.max("n"))
+    assert len(rc.why(above, {"leases": feed}, at=5).events()) == 2
+    with pytest.raises(RecensionError, match="no answer with n = 7 at 5"):
+        rc.why(query, {"leases": feed}, {"n": 7}, at=5)
     with pytest.raises(RecensionError, match="or say at which time the answer is true"):
         rc.why(query, {"leases": feed}, {"n": 1})
 
@@ -189,6 +193,14 @@ def test_sources_in_turn() -> None:
         assert why.biography is not None
         rows.append([revision.cause.source for revision in why.biography.revisions])
     assert rows == [["leases", "others", "leases"], ["leases", "leases", "others"]]
+
+
+def test_a_source_with_partitions() -> None:
+    parts = rc.source("parts", {"user": "string"}, partition="p", partitions=2)
+    feed = {0: [Insert({"user": "ann"}, 0, 20), Cti(5)], 1: [Insert({"user": "bob"}, 2, 9), Cti(30)]}
+    for query in (parts.agg(n=rc.count()), parts.advance_time(100).agg(n=rc.count())):
+        why = rc.why(query, {"parts": feed}, at=4)
+        assert [event.payload["user"] for event in why.events()] == ["ann", "bob"]
 
 
 # Only what can matter is run.

@@ -45,6 +45,10 @@ def why(
     biography: Annotated[
         bool, typer.Option("--biography/--no-biography", help="Also tell how the answer came about.")
     ] = True,
+    marks: Annotated[
+        bool,
+        typer.Option("--marks/--no-marks", help="Find out which events are needed."),
+    ] = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Elements taken at a time.")] = BATCH_SIZE,
 ) -> None:
     """Why an answer of a query is what it is: the input events it rests on, and how it came about.
@@ -62,7 +66,14 @@ def why(
     with show_progress("why") as meter:
         meter.say("following the answer to the inputs")
         found = explain_answer(
-            plan, readers, wanted, moment, close=close, biography=biography, batch_size=batch_size
+            plan,
+            readers,
+            wanted,
+            moment,
+            close=close,
+            biography=biography,
+            marks=marks,
+            batch_size=batch_size,
         )
     print(found)
 

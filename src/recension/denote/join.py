@@ -148,7 +148,7 @@ class InnerJoinLineage(Lineage):
         self._rule = rule
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
-        left, right = (seen.touching(r) for seen, r in zip(inputs, self.reach(region_of(event)), strict=True))
+        left, right = (seen.find(r) for seen, r in zip(inputs, self.reach(region_of(event)), strict=True))
         wanted = identity(event)
         made = [
             (one, other) for one, other, pair in self._rule.pairs(left, right) if identity(pair) == wanted

@@ -117,6 +117,9 @@ class Seen(Protocol):
     def touching(self, region: Region) -> History:
         """The events in a region."""
 
+    def find(self, region: Region) -> History:
+        """The same as far as is known: enough to find what an event was made of by a step that is whole."""
+
 
 @dataclass
 class Basis:
@@ -201,7 +204,7 @@ class EachEvent(Lineage):
 
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         """The events that become it."""
-        there = inputs[0].touching(self.reach(region_of(event))[0])
+        there = inputs[0].find(self.reach(region_of(event))[0])
         wanted = identity(event)
         made = self._image(there)
         return [
@@ -226,7 +229,7 @@ class EqualEvents(Lineage):
     def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
         wanted, reach = identity(event), self.reach(region_of(event))
         return [
-            Basis([e for e in seen.touching(there) if identity(e) == wanted])
+            Basis([e for e in seen.find(there) if identity(e) == wanted])
             for seen, there in zip(inputs, reach, strict=True)
         ]
 

@@ -25,7 +25,7 @@ from recension.core.time_kind import TICKS, OneKind, TimeKind, merge_kinds
 from recension.core.values import values_of
 from recension.denote.lineage import Region
 from recension.denote.order import value_order
-from recension.plan.node import Node
+from recension.plan.node import Node, rebuild
 from recension.plan.nodes import Finalize, Source, Table
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import Data, Intake, require_inputs
@@ -111,9 +111,25 @@ def read_inputs(plan: Node, inputs: Mapping[str, Data], *, close: bool = False) 
     times, found = OneKind(), dict[str, SourceInput]()
     for name, source in sources.items():
         batch, kind, is_table = _read(source, inputs[name], name not in unchecked, times)
-        found[name] = SourceInput(source, batch, kind, is_table or close, name in unchecked)
+        found[name] = SourceInput(_as_one_stream(source), batch, kind, is_table or close, name in unchecked)
     require_one_kind(plan, {name: one.kind for name, one in found.items()})
     return found
+
+
+def without_partitions(plan: Node) -> Node:
+    """The same query over sources that are one stream each: what has been read is that."""
+
+    def step(node: Node) -> Node:
+        return _as_one_stream(node) if isinstance(node, Source) else node
+
+    (new,) = rebuild([plan], step)
+    return new
+
+
+def _as_one_stream(source: Source) -> Source:
+    if not (source.partition or source.sequence):
+        return source
+    return replace(source, partition=(), order=(), partitions=None, idle=None, run=None, sequence=())
 
 
 def common_kind(inputs: Mapping[str, SourceInput]) -> pa.DataType:

@@ -64,6 +64,11 @@ class Known:
             self._require_inside(found, region)
         return _filter(found, [pair for pair in region.where if pair not in by_key]).to_events()
 
+    def find(self, region: Region) -> History:
+        """The events in a region as far as it is known."""
+        start, end = max(region.start, self.region.start), min(region.end, self.region.end)
+        return self.touching(replace(region, start=start, end=end)) if start <= end else []
+
     def _require_inside(self, found: HistoryTable, region: Region) -> None:
         """Refuse events that may go on beyond what is known."""
         known = self.region
@@ -89,13 +94,14 @@ class Replay:
         self.lineages: dict[Node, Lineage] = {
             node: lineage_of(node) for node in self.steps if not isinstance(node, Leaf)
         }
-        self._is_small = sum(map(len, inputs.values())) <= small
+        self.is_small = sum(map(len, inputs.values())) <= small
         self._needed: dict[Node, Region] = {}
         self.known: dict[Node, Known] = {}
         self.parts: dict[str, HistoryTable] = {}
         self.regions: dict[str, Region] = {}
         self.runs = 0
-        self._closed_at = FOREVER
+        self._is_endless = False
+        """Is there an event that never ends under windows that do not end? Then time ends at a horizon."""
 
     def need(self, node: Node, region: Region) -> None:
         """Know a step in a region, too."""
@@ -123,7 +129,7 @@ class Replay:
 
     def _regions(self) -> dict[Node, Region]:
         """Where each step must be known."""
-        return self._all if self._is_small else self._reached()
+        return self._all if self.is_small else self._reached()
 
     def _reached(self) -> dict[Node, Region]:
         """Where each step must be known, by what each says of its inputs."""
@@ -135,6 +141,16 @@ class Replay:
         return found
 
     def _run(self) -> None:
+        try:
+            self._run_steps()
+        except RecensionError as why:
+            # A grid of windows over an event that never ends can be followed only up to some time.
+            if self._is_endless or "until=" not in str(why) or self._horizon == FOREVER:
+                raise
+            self._is_endless, self.is_small = True, False
+            self._run_steps()
+
+    def _run_steps(self) -> None:
         self.runs += 1
         regions = self._regions()
         sources = {node.name: node for node in self.steps if isinstance(node, Source) and node in regions}
@@ -161,25 +177,13 @@ class Replay:
 
     def run(self, queries: Mapping[str, Node], parts: Mapping[str, HistoryTable]) -> dict[str, HistoryTable]:
         """The histories of some steps over parts of the inputs, which are closed."""
-        try:
-            return self._run_until(self._closed_at, queries, parts)
-        except RecensionError as why:
-            # A grid of windows over an event that never ends can be followed only up to some time.
-            if self._closed_at < FOREVER or "until=" not in str(why) or self._horizon == FOREVER:
-                raise
-            self._closed_at = self._horizon
-            return self._run_until(self._closed_at, queries, parts)
-
-    def _run_until(
-        self, t: int, queries: Mapping[str, Node], parts: Mapping[str, HistoryTable]
-    ) -> dict[str, HistoryTable]:
         session = Session(dict(queries), history_limit=None, clock=lambda: 0)
         for name in session.sources:
             batch = self._elements(name, parts[name])
             if len(batch):
                 session.feed(name, batch)
         for name in session.sources:
-            session.advance(name, t)
+            session.advance(name, self._horizon if self._is_endless else FOREVER)
         return {name: replace(session.history(name), time_type=TICKS) for name in queries}
 
     @property

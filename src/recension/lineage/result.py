@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from recension.core.difference import RELATIVE_TOLERANCE
 from recension.core.errors import RecensionError, suggest_name
 from recension.core.events import Event
 from recension.core.history import History
@@ -19,6 +20,22 @@ from recension.lineage.words import describe_absence, describe_event, describe_l
 Mark: TypeAlias = Literal["needed", "shared"]
 _LINES: Final = 6
 _EVENTS: Final = 20
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Are two values equal? Floats that differ by rounding are.
+
+    >>> is_same({"x": 0.1 + 0.2, "y": None}, {"x": 0.3, "y": None}), is_same(0.1, 0.2)
+    (True, False)
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(is_same(v, other[name]) for name, v in one.items())
+    if isinstance(one, float) and isinstance(other, float | int):
+        is_nan = one != one and other != other
+        return is_nan or one == other or abs(one - other) <= RELATIVE_TOLERANCE * max(abs(one), abs(other))
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(is_same(a, b) for a, b in zip(one, other, strict=True))
+    return value_order(one) == value_order(other)
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,12 @@ class Question:
             return False
         if self.at is not None and not event.vs <= self.at < event.ve:
             return False
-        return all(value_order(event.payload[name]) == value_order(v) for name, v in self.where.items())
+        return all(is_same(event.payload[name], v) for name, v in self.where.items())
+
+    @property
+    def exact(self) -> tuple[tuple[str, Any], ...]:
+        """The columns by which answers can be looked up; floats may differ by rounding."""
+        return tuple((name, v) for name, v in self.where.items() if not isinstance(v, float))
 
     def describe(self, kind: TimeKind) -> str:
         """The question in words, such as ``with site = Oslo at 9``."""
@@ -65,6 +87,8 @@ class Step:
     """One step of the query: what it made the events of, each in its own words."""
 
     label: str
+    title: str
+    """The label for people: beside timestamps, with durations in words."""
     lines: list[tuple[Event, str]]
     empty: list[Region]
     """Regions of its output in which the answer rests on that nothing is there, or nothing else."""
@@ -170,7 +194,7 @@ class Why:
     def _tell_steps(self) -> list[str]:
         told = ["", "Step by step"]
         for step in self.steps:
-            told.append(f"  {step.label}")
+            told.append(f"  {step.title}")
             for event, words in step.lines[:_LINES]:
                 told.append(f"    {self._show(event)}: {words}")
             if len(step.lines) > _LINES:

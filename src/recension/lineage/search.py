@@ -24,9 +24,9 @@ from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
 from recension.lineage.biography import tell_biography
-from recension.lineage.inputs import common_kind, read_inputs
+from recension.lineage.inputs import common_kind, read_inputs, without_partitions
 from recension.lineage.replay import SMALL, Replay, Widen
-from recension.lineage.result import Absence, Named, Question, Step, Why
+from recension.lineage.result import Absence, Named, Question, Step, Why, is_same
 from recension.lineage.words import StepWords, describe_event
 from recension.plan.node import Node
 from recension.plan.nodes import Source
@@ -50,6 +50,7 @@ def explain_answer(
 ) -> Why:
     """Why the one answer is what it is that has these columns and is true at this time."""
     read = read_inputs(plan, inputs, close=close)
+    plan = without_partitions(plan)
     replay = Replay(plan, read, small)
     search = _Search(replay, common_kind(read))
     question = search.question(answer, at)
@@ -107,7 +108,7 @@ class _Search:
 
     def find(self, question: Question) -> Event:
         replay = self.replay
-        where = tuple(question.where.items())
+        where = question.exact
         region = Region(where=where) if question.at is None else Region(question.at, question.at, where)
         if not replay.known:
             replay.need(replay.plan, region)
@@ -123,24 +124,30 @@ class _Search:
             return different[0]
         if different:
             raise RecensionError(self._ambiguous(question, different))
-        raise RecensionError(self._missing(question))
+        try:
+            near = self._find_near(question)
+        except RecensionError:  # what is there at all times may be more than can be run
+            near = ""
+        raise RecensionError(f"why: no answer {question.describe(self.kind)}{near}")
 
     def _ambiguous(self, question: Question, found: History) -> str:
         shown = "; ".join(self._show(e) for e in found[:_NEAR]) + ("; …" if len(found) > _NEAR else "")
         advice = "name more columns" if question.at is not None else "say at which time"
         return f"why: {len(found)} answers {question.describe(self.kind)}: {shown}; {advice}"
 
-    def _missing(self, question: Question) -> str:
-        """That there is no such answer, and what is near."""
-        plan, text = self.replay.plan, f"why: no answer {question.describe(self.kind)}"
+    def _find_near(self, question: Question) -> str:
+        """What is near an answer that is not there."""
+        plan = self.replay.plan
         for names in (list(question.where), list(question.where)[:-1], []):
             where = tuple((name, question.where[name]) for name in names)
+            if not where and not self.replay.is_small:
+                return "; nor at another time"
             near = self.settle(lambda where=where: self._touching(plan, Region(where=where)))  # type: ignore[misc]
             if near:
                 at = question.at if question.at is not None else BEGINNING
                 near.sort(key=lambda e: (max(e.vs - at, at + 1 - e.ve, 0), e.vs))
-                return f"{text}; near it: {'; '.join(self._show(e) for e in near[:_NEAR])}"
-        return f"{text}; the query has no answers over these inputs"
+                return f"; near it: {'; '.join(self._show(e) for e in near[:_NEAR])}"
+        return "; the query has no answers over these inputs"
 
     def _touching(self, node: Node, region: Region) -> History:
         if not self.replay.known:
@@ -189,17 +196,17 @@ class _Search:
             _merge(total, bases)
         for region in regions:
             _merge(total, lineage.absence(region, inputs, self.replay.look(node)))
-        found.steps.append(Step(self._label(node), lines, regions if not events else []))
+        found.steps.append(Step(node.label, self._title(node), lines, regions if not events else []))
         return total
 
-    def _label(self, node: Node) -> str:
+    def _title(self, node: Node) -> str:
         """The step in a line; beside timestamps with durations in words."""
         label = node.label if self.kind == TICKS else getattr(node, "label_with_units", node.label)
         return str(label)
 
     def _end(self, found: _Trace, source: Source, events: dict[Key, Event], regions: list[Region]) -> None:
         if events:
-            copies = self.replay.look(source).touching(_around(list(events.values())))
+            copies = self.replay.look(source).find(_around(list(events.values())))
             named = [e for e in copies if identity(e) in events]
             found.named[source.name] = [Named(e, "shared") for e in named]
         found.absences += [Absence(source.name, region) for region in regions]
@@ -247,18 +254,7 @@ def remove_one(history: HistoryTable, event: Event) -> HistoryTable:
 def holds(history: HistoryTable, answer: Event) -> bool:
     """Is the answer in a history? Floats that differ by rounding are equal."""
     same = history.filter((history.vs == answer.vs) & (history.ve == answer.ve))
-    return any(_is_same(event.payload, answer.payload) for event in same.to_events())
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(_is_same(v, other[name]) for name, v in one.items())
-    if isinstance(one, float) and isinstance(other, float):
-        is_nan = one != one and other != other
-        return is_nan or one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_is_same(a, b) for a, b in zip(one, other, strict=True))
-    return bool(one == other)
+    return any(is_same(event.payload, answer.payload) for event in same.to_events())
 
 
 def _merge(total: list[Basis], more: list[Basis]) -> None:
