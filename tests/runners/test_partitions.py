@@ -302,3 +302,36 @@ def test_keyed_sources_have_partitions_too() -> None:
     result = rc.run(jobs, {"jobs": rows})
     assert result.elements()[-1] == Cti(4)
     assert rows_of(result) == [(1, 6, 8), (3, 7, 7)]
+
+
+def test_a_finite_run_ignores_silence() -> None:
+    ticks = iter(range(0, 10**9, 1_000))
+    feed = rc.source("feed", {"v": "int64"}, partition="p", partitions=3, idle=1)
+    given_back = rc.run(feed, {"feed": {0: [Cti(10)], 1: [Cti(5)]}}, clock=lambda: next(ticks))
+    assert given_back.elements() == []
+
+
+def test_an_empty_table_is_closed() -> None:
+    empty = pa.table({"t": [1], "v": [1], "p": [1], "o": [1]}).slice(1)
+    feed = rc.source("feed", {"v": "int64"}, start="t", partition="p", order="o")
+    assert rc.run(feed, {"feed": empty}).elements() == [Cti(FOREVER)]
+
+
+def test_a_dictionary_may_have_a_name_twice() -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "a", "b"]))
+    session = rc.session(rc.source("feed", {"v": "int64"}, start="t", partition="p"))
+    session.push("feed", pa.table({"t": [1, 2, 3], "v": [1, 2, 3], "p": names}))
+    assert [p.name for p in session.metrics()[0].partitions] == ["a", "b"]
+
+
+def test_silence_moves_what_goes_by_partition() -> None:
+    now = 0
+    feed = rc.source("feed", {"v": "int64"}, partition="p", idle=100)
+    session = rc.session(feed.advance_time(0), clock=lambda: now)
+    session.push("feed", {0: [insert(50)], 1: [insert(5)]})
+    now = 50
+    session.push("feed", [insert(60)], partition=0)
+    assert read(session)[-1] == insert(60)
+    now = 100
+    session.tick()
+    assert read(session) == [Cti(60)]

@@ -171,6 +171,12 @@ def changes(
     *,
     times: IntoType | None = None,
     order: Literal["start", "version"] = "start",
+    partition: IntoNames | None = None,
+    partition_order: IntoNames | None = None,
+    partitions: int | None = None,
+    idle: DurationLike | None = None,
+    run: str | None = None,
+    sequence: IntoNames | None = None,
 ) -> Stream:
     """A named input of changes: a row holds from its start until the next row of its key.
 
@@ -187,6 +193,9 @@ def changes(
     order
         ``start``: rows stand by (start, version). ``version``: they stand as in a log, by version alone, and
         each begins at the latest start up to it.
+    partition, partition_order, partitions, idle, run, sequence
+        As for `source`, where ``partition_order`` is called ``order``. The rows of a key are in one partition
+        or have versions: nothing puts different partitions in order.
 
     >>> import recension as rc
     >>> orders = changes("orders", {"id": "int64", "state": "string"}, key="id", version="lsn")
@@ -200,7 +209,8 @@ def changes(
     columns = schema_of(schema, "changes")
     kind = None if times is None else type_of(times, "changes, times")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
-    below = RowSource(name, rows, start, on_violation=on_violation, times=kind)
+    parts = _partition_fields("changes", partition, partition_order, partitions, idle, run, sequence)
+    below = RowSource(name, rows, start, on_violation=on_violation, times=kind, **parts)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
 

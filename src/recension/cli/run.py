@@ -147,10 +147,11 @@ def run(
         case EngineName.BATCH:
             _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
+            from recension.runners.finite import without_idleness
             from recension.runners.local import Session
 
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
-                session = Session({"query": plan}, batch_size, history_limit=0, pool=pool)
+                session = Session({"query": without_idleness(plan)}, batch_size, history_limit=0, pool=pool)
                 readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
                 with nullcontext() if record is None else session.record(record, "all", record_limit):
                     _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)

@@ -111,6 +111,7 @@ class EventBag(CountedBag):
     def clear(self) -> None:
         super().clear()
         self._waiting: list[_WaitingInserts] = []
+        self._waiting_bytes = 0
 
     def count_events(self) -> int:
         """How many events are remembered."""
@@ -119,7 +120,7 @@ class EventBag(CountedBag):
 
     def nbytes(self) -> int:
         """Memory taken by the events that are there."""
-        return super().nbytes() + sum(waiting.nbytes for waiting in self._waiting)
+        return super().nbytes() + self._waiting_bytes
 
     def add_later(self, inserts: EventBatch, salt: Hashes | None = None) -> None:
         """Add the events of a batch that has only inserts; with ``salt``, as `bag_changes` takes it."""
@@ -127,23 +128,25 @@ class EventBag(CountedBag):
             return
         nbytes = inserts.payload.nbytes + 4 * inserts.vs.nbytes
         coming = _WaitingInserts(inserts, int(inserts.ve.max()), nbytes, salt)
-        waiting = nbytes + sum(one.nbytes for one in self._waiting)
-        if len(self._waiting) == _MOST_WAITING or waiting > _MOST_BYTES:
+        if len(self._waiting) == _MOST_WAITING or self._waiting_bytes + nbytes > _MOST_BYTES:
             self._add_waiting()
         self._waiting.append(coming)
+        self._waiting_bytes += nbytes
 
     def _add_waiting(self) -> None:
         if self._waiting:
             batch = concat([waiting.batch for waiting in self._waiting])
             salts = [waiting.salt for waiting in self._waiting if waiting.salt is not None]
-            self._waiting = []
+            self._waiting, self._waiting_bytes = [], 0
             salt = np.concatenate(salts) if salts else None
             self.apply(bag_changes(batch, batch.ve >= self.expired_before, salt))
 
     def forget_before(self, t: int) -> None:
+        is_later = t > self.expired_before
         super().forget_before(t)
-        if self._waiting:
+        if is_later and self._waiting:
             self._waiting = [waiting for waiting in self._waiting if waiting.end >= t]
+            self._waiting_bytes = sum(waiting.nbytes for waiting in self._waiting)
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""

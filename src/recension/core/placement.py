@@ -200,7 +200,12 @@ def _texts_of(column: pa.Array, name: str, file: str | None) -> tuple[Sequence[s
     code = column.indices.cast(pa.int64())
     if code.null_count:
         texts, code = [*texts, ""], code.fill_null(len(texts))
-    return texts, code.to_numpy(zero_copy_only=False)
+    numbers: Index = code.to_numpy(zero_copy_only=False)
+    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    if len(known) == len(texts):
+        return texts, numbers
+    # A dictionary that somebody made may have a value twice.
+    return list(known), np.array([known[text] for text in texts], np.int64)[numbers]
 
 
 def _to_numbers(column: pa.Array, name: str, role: str, file: str | None) -> Index:

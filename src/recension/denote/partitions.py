@@ -38,7 +38,7 @@ def unite(rows: Iterable[PlacedElement]) -> History:
 
     >>> rows = [PlacedElement(0, 1, Insert({}, 3, 9)), PlacedElement(1, 1, Insert({}, 3, 9))]
     >>> print(*unite([*rows, PlacedElement(0, 2, Retract({}, 3, 9, 5))]), sep="; ")
-    [3, 9) {}; [3, 5) {}
+    [3, 5) {}; [3, 9) {}
     """
     events: list[tuple[Hashable, Event]] = []
     for row in skip_repeats(rows):

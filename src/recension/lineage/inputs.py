@@ -54,11 +54,8 @@ class SourceInput:
 
     def rows(self, region: Region) -> Index:
         """The rows of all events that were ever in a region."""
-        batch = self.batch
-        keep = batch.is_data() & (batch.vs <= region.end)
-        for name, value in region.where:
-            keep &= equal_rows(batch.payload.column(name), value)
-        rows = np.flatnonzero(keep)
+        batch, rows = self.batch, self._rows_where(region.where)
+        rows = rows[batch.vs[rows] <= region.end]
         if region.start == BEGINNING or self.source.are_rows:
             return rows
         touches = new_end(batch)[rows] >= region.start
@@ -67,6 +64,20 @@ class SourceInput:
             chains = combine(row_hash(part.payload, len(part)), part.vs)
             touches = np.isin(chains, chains[touches])
         return rows[touches]
+
+    def _rows_where(self, where: tuple[tuple[str, Any], ...]) -> Index:
+        """The rows with these values, at all times: they are asked for again when more time is needed."""
+        key = tuple((name, value_order(value)) for name, value in where)
+        if key not in self._found:
+            keep = self.batch.is_data()
+            for name, value in where:
+                keep &= equal_rows(self.batch.payload.column(name), value)
+            self._found[key] = np.flatnonzero(keep)
+        return self._found[key]
+
+    @cached_property
+    def _found(self) -> dict[tuple[Any, ...], Index]:
+        return {}
 
     def history(self, region: Region) -> History:
         """The events of a region as they are in the end; of rows with keys, the rows as they came."""

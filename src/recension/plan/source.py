@@ -228,6 +228,8 @@ class Table(Source):
             raise RecensionError("table: a table needs a name")
         if self.refresh is not None and self.refresh <= 0:
             raise RecensionError(f"table: refresh is 1 microsecond or more, not {self.refresh}")
+        if self.partition or self.sequence:
+            raise RecensionError("table: it comes as a whole, and has no partitions and no sequence")
         super().__post_init__()
 
     @property

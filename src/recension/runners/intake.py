@@ -107,7 +107,7 @@ class Push:
     @property
     def is_only_ctis(self) -> bool:
         """Are there CTIs and nothing else?"""
-        is_promise = self.rows == 0 and self.placed is not None
+        is_promise = self.arrival.promise is not None
         return (bool(len(self.batch)) or is_promise) and bool((self.batch.kind == CTI).all())
 
 
@@ -302,6 +302,11 @@ class Intake:
         self._paced = {
             at: self._paced.get(at) or PacedPartitions(self._source, step) for at, step in steps.items()
         }
+
+    @property
+    def has_paced(self) -> bool:
+        """Have steps that go by partitions given something that was not taken yet?"""
+        return any(len(batch) for batch in self._given.values())
 
     def take_paced(self) -> dict[int, EventBatch]:
         """By vertex, what the steps that go by partitions give for what was taken in last; forgets it."""

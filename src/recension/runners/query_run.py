@@ -220,7 +220,9 @@ class QueryRun:
         for source, intake in self.intakes.items():
             if intake.is_clocked:
                 batch = intake.tick(self._clock())
-                self.feed(source, [empty(self.plan.sources[source].columns) if batch is None else batch])
+                if batch is not None or intake.has_paced:
+                    columns = self.plan.sources[source].columns
+                    self.feed(source, [empty(columns) if batch is None else batch])
 
     def _tick_steps(self) -> None:
         if self.engine.is_clocked:

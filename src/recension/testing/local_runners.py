@@ -38,20 +38,22 @@ class LocalRunner:
         return outcomes
 
     def _run_step(self, session: Session, step: Step, output: StreamModel) -> Outcome:
-        for name, elements in self._units(step):
-            session.push(name, elements)
+        for name, elements, partitions in self._units(step):
+            session.push(name, elements, partitions or None)
         elements = session.read().elements()
         for element in elements:
             output.take(element)
         return Outcome({OUTPUT: elements}, {OUTPUT: output.events()})
 
-    def _units(self, step: Step) -> list[tuple[str, list[Element]]]:
-        units: list[tuple[str, list[Element]]] = []
-        for name, element in step.input:
+    def _units(self, step: Step) -> list[tuple[str, list[Element], list[str]]]:
+        units: list[tuple[str, list[Element], list[str]]] = []
+        for tag, element in step.input:
+            name, _, partition = tag.partition("@")
             if isinstance(element, Open | Close):
                 raise TypeError(f"{element}: open and close are for transcripts without a query")
             if not self.is_exact and units and units[-1][0] == name:
                 units[-1][1].append(element)
+                units[-1][2].extend([partition] if partition else [])
             else:
-                units.append((name, [element]))
+                units.append((name, [element], [partition] if partition else []))
         return units

@@ -4,6 +4,7 @@
     E(0, 8, #4)                                     external CTI: 4 elements with sync in [0, 8)
     open(A, 1)  close(A, 4)                         LMerge's open and close
     S1:I(0, 2, A0)                                  an element of the input S1
+    S1@2:I(0, 2, A0)                                an element of its partition 2
     (1, 5, P1)  (8, 9, 4) x2                        rows of a history, the second one twice
     C("2024-03-31T00:00+01:00")                     a timestamp in place of ticks, in quotes
 
@@ -58,6 +59,8 @@ class _Token:
 def parse_elements(text: str, schemas: Mapping[str, pa.Schema]) -> list[Tagged]:
     """The elements in ``text``, each with the name of its input; a single input need not be named.
 
+    The name of a partition, if there is one, stands behind that of its input: ``S1@2``.
+
     >>> parse_elements("I(1, inf, P1) C(1)", {"S": pa.schema([("p", "string")])})[1]
     ('S', Cti(t=1))
     """
@@ -93,12 +96,12 @@ class _Parser:
             if self._peek() == ":":
                 self._sign(":")
                 tag, name = name.text, self._word("an element after the input's name")
-            if tag not in self._schemas:
+            if tag.partition("@")[0] not in self._schemas:
                 inputs = ", ".join(self._schemas)
                 raise NotationError(
                     f"say which input it belongs to, as in S1:I(...); there are {inputs}", name.at
                 )
-            yield tag, self._element(name, self._schemas[tag])
+            yield tag, self._element(name, self._schemas[tag.partition("@")[0]])
 
     def _element(self, name: _Token, schema: pa.Schema) -> Written:
         self._sign("(")

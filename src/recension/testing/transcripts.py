@@ -20,6 +20,8 @@ Without ``query`` a transcript is about the inputs themselves: each must have th
 history stated once for several inputs says that they are equivalent, and a step with ``refused: reason``
 holds the one element that makes the stream invalid.
 
+An element of a partition is written ``input@2:I(...)``; the query then declares its source itself.
+
 ``inputs`` may be a list of names that share ``schema``; with neither there is one input, called ``input``,
 with one text column ``p``. ``input``, ``cti`` and, without a query, ``expect`` and ``history`` may be
 mappings by input. Elements may be one text or a list of texts; use ``|`` where YAML would see a ``#`` or a
@@ -74,6 +76,11 @@ class Transcript:
     query: str | None
     steps: Sequence[Step]
     broken_on: Mapping[str, str]
+
+    @property
+    def has_partitions(self) -> bool:
+        """Are elements of partitions of an input?"""
+        return any("@" in name for step in self.steps for name, _ in step.input)
 
     def build(self, scope: Mapping[str, Any]) -> Any:
         """The query, evaluated with ``scope`` as its names: the API and one source per input.

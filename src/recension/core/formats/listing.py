@@ -9,7 +9,7 @@ the rows; in a changelog its mark and the parts themselves tell whether one is m
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -37,6 +37,7 @@ from recension.core.formats.parquet import ParquetRows, ParquetSink
 from recension.core.formats.stream_files import FileRows
 from recension.core.formats.text import is_scalar
 from recension.core.formats.versions import NEWEST, Version
+from recension.core.placement import name_of
 
 SPARK_LOG: Final = "_spark_metadata"
 
@@ -148,6 +149,31 @@ def stored_files(path: Path, version: Version = NEWEST) -> list[StoredFile]:
             "only history tables and changelogs, as rc.spark.write writes them, have versions", file=str(path)
         )
     return [StoredFile(file) for file in _files_of(path)]
+
+
+def partition_folders(path: Path, columns: Sequence[str]) -> dict[Path, str]:
+    """The directories in a directory that are partitions, a level for each column, and their names.
+
+    A directory is called by the value of the column, or by both, as in ``region=eu``. There are none where
+    the directory has no directories in it.
+    """
+    found: dict[Path, tuple[str, ...]] = {path: ()}
+    with format_errors(str(path)):
+        for column in columns:
+            found = {
+                folder: (*values, _value_in_name(folder.name, column))
+                for parent, values in found.items()
+                for folder in _folders_in(parent)
+            }
+    return {folder: name_of(values) for folder, values in found.items()} if columns else {}
+
+
+def _folders_in(path: Path) -> list[Path]:
+    return sorted(f for f in path.iterdir() if f.is_dir() and f.name[0] not in "_.") if path.is_dir() else []
+
+
+def _value_in_name(name: str, column: str) -> str:
+    return unquote(name.removeprefix(f"{column}="))
 
 
 def _table_files(path: Path, version: Version) -> list[StoredFile]:

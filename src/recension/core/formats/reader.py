@@ -30,7 +30,7 @@ from recension.core.formats.columns import (
 )
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import format_errors
-from recension.core.formats.listing import StoredFile, format_of, stored_files
+from recension.core.formats.listing import StoredFile, format_of, partition_folders, stored_files
 from recension.core.formats.stream_files import (
     FileChunk,
     FileRows,
@@ -81,12 +81,20 @@ def open_stream(
     and read as the batches are asked for.
 
     ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
-    and so is one whose rows say in ``_run`` which run of a producer numbered them.
+    and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
+    directories each of these is a partition: ``part=7``, or its name.
     """
     times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
     if schema is not None:
         refuse_reserved(schema)
-    files = [open_file(file, times, schema, places, envelopes) for file in stored_files(Path(path), version)]
+    folders: dict[Path, str | None] = {Path(path): None}
+    if places is not None and (found := partition_folders(Path(path), places.partition)):
+        folders = {**found}
+    files = [
+        replace(open_file(file, times, schema, places, envelopes), partition=partition)
+        for folder, partition in folders.items()
+        for file in stored_files(folder, version)
+    ]
     checks = _Checks(on_violation, check_orphans, check_lateness)
     return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
 

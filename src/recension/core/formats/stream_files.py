@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -56,6 +56,8 @@ class StreamFile:
     name: str
     rows: FileRows
     layout: Layout
+    partition: str | None = None
+    """The sub-stream that all of it is of, if its directory says so."""
 
     def columns_to_read(self, payload: pa.Schema) -> pa.Schema:
         """The columns to read: the control columns there are, and the payload."""
@@ -229,7 +231,7 @@ def read_placed(
             decoded = decoder.decode(rows, file.layout, file.name, first_row)
             at = np.flatnonzero(decoded.kept)
             parts.append(decoded.batch)
-            places.append(columns.read(rows, file.name, first_row).take(at))
+            places.append(_read_places(rows, file, columns, first_row).take(at))
             origin.append((np.full(len(at), number), at + first_row))
             if file.layout.has_order and not columns.order:
                 numbers.append(_order_columns(rows, file.name, first_row).take(pa.array(at)))
@@ -243,6 +245,19 @@ def read_placed(
     if numbers:
         _sort_chunk(chunk, pa.concat_tables(numbers))
     return chunk
+
+
+def _read_places(
+    rows: pa.RecordBatch, file: StreamFile, columns: PartitionColumns, first_row: int
+) -> Placement:
+    if file.partition is None:
+        return columns.read(rows, file.name, first_row)
+    if there := [name for name in columns.partition if name in rows.schema.names]:
+        raise FormatError(
+            f"column {there[0]} says of which partition a row is, and so does its directory", file=file.name
+        )
+    others = replace(columns, partition=()).read(rows, file.name, first_row)
+    return replace(others, names=(file.partition,))
 
 
 def _order_columns(rows: pa.RecordBatch, file: str, first_row: int) -> pa.Table:

@@ -9,14 +9,13 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from tests.runners.spark.batch.jobs import answers, batch, frame
+from tests.runners.spark.batch.jobs import batch, check_as_local, frame
 
 import recension as rc
 from recension import col, lit, when
 from recension.core.events import Event
 from recension.plan.expressions import expression
 from recension.runners.spark.batch.span import to_spark
-from recension.testing.assertions import assert_equivalent
 
 SCHEMA = pa.schema(
     [
@@ -130,14 +129,10 @@ def test_values_and_types_are_those_of_arrow(
     """What Spark compiles must agree, and what it interprets too."""
     request.getfixturevalue(setting)
     source, events = rc.source("s", SCHEMA), _events()
-    given = frame(spark, events, SCHEMA)
     queries = [source.select("i", **NATIVE), source.select("i", **BY_ARROW)]
     queries += [source.where(e).select("i", "x") for e in NATIVE.values() if _is_boolean(e)][::3]
     queries += [source.where(col("x") / col("y") > 1).where(col("i") > 0).select("i", "x")]
-    found = answers([batch(spark, query, {"s": given}) for query in queries])
-    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
-    for query, got in zip(queries, found, strict=True):
-        assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
+    check_as_local(spark, queries, events, SCHEMA)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,9 @@ def _write(rehearsal: Rehearsal, turns: Sequence[Turn], folder: Path) -> None:
         packets = [
             packet
             for source in rehearsal.plan.sources()
+            if source in turn
             for level in range(1, rehearsal.plan.levels + 1)
-            for packet in packed(rehearsal.plan, source, level, turn.get(source, []))
+            for packet in packed(rehearsal.plan, source, level, turn[source])
         ]
         rows = [packet._replace(shard=keys[packet.shard])._asdict() for packet in packets]
         file = folder / f"{number:04}.parquet"

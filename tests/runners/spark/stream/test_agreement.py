@@ -29,6 +29,8 @@ TRANSCRIPTS = [
     for transcript in load_transcripts([Path(__file__).parents[3] / "transcripts"])
     # A refusal would end the query for all of them; see test_bad_input.py.
     if transcript.query is not None and not any(step.refused for step in transcript.steps)
+    # Their elements have no column of partitions; see test_rehearsed_partitions.py.
+    if not transcript.has_partitions
 ]
 PLANS = 24
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[4] / "examples" / "modules.py"))
@@ -160,7 +162,7 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
     ("shards", "transcripts", "plans"),
     [
         pytest.param(3, 1, PLANS, id="3 shards"),
-        pytest.param(1, 4, PLANS // 4, id="1 shard, a quarter"),
+        pytest.param(1, 8, PLANS // 8, id="1 shard, an eighth"),
         pytest.param(1, 1, PLANS, id="1 shard", marks=pytest.mark.soak),
     ],
 )
