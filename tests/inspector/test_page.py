@@ -9,13 +9,17 @@ from threading import Thread
 import pytest
 from tests.inspector.conftest import HOSTILE, ONLINE, lease
 from tests.inspector.webdriver import Browser, find_browser
+from tests.runners.spark.sinks.feeding import revised
 
 import recension as rc
+from recension.core.batch import from_elements
+from recension.core.reconstitution import reconstitute
 from recension.inspector.export import page_in_one_file
 from recension.inspector.page_data import Shown
 from recension.inspector.questions import Questions
 from recension.inspector.server import InspectorServer
 from recension.runners.recording import read_recording
+from recension.testing.generator.settings import SCHEMA
 
 pytestmark = pytest.mark.slow
 REASON = "no Chromium with its driver here (Debian: chromium and chromium-driver): the page is not opened"
@@ -205,6 +209,32 @@ def test_the_exported_page_works_alone(page: Browser) -> None:
     look_at(page, ANSWER, "Oslo", "3", "4", "5")
     page.wait_for(lambda: "ann, bob, kim" in page.text(".reasons .steps div"))
     assert page.run("return document.querySelector('#export').hidden")
+
+
+def test_every_moment_shows_what_was_believed_then(browser: Browser, tmp_path: Path) -> None:
+    """Judged by the reconstitution of the elements that had come."""
+    batches = revised(5, 6)
+    elements = [element for batch in batches for element in batch.to_elements()][:90]
+    stream = from_elements(elements, SCHEMA)
+    live = rc.session(rc.source("s", SCHEMA), batch_size=1)
+    with rc.record(live, tmp_path / "r"):
+        live.push("s", elements)
+    shown = Shown("moments", [("r", read_recording(tmp_path / "r"))])
+    file = tmp_path / "page.html"
+    file.write_text(page_in_one_file(Questions(shown, [tmp_path / "r"], None).export({})), encoding="utf-8")
+    browser.open(file.as_uri())
+    browser.click("#ghosts")
+    go = (
+        "const slider = document.querySelector('#moment'); slider.value = arguments[0];"
+        "slider.dispatchEvent(new Event('input'))"
+    )
+    for moment in (1, 7, 30, 31, 32, 60, 89, 90):
+        browser.run(go, moment)
+        history = reconstitute([stream.slice(0, moment)], SCHEMA)
+        wanted = sorted([str(e.vs), "∞" if e.ve == rc.FOREVER else str(e.ve)] for e in history.to_events())
+        assert f"after element {moment} of 90" in browser.text("#where")
+        browser.wait_for(lambda wanted=wanted: sorted(r[1:3] for r in rows(browser, "#pane-0-0")) == wanted)
+    assert browser.complaints() == []
 
 
 def test_one_stream_over_another(browser: Browser, recorded: Path, tmp_path: Path) -> None:

@@ -27,16 +27,8 @@ LIMIT: Final = 200_000
 """How many elements a page shows unless it is told otherwise; a browser draws them without a stutter."""
 _LONGEST: Final = 2_000
 _NULL: Final = 0xFFFFFFFF
-_DESCRIBED: Final = (
-    "label",
-    "columns",
-    "known",
-    "chosen",
-    "state_rows",
-    "state_bytes",
-    "dropped",
-    "warnings",
-)
+_DESCRIBED: Final = ("label", "columns", "known", "chosen")
+_MEASURED: Final = ("state_rows", "state_bytes", "dropped", "seconds", "warnings")
 
 
 @dataclass(frozen=True)
@@ -84,6 +76,10 @@ class Shown:
             "at": encode_numbers(np.array([steps[step][0] for step in order], np.int64), "<i8"),
             "fed": [steps[step][1] for step in order],
             "edges": {edge: found for edge, found in edges.items() if found["size"]},
+            "measured": {
+                edge_id(at, int(vertex["id"])): {key: vertex[key] for key in _MEASURED}
+                for at, vertex in self._vertices()
+            },
             "live": any(one.manifest["ended"] is None for _, one in self.recordings),
         }
 

@@ -30,7 +30,7 @@ class Inspector {
     this.panes = new Map();
     this.colours = readColours();
     document.title = byId("title").textContent = this.streams.title;
-    byId("notes").replaceChildren(...this.streams.notes.map((note) => make("p", {}, note)));
+    this.showNotes(this.streams.notes);
     this.graph = new PlanGraph(byId("plan"), this.streams, this.times, (id) => this.togglePane(id));
     this.details = new Details(byId("details"), this);
     this.details.show(null);
@@ -39,6 +39,8 @@ class Inspector {
     this.goTo(this.moment);
     if (isServed && this.streams.isLive) setInterval(() => this.poll(), POLL);
   }
+
+  showNotes(notes) { byId("notes").replaceChildren(...notes.map((note) => make("p", {}, note))); }
 
   bind() {
     const moves = { "back-cti": ["cti", -1], "back-step": ["step", -1], "back-element": ["element", -1], "on-element": ["element", 1], "on-step": ["step", 1], "on-cti": ["cti", 1] };
@@ -334,7 +336,10 @@ class Inspector {
     const wasFit = this.view[0] === start && this.view[1] === end;
     const more = await this.ask("data", { after: this.streams.lastStep });
     this.isPolling = false;
-    if (more.error || !this.streams.append(more)) return;
+    if (more.error) { this.showNotes([...this.streams.notes, more.error]); return; }
+    const joined = Object.keys(more.edges).some((id) => !this.streams.edges.has(id));
+    this.showNotes(joined ? [...this.streams.notes, "a stream has joined the plan since: load the page again to see it"] : this.streams.notes);
+    if (!this.streams.append(more)) return;
     if (wasFit) this.view = this.streams.extent();
     this.goTo(wasAtEnd || byId("follow").checked ? this.streams.size : this.moment);
   }

@@ -329,6 +329,7 @@ export class Streams {
   /** More steps; true if there were any. */
   append(data) {
     this.isLive = data.live;
+    for (const about of this.plan) Object.assign(about, data.measured[about.id]);
     const numbers = decode(data.steps, Uint32Array);
     const at = decode(data.at, BigInt64Array);
     const come = [...this.edges.keys()].filter((id) => data.edges[id]).map((id) => {
@@ -370,6 +371,17 @@ export class Streams {
     }
     const last = countBelow(ends.data, ends.size, moment) - 1;
     return last >= 0 ? ends.data[last] : 0;
+  }
+
+  /** How many elements an edge gave a second of the wall clock, in the last ten before a moment; 0 if that is too short. */
+  rateAt(edge, moment) {
+    const place = this.stepAtMoment(moment);
+    if (place < 0) return 0;
+    let first = place;
+    while (first > 0 && this.stepAt[place] - this.stepAt[first - 1] <= 10000000n) first--;
+    const seconds = Number(this.stepAt[place] - this.stepAt[first]) / 1e6;
+    const since = first ? this.stepEnds.data[first - 1] : 0;
+    return seconds < 1 ? 0 : (edge.countsAt(moment).seen - edge.countsAt(since).seen) / seconds;
   }
 
   /** The elements of an edge that came in a step, by its place. */

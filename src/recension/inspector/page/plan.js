@@ -13,6 +13,7 @@ export class PlanGraph {
     this.streams = streams;
     this.times = times;
     this.buttons = new Map();
+    this.about = new Map(streams.plan.map((about) => [about.id, about]));
     const { plan } = streams;
     const depth = new Map();
     const depthOf = (id) => {
@@ -54,8 +55,7 @@ export class PlanGraph {
     for (const about of used) {
       const button = make(
         "button",
-        { class: `step ${about.role}`, type: "button", "aria-pressed": "false", click: () => onPick(about.id), disabled: !about.recorded,
-          title: describeStep(about) },
+        { class: `step ${about.role}`, type: "button", "aria-pressed": "false", click: () => onPick(about.id), disabled: !about.recorded },
         make("span", { class: "role" }, (about.of ? `${about.of} · ` : "") + (about.kind ?? about.role)),
         make("span", { class: "name" }, about.role === "answer" && about.name !== about.label ? `${about.name}: ${about.label}` : about.label),
         make("span", { class: "numbers" }),
@@ -74,6 +74,7 @@ export class PlanGraph {
   show(moment, open, lit) {
     for (const [id, button] of this.buttons) {
       const edge = this.streams.edges.get(id);
+      button.title = describeStep(this.about.get(id));
       button.setAttribute("aria-pressed", String(open.has(id)));
       button.classList.toggle("lit", lit.has(id));
       const numbers = button.querySelector(".numbers");
@@ -84,7 +85,8 @@ export class PlanGraph {
       }
       const { inserts, retractions } = edge.countsAt(moment);
       const { dropped, state_rows: held } = edge.about;
-      const more = [dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} rows held` : ""].filter(Boolean).join(" · ");
+      const rate = Math.round(this.streams.rateAt(edge, moment));
+      const more = [rate ? `${count(rate)}/s` : "", dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} held` : ""].filter(Boolean).join(" · ");
       numbers.textContent = `+${count(inserts)}  −${count(retractions)}` + (more ? ` · ${more}` : "");
       const cti = edge.ctiAt(moment);
       until.textContent = cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`;
@@ -96,5 +98,6 @@ export class PlanGraph {
 /** A step in words, for who points at it. */
 export function describeStep(about) {
   return [about.label, `columns: ${about.columns}`, about.known && `known: ${about.known}`, about.chosen && `chosen: ${about.chosen}`,
-    ...(about.warnings ?? []), about.recorded ? "" : "this edge was not recorded: record it with edges=\"all\""].filter(Boolean).join("\n");
+    `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
+    ...about.warnings, about.recorded ? "" : "this edge was not recorded: record it with edges=\"all\""].filter(Boolean).join("\n");
 }
