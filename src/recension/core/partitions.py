@@ -461,12 +461,13 @@ class _Rows:
         before = values_at(known, self.partition, BEGINNING)
         is_cti = (self.batch.kind == CTI)[self.at]
         at = np.flatnonzero(is_cti)
-        if not len(at):
-            return before
+        ends = np.append(self.first[1:], len(self)) - 1
+        if not len(at) or bool(np.isin(at, ends).all()):
+            return before  # most often there is none, or one after all rows of its partition
         group = np.repeat(np.arange(len(self.first)), self.sizes())
         top = running_max(self.batch.vs[self.at[at]], group_starts(group[at]))
-        # The number of CTIs before each row, in the order of partitions; the last must be of the same one.
-        last = np.searchsorted(at, np.arange(len(self))) - 1
+        # The last CTI before each row, in the order of partitions; it must be of the same one.
+        last = np.cumsum(is_cti) - is_cti - 1
         is_own = (last >= 0) & (group[at[last]] == group)
         found = np.where(is_own, top[last], np.int64(BEGINNING))
         before[self.at] = np.maximum(before[self.at], found)
