@@ -12,6 +12,7 @@ import pytest
 import recension as rc
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.messages import TOMBSTONE
+from recension.core.partitions import Partitions
 from recension.plan.source import sources_of
 from recension.runners.spark.kafka import sink
 from recension.runners.spark.kafka.source import MessageColumns, Reading
@@ -206,3 +207,13 @@ def test_events_are_spread_over_the_first_partitions_only() -> None:
     rows = pa.RecordBatch.from_pylist([row | {"k": str(n)} for n, row in enumerate(many)], OUTPUT)
     found = encoder().encode(rows).column("partition").to_numpy()
     assert np.unique(found).tolist() == [0, 1, 2]
+
+
+def test_a_topic_that_grew_fits_its_checkpoint_and_is_waited_for_as_before() -> None:
+    """A replay must not wait for a partition that the first attempt knew nothing of."""
+    few, more = (rc.source("s", SCHEMA, partitions=number, **PLACES).plan for number in (3, 4))
+    assert few.structure == more.structure
+    kept, then = Partitions(expected=3), Partitions(expected=4)
+    then.restore(kept.snapshot())
+    states = [one.snapshot()["partitions_source"].to_pylist() for one in (kept, then)]
+    assert states[0] == states[1]
