@@ -101,6 +101,11 @@ class FakeFetcher:
     def first_offset(self, place: TopicPartition, start: str) -> int:
         return 0 if start == "earliest" else self.ends(place)[1]
 
+    def highest_batch(self, topic: str, run: str) -> int:
+        last = [log[-1] for place, log in self.cluster_of.logs.items() if place[0] == topic and log]
+        found = [dict(message.headers()) for message in last]
+        return max((int(one[BATCH]) for one in found if one[RUN].decode() == run), default=0)
+
     def start(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.at |= offsets
 

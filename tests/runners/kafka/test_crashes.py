@@ -58,6 +58,7 @@ def query() -> rc.Stream:
     return rc.source("s", {"k": "string"}).group_by("k").agg(n=rc.count(), speculate="eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot_every", ["1h", 1])
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_after_every_number_of_steps(

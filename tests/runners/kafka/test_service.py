@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,6 +148,14 @@ def test_what_the_broker_has_no_longer_is_refused(broker: Broker, tmp_path: Path
         live.run("end")
         with pytest.raises(rc.RecensionError, match="another service works there"):
             open_service(broker.address, topic, out, str(tmp_path))
+    shutil.copytree(tmp_path, tmp_path / "backup")
+    write(broker.address, topic, [{"_kind": "insert", "_vs": 1000, "_ve": 1001, "k": "a", "v": 1}])
+    with open_service(broker.address, topic, out, str(tmp_path)) as live:
+        live.run("end")
+    with pytest.raises(
+        rc.RecensionError, match=rf"topic {out}: has batch \d+ of this service, and the folder"
+    ):
+        open_service(broker.address, topic, out, str(tmp_path / "backup"))
     other = broker.create_topic(new_name("other"), 1)
     with pytest.raises(rc.RecensionError, match=rf"'feed' reads the topic '{topic}', not '{other}'"):
         open_service(broker.address, other, out, str(tmp_path))

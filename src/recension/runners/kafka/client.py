@@ -86,6 +86,26 @@ class Fetcher:
             raise RecensionError(f"{describe_place(place)}: {_describe(why.args[0])}") from None
         return int(low), int(high)
 
+    def highest_batch(self, topic: str, run: str) -> int:
+        """The highest batch of a run among the last messages of a topic's partitions; 0 if there is none."""
+        ends = {(topic, partition): self.ends((topic, partition)) for partition in self.partitions(topic)}
+        waiting = {place: high for place, (low, high) in ends.items() if high > low}
+        places = [Place(*place, high - 1) for place, high in waiting.items()]
+        self._consumer.incremental_assign(places)
+        found, limit = 0, time.monotonic() + _PATIENCE
+        while waiting and time.monotonic() < limit:
+            for message in self._consume(len(waiting), _MOMENT):
+                headers = dict(message.headers() or ())
+                if headers.get(RUN) == run.encode():
+                    found = max(found, int(headers[BATCH]))
+            waiting = {place: high for place, high in waiting.items() if self._reached.get(place, 0) < high}
+        self._consumer.incremental_unassign(places)
+        for place in ends:
+            self._reached.pop(place, None)
+        if waiting:
+            raise RecensionError(f"topic {topic}: its last messages do not come: is the broker there?")
+        return found
+
     def start(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read from these offsets on; partitions that are read already go on."""
         for place, offset in offsets.items():

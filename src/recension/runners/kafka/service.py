@@ -164,7 +164,6 @@ class Service:
             self._save()
         self._saved_at = self._ticked_at = self._clock()
         self._looked_at = self._saved_at - _LOOK  # the topics may have grown since the last service
-        self._fetcher.start(self._notes.offsets)
         self._sender = Sender(config, self._notes.run)
         self._delivered = self._notes.batch
         self._replay()
@@ -340,6 +339,8 @@ class Service:
     def _replay(self) -> None:
         """Do again what was done since the snapshot, and send what may not have arrived."""
         records = list(self._journal.read_log())
+        self._require_newest(max([self._notes.batch, *(record.number for record in records)]))
+        self._fetcher.start(self._notes.offsets)
         delivered = max((record.delivered for record in records), default=0)
         for record in records:
             new = {at: first for at, (first, _) in record.ranges.items() if at not in self._notes.offsets}
@@ -352,6 +353,16 @@ class Service:
             if record.number > delivered:
                 self._sender.send(record)
         self._delivered = max(self._delivered, delivered)
+
+    def _require_newest(self, batch: int) -> None:
+        """Refuse a folder that was put back: what it would write has numbers that readers have seen."""
+        for output in self._outputs.values():
+            written = self._fetcher.highest_batch(output.name, self._notes.run)
+            if written > batch:
+                raise RecensionError(
+                    f"topic {output.name}: has batch {written} of this service, and the folder only {batch}, "
+                    "since it was put back to an earlier state: start with a new folder"
+                )
 
     def _push(self, messages: Sequence[Message]) -> list[pa.Table]:
         """Give messages to their sources; those that cannot be read, as messages to the dead letters."""
