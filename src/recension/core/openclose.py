@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
+from recension.core.netting import distinct
 from recension.core.rowhash import Hashes, row_hash
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -198,7 +199,7 @@ def _sort_toggles(batch: EventBatch, rows: Index, frontier: int, known: _OpenEve
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
     before = frontier_before(batch, frontier)[rows]
     fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
-    toggles = _concat([known.find_events(np.unique(keys)), fresh])
+    toggles = _concat([known.find_events(distinct(keys)), fresh])
     return toggles.take(np.argsort(toggles.key, kind="stable"))
 
 
