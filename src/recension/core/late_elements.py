@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
 from recension.core.event_bag import BagChanges, bag_changes, find_unmatched
-from recension.core.netting import expand, group_sizes, maybe_in, running_totals
+from recension.core.netting import distinct, expand, group_sizes, maybe_in, running_totals
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -64,7 +64,7 @@ class LateElements:
 
     def count(self, keys: Hashes) -> Index:
         """How many altered events there are of each identity that the input knows them by."""
-        found = self._known.find_rows(np.unique(keys))["key"]
+        found = self._known.find_rows(distinct(keys))["key"]
         return np.searchsorted(found, keys, "right") - np.searchsorted(found, keys)
 
     def adjust(
@@ -88,7 +88,7 @@ class LateElements:
         rows = np.flatnonzero(is_late | is_retract)
         part = batch.take(rows)
         changes = bag_changes(part, np.ones(len(part), np.bool_), None if salt is None else salt[rows])
-        known = self._known.take_out(np.unique(changes.key[changes.delta < 0]))
+        known = self._known.take_out(distinct(changes.key[changes.delta < 0]))
         links = _link(changes, is_late[rows], known)
         lifetimes = _output_lifetimes(part, before[rows], links, known, adjusts=self._adjusts)
         self._remember(changes, links, lifetimes)
@@ -249,7 +249,7 @@ def _find_altered(changes: BagChanges, is_altered: Mask) -> tuple[Mask, Mask]:
     last = np.cumsum(sizes)
     added = np.full(len(is_altered), -1)
     added[changes.row[changes.delta > 0]] = group[changes.delta > 0]
-    touched = np.unique(added[is_altered & (added >= 0)])
+    touched = distinct(added[is_altered & (added >= 0)])
     while len(touched):
         near = changes.take(expand((last - sizes)[touched], last[touched])[1])
         near = near.take((near.delta < 0) | is_altered[near.row])
@@ -258,7 +258,7 @@ def _find_altered(changes: BagChanges, is_altered: Mask) -> tuple[Mask, Mask]:
         corrects[find_unmatched(near)] = False
         fresh = down[corrects[down] & ~is_altered[down]]
         is_altered[fresh] = True
-        touched = np.unique(added[fresh][added[fresh] >= 0])
+        touched = distinct(added[fresh][added[fresh] >= 0])
     return is_altered, corrects
 
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, take_rows
 from recension.core.errors import StreamError
+from recension.core.netting import distinct
 from recension.core.partitions import PlacedRows
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import SortedRuns
@@ -229,7 +230,7 @@ def _sort_toggles(
     else:
         keys, before = combine(keys, placed.salt[rows]), placed.before[rows]
     fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
-    toggles = _concat([known.find_events(np.unique(keys)), fresh])
+    toggles = _concat([known.find_events(distinct(keys)), fresh])
     return toggles.take(np.argsort(toggles.key, kind="stable"))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from recension.core.batch import EventBatch, Index, Mask, concat, empty, take_rows
-from recension.core.netting import cancel
+from recension.core.netting import cancel, distinct
 from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Output
@@ -88,7 +88,7 @@ class Clip(TwoSidedOperator):
         rows = np.concatenate([come, gone])
         lo = np.concatenate([vs[come], np.maximum(vs[gone], BEGINNING + 1) - 1])
         _, at = self._left.find_overlaps(group[rows], lo, vs[rows])
-        return self._look_again(np.unique(at))
+        return self._look_again(distinct(at))
 
     def _look_again(self, at: Index) -> EventBatch:
         names = ("group", "vs", "ve", "tag", "end", "row")

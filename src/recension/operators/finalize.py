@@ -36,6 +36,7 @@ from recension.core.batch import (
     take_rows,
 )
 from recension.core.event_bag import BagChanges, LiveEnds, find_orphans
+from recension.core.netting import distinct
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.validity import LATE, UNKNOWN
@@ -106,7 +107,7 @@ class Finalize(Operator):
 
     def _repair_chains(self, batch: EventBatch, arrival: Arrival, rows: Index) -> tuple[Index, EventBatch]:
         """The elements of broken chains, one at a time: the rows that give something, and what they give."""
-        live = self._live.ends_of(np.unique(arrival.start[rows]))
+        live = self._live.ends_of(distinct(arrival.start[rows]))
         given: list[tuple[int, int, int]] = []
         lost: list[BrokenRun] = []
         numbers = self._keep_payloads(batch, rows)
@@ -255,7 +256,7 @@ class Arrival:
         is_broken = chains.holds(self.start) if len(chains) else np.zeros(len(batch), np.bool_)
         orphan = find_orphans(self._steps(batch), _LiveCounts(self.start, batch, live), len(batch))
         if bool(orphan.any()):
-            is_broken |= np.isin(self.start, np.unique(self.start[orphan]))
+            is_broken |= np.isin(self.start, distinct(self.start[orphan]))
         return is_broken
 
     def first_doubtful(self) -> int:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import full
+from recension.core.netting import distinct
 from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column, take_columns
 from recension.core.ticks import Ticks
@@ -249,7 +250,7 @@ class KeyTable:
         if changed is None:
             rows = self.snapshot()
             return Change(rows, rows.select(self.key).slice(0, 0), is_whole=True)
-        keys = np.unique(np.concatenate([self._keys[:0], *changed]))
+        keys = distinct(np.concatenate([self._keys[:0], *changed]))
         found = self.find(keys)
         return Change(self._to_table(found[found >= 0]), pa.table({"key": keys[found < 0]}))
 

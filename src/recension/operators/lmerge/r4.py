@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
 from recension.core.change_log import Change
-from recension.core.netting import rank_in_group
+from recension.core.netting import distinct, rank_in_group
 from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import Ticks
 from recension.operators.base import Chunks, Output
@@ -148,7 +148,7 @@ class R4(IndexedMerge):
         open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
         stays = open_nodes[frozen.node]
         gone = final | ~stays | self._index.find_unused(frozen.events, self.inputs.live_ports())
-        self._index.remove(frozen.events[gone], np.unique(frozen.node[~stays]))
+        self._index.remove(frozen.events[gone], distinct(frozen.node[~stays]))
 
     def on_attach(self, port: int) -> None:
         self._index.attach(port)

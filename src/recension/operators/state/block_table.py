@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.memory import empty
-from recension.core.netting import expand
+from recension.core.netting import distinct, expand
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
@@ -288,7 +288,7 @@ class KeyPacking:
         rounded = _power_of_two if is_invertible else int
         width, ranked = rounded(high - low + 2), None
         if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
-            ranked = np.unique(np.concatenate(times))
+            ranked = distinct(np.concatenate(times))
             width = rounded(len(ranked))
         return KeyPacking(width, low, high, ranked)
 

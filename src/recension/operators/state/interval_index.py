@@ -30,7 +30,7 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import keep_columns
-from recension.core.netting import cancel, expand
+from recension.core.netting import cancel, distinct, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -151,7 +151,7 @@ class IntervalIndex:
     def find(self, tags: Hashes) -> Index:
         """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
         found = np.full(len(tags), -1)
-        wanted = np.unique(tags)
+        wanted = distinct(tags)
         at = self._find_all(wanted)
         _, which, tag = cancel(self._arena["tag"][at], tags)
         found[tag] = at[which]
@@ -322,7 +322,7 @@ class IntervalIndex:
             np.append(change.gone[name].to_numpy(), fresh[name][is_known]) for name in ("tag", "row")
         )
         if len(numbers):
-            at = self._find_all(np.unique(tags))
+            at = self._find_all(distinct(tags))
             at = at[np.isin(self._arena["row"][at], numbers)]
             is_back = np.isin(self._arena["row"][at], fresh["row"])
             self.remove(at[~is_back])

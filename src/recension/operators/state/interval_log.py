@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
+from recension.core.netting import distinct
 from recension.core.sorted_runs import Columns, take_columns
 
 _GONE: Final = -1
@@ -36,7 +37,7 @@ class _Versions:
     def set(self, rows: Index, versions: Index | int) -> None:
         """Set the versions of distinct rows."""
         page, at = rows // _PAGE, rows % _PAGE
-        pages = np.unique(page)
+        pages = distinct(page)
         self._make_room(pages)
         place = self._place[page]
         before = self._room[place, at] != _GONE

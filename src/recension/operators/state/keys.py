@@ -16,7 +16,7 @@ from recension.core.batch import Index, Mask, take_rows
 from recension.core.change_log import Change
 from recension.core.errors import RecensionError
 from recension.core.memory import zeros
-from recension.core.netting import first_of_equal
+from recension.core.netting import distinct, first_of_equal
 from recension.core.rowhash import Hashes, row_hash, rows_equal
 from recension.core.sorted_runs import SortedRuns
 from recension.operators.state.arena import Arena
@@ -235,7 +235,7 @@ class KeyIndex:
         """See `Logged.take_changes`."""
         changed, self._changed = self._changed, []
         none = np.zeros(0, np.int64)
-        numbers = np.arange(len(self)) if changed is None else np.unique(np.concatenate([none, *changed]))
+        numbers = np.arange(len(self)) if changed is None else distinct(np.concatenate([none, *changed]))
         rows = self._rows_of(numbers)
         return Change(rows, rows.select([0]).slice(0, 0), changed is None)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
+from recension.core.netting import distinct
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.state.time_queue import TimeBag
 
@@ -69,7 +70,7 @@ class SyncCounts:
 
     def keep_starts(self, starts: Ticks) -> None:
         """Only intervals that begin at these times, sorted, are open."""
-        cells = np.unique(starts[starts < self._low])
+        cells = distinct(starts[starts < self._low])
         at = np.searchsorted(cells, self._cells, "right") - 1
         counts = np.zeros(len(cells), np.int64)
         np.add.at(counts, at[at >= 0], self._counts[at >= 0])

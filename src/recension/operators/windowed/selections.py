@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import ModuleError, describe_error
+from recension.core.netting import distinct
 from recension.core.rowhash import row_hash
 from recension.core.values import MISFITS, describe_misfit, exact_array, unwrap_scalar
 from recension.modules.calls import NotDeterministicError, module_error
@@ -109,7 +110,7 @@ class UniqueValues(Selection):
         valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         snapshot, event = events.incidence_in(valid)
         value = np.unique(row_hash(pa.record_batch([values], ["value"]), len(values)), return_inverse=True)[1]
-        pairs = np.unique(snapshot * len(values) + value[event])
+        pairs = distinct(snapshot * len(values) + value[event])
         return pa.array(np.bincount(pairs // max(len(values), 1), minlength=events.snapshots))
 
 
