@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -228,12 +229,16 @@ def test_every_moment_shows_what_was_believed_then(browser: Browser, tmp_path: P
         "const slider = document.querySelector('#moment'); slider.value = arguments[0];"
         "slider.dispatchEvent(new Event('input'))"
     )
+
+    def shows(wanted: list[list[str]]) -> bool:
+        return sorted(row[1:3] for row in rows(browser, "#pane-0-0")) == wanted
+
     for moment in (1, 7, 30, 31, 32, 60, 89, 90):
         browser.run(go, moment)
         history = reconstitute([stream.slice(0, moment)], SCHEMA)
         wanted = sorted([str(e.vs), "∞" if e.ve == rc.FOREVER else str(e.ve)] for e in history.to_events())
         assert f"after element {moment} of 90" in browser.text("#where")
-        browser.wait_for(lambda wanted=wanted: sorted(r[1:3] for r in rows(browser, "#pane-0-0")) == wanted)
+        browser.wait_for(partial(shows, wanted))
     assert browser.complaints() == []
 
 
