@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from recension.core.batch import Index
-from recension.core.netting import distinct
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.lmerge.in2t import In2t
 from recension.operators.lmerge.merge import OUT
+from recension.operators.state.leaf_table import unique_numbers
 from recension.operators.state.time_queue import TimeQueue
 
 
@@ -80,7 +80,7 @@ class LookQueue:
         if leader != self._leader:
             found.append(self.disputed_nodes())
         self._leader, self._changed = leader, []
-        nodes = self._index.all_nodes() if t == FOREVER else distinct(np.concatenate(found))
+        nodes = self._index.all_nodes() if t == FOREVER else unique_numbers(np.concatenate(found))
         # What was waited for may be gone, and its number that of another node.
         nodes = nodes[nodes < self._index.nodes.size]
         return nodes[self._index.nodes.is_live(nodes) & (self._index.vs(nodes) < t)]

@@ -27,7 +27,7 @@ from recension.core.ticks import FOREVER, Ticks, add
 from recension.core.time_kind import describe_time_in_message
 from recension.operators.changes import NetChanges, identity
 from recension.operators.state.end_points import PointsWithPayloads, is_among, never_inserted_error
-from recension.operators.state.leaf_table import LeafExtract
+from recension.operators.state.leaf_table import LeafExtract, unique_numbers
 
 Equivalent: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], Mask]
 
@@ -176,7 +176,8 @@ class Chains(PointsWithPayloads):
         """
         before = [extract.columns[name] for name in ("row", "head")]
         after = [now[name][stays] for name in ("row", "head")]
-        self._unnamed.append(np.setdiff1d(np.concatenate(before), np.concatenate(after)))
+        named = unique_numbers(np.concatenate(before))
+        self._unnamed.append(named[~np.isin(named, np.concatenate(after))])
 
     def _look_again(self, own: Columns, t: int, is_followed: Mask, at: Index) -> None:
         """A group whose first event stays is due again when what keeps it has ended."""
