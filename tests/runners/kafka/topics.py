@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,11 +20,19 @@ def new_name(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
+@cache
+def _producer(address: str) -> Any:
+    """One for all tests: each takes a while to begin. Its log would only tell that the broker has stopped."""
+    settings = {"bootstrap.servers": address, "linger.ms": 0, "enable.idempotence": True, "log_level": 0}
+    return kafka.Producer(settings)
+
+
 def write(
     address: str, topic: str, messages: Iterable[Mapping[str, Any] | bytes | None], partition: int = 0
 ) -> None:
     """Write messages to a partition: objects as JSON, None as a tombstone, bytes as they are."""
-    producer = kafka.Producer({"bootstrap.servers": address, "linger.ms": 0, "enable.idempotence": True})
+    producer = _producer(address)
+    producer.list_topics(topic, timeout=30)  # it may have grown
     for message in messages:
         value = json.dumps(message).encode() if isinstance(message, Mapping) else message
         producer.produce(topic, value=value, key=b"k", partition=partition)
