@@ -32,11 +32,16 @@ SUITES = (
     "finalize",
     "lifetimes",
     "spectrum",
+    "why",
     "lmerge",
     "history_sink",
     "spark",
+    "kafka",
 )
-RUN_THEMSELVES = {"spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock"}
+RUN_THEMSELVES = {
+    "spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock",
+    "kafka": "the same off Kafka topics of 1, 12 and 200 partitions",
+}
 FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 

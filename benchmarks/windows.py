@@ -6,6 +6,7 @@ import time
 from collections import deque
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -69,6 +70,16 @@ def _run(make: Any, batches: list[EventBatch], *, is_net: bool = True) -> int:
             retractions = int((out.kind == 1).sum())
             answers += int((out.kind == 0).sum()) + (-retractions if is_net else retractions)
     return answers
+
+
+def _run_recorded(batches: list[EventBatch]) -> int:
+    """The same while its source and its answer are recorded."""
+    import recension as rc
+
+    with TemporaryDirectory() as folder:
+        live = _hopping()
+        with rc.record(live, folder, limit="64MB"):
+            return _run(lambda: live, batches)
 
 
 def _rows(size: int, _: Path) -> list[tuple[int, int, int]]:
@@ -163,6 +174,14 @@ SUITE = Suite(
             sizes=(200_000, _MILLION, 2 * _MILLION),
             against=("W1, plain Python, an event at a time", "W1, DuckDB, one shot"),
             target=1_500_000,
+            repeats=3,
+        ),
+        Measurement(
+            "W1, hopping, recorded",
+            _batches,
+            _run_recorded,
+            sizes=(_MILLION,),
+            against=("W1, hopping",),
             repeats=3,
         ),
         Measurement("W1, plain Python, an event at a time", _rows, _in_python, sizes=(200_000,), repeats=1),

@@ -23,6 +23,7 @@ TITLES = {
     "modules": "Modules",
     "running": "Running, results and elements",
     "spark": "Spark",
+    "kafka": "Kafka without Spark",
 }
 # The page of a name, by the module that defines it; the longest prefix counts.
 HOMES = {
@@ -31,6 +32,7 @@ HOMES = {
     "recension.api.functions": "aggregates",
     "recension.api.running": "running",
     "recension.api.spark": "spark",
+    "recension.api.why": "running",
     "recension.plan.expressions": "expressions",
     "recension.plan.intervals": "intervals",
     "recension.modules": "modules",
@@ -60,7 +62,7 @@ def reference_pages() -> dict[str, str]:
     for name in sorted(rc.__all__, key=str.lower):
         value = getattr(rc, name)
         if inspect.ismodule(value):
-            page = "spark" if name == "spark" else "streams"
+            page = name if name in TITLES else "streams"
             for inner in sorted(value.__all__ if hasattr(value, "__all__") else _public(value)):
                 entries[page].append(_entry(f"rc.{name}.{inner}", getattr(value, inner)))
         else:

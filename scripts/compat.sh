@@ -12,7 +12,7 @@ trap 'rm -rf "$place"' EXIT
 
 .venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$place" .
 wheel=$(ls "$place"/recension-*.whl)
-cp -r tests examples benchmarks pyproject.toml "$place"
+cp -r tests examples benchmarks scripts pyproject.toml "$place"
 
 for version in $versions; do
     echo "== pyspark $version"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# For while you work: the tests that need neither Spark nor much time, in two halves beside each other.
+# For while you work: the tests that need neither Spark, Kafka nor much time, in two halves beside each other.
 # The output of the second half is shown when both are done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export HYPOTHESIS_PROFILE=quick
 python=.venv/bin/python
-wanted="not soak and not spark and not slow"
+wanted="not soak and not spark and not kafka and not slow"
 # Whole folders that `make test` runs: pages, examples, the demo, measurements, wheels, other processes.
 others="tests/runners/spark tests/docs tests/examples tests/demo tests/benchmarks tests/architecture/test_wheel.py
         tests/cli/test_standard_output.py"

@@ -1,7 +1,7 @@
-"""One Spark session for all tests that need one; and how hard Hypothesis tries.
+"""One Spark session, and one Kafka broker, for all tests that need one; and how hard Hypothesis tries.
 
 ``HYPOTHESIS_PROFILE=thorough`` is for a long search, ``quick`` for `make quick`; in CI the examples are the
-same every time. Tests that need Spark are marked so, by what they ask for.
+same every time. Tests that need Spark or Kafka are marked so, by what they ask for.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
+
+if TYPE_CHECKING:
+    from tests.broker import Broker
 
 settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
@@ -29,10 +33,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the session below: `-m "not spark"` is all the others."""
+    """Mark the tests that use what is below: `-m "not spark and not kafka"` is all the others."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker("spark")
+        for name, mark in (("spark", "spark"), ("broker", "kafka")):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+
+
+# A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
+# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's settings.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +51,52 @@ def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    session = rc.spark.session(
-        "local[2,4]", "recension tests", spark__sql__shuffle__partitions="2", spark__driver__memory="2g"
-    )
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **INTERPRETED,
+        **_kafka_connector(),
+    }
+    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    session = rc.spark.session("local[2,4]", "recension tests", **named)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def as_users_run_it(spark: Any) -> Iterator[Any]:
+    """The session with plans compiled, as Spark does unless it is told otherwise."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
+
+
+def _kafka_connector() -> dict[str, str]:
+    """Jars can be given to a session only when it is made; tests that need them use `broker` as well."""
+    from scripts.kafka_jars import NoJarsError, jars
+
+    try:
+        return {"spark.jars": ",".join(str(jar) for jar in jars("connector"))}
+    except NoJarsError:
+        return {}
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker on loopback: ``broker.address``, ``broker.create_topic(name, partitions)``.
+
+    Give each test topics of its own names. ``python scripts/kafka_jars.py`` fetches what it runs from.
+    """
+    from scripts.kafka_jars import NoJarsError, jars
+    from tests.broker import NoBrokerError, running_broker
+
+    with ExitStack() as held:
+        try:
+            jars("connector")
+            found = held.enter_context(running_broker(tmp_path_factory.mktemp("kafka")))
+        except (NoBrokerError, NoJarsError) as why:
+            pytest.skip(f"no Kafka broker: {why}")
+        yield found

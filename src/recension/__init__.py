@@ -10,7 +10,6 @@ from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
 from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
-from recension.api.running import run, session
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
 from recension.api.windows import module
@@ -78,11 +77,14 @@ from recension.plan.intervals import (
 )
 from recension.plan.levels import MIDDLE, STRONG, WEAK, Level
 from recension.plan.properties import Properties
-from recension.runners.local import Session
-from recension.runners.result import Result
 
 if _typing.TYPE_CHECKING:
-    from recension.api import spark
+    from recension.api import kafka, spark
+    from recension.api.running import record, run, session
+    from recension.api.why import why
+    from recension.runners.local import Session
+    from recension.runners.recording import Recording, read_recording
+    from recension.runners.result import Result
 
 __all__ = [
     "BEGINNING",
@@ -110,6 +112,7 @@ __all__ = [
     "Operator",
     "Properties",
     "RecensionError",
+    "Recording",
     "Result",
     "Retract",
     "SchemaError",
@@ -141,6 +144,7 @@ __all__ = [
     "intersect",
     "intersects",
     "interval",
+    "kafka",
     "lifetime",
     "lit",
     "max_horizontal",
@@ -153,6 +157,8 @@ __all__ = [
     "overlapped_by",
     "overlaps",
     "range",
+    "read_recording",
+    "record",
     "relation",
     "rows",
     "run",
@@ -170,16 +176,30 @@ __all__ = [
     "valid",
     "wall_clock",
     "when",
+    "why",
     "within",
 ]
 __all__ += _functions.__all__
 
 
 if not _typing.TYPE_CHECKING:  # to a type checker, what is not above is not there
+    # Loaded when they are asked for: who only writes a query needs no engine.
+    _LATER = {
+        "Recording": "recension.runners.recording",
+        "Result": "recension.runners.result",
+        "Session": "recension.runners.local",
+        "read_recording": "recension.runners.recording",
+        "record": "recension.api.running",
+        "run": "recension.api.running",
+        "session": "recension.api.running",
+        "why": "recension.api.why",
+    }
 
     def __getattr__(name: str) -> object:
-        if name == "spark":  # loads pyspark, which most programs that import this do not need
-            return _import_module("recension.api.spark")
+        if name in ("kafka", "spark"):  # load what most programs that import this do not need
+            return _import_module(f"recension.api.{name}")
+        if name in _LATER:
+            return globals().setdefault(name, getattr(_import_module(_LATER[name]), name))
         near = _get_close_matches(name, __all__, n=1)
         raise AttributeError(f"recension has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 

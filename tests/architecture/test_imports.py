@@ -18,8 +18,18 @@ def test_layers() -> None:
 
 
 def test_a_plain_import_is_light() -> None:
-    """`import recension` loads neither Spark nor plotting nor test tools, whatever is installed."""
-    heavy = ["pyspark", "pandas", "matplotlib", "hypothesis", "yaml", "duckdb", "rich", "typer"]
+    """`import recension` loads neither Spark nor Kafka nor plotting nor test tools, whatever is installed."""
+    heavy = [
+        "pyspark",
+        "confluent_kafka",
+        "pandas",
+        "matplotlib",
+        "hypothesis",
+        "yaml",
+        "duckdb",
+        "rich",
+        "typer",
+    ]
     program = f"import sys, recension; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

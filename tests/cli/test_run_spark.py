@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ s = rc.source("s", {"who": "string", "site": "string"})
 t = rc.source("t", {"site": "string", "country": "string"}, start="since", end="until")
 query = (s.group_by("site").agg(n=rc.count(), speculate="eager")
           .join(t, on="site").group_by("country").agg(total=rc.sum("n")))
+"""
+SHORT_QUERY = """
+import recension as rc
+s = rc.source("s", {"who": "string", "site": "string"})
+query = s.group_by("site").agg(total=rc.count(), speculate="eager")
 """
 PARTS = {
     "1.csv": "_kind,_vs,_ve,_new_ve,who,site\ninsert,0,10,,ann,a\ninsert,5,20,,bob,b\n",
@@ -43,8 +49,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> Path:
     return tmp_path
 
 
-def _run(engine: str, *options: str) -> int:
-    return main(["run", "q.py", "--engine", engine, "-i", "s=s", "-i", "t=t.csv", *options])
+ALONE = ("-i", "s=s")
+BOTH = (*ALONE, "-i", "t=t.csv")
+
+
+def _run(engine: str, *options: str, inputs: Sequence[str] = BOTH) -> int:
+    return main(["run", "q.py", "--engine", engine, *inputs, *options])
 
 
 def _history(path: Path) -> list[tuple[int, int, int]]:
@@ -83,15 +93,17 @@ def test_a_run_goes_on_from_its_checkpoint(folder: Path, capsys: pytest.CaptureF
 def test_a_bad_row_stops_the_run_and_its_file_can_be_taken_away(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "q.py").write_text(SHORT_QUERY)
     (folder / "s" / "9.csv").write_text(
         "_kind,_vs,_ve,_new_ve,who,site\ninsert,50,60,,ann,a\ninsert,2,3,,bob,b\n"
     )
-    assert _run("spark", "--checkpoint", "ck", "--shards", "1") == 2
+    assert _run("spark", "--checkpoint", "ck", "--shards", "1", inputs=ALONE) == 2
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert "9.csv: row 2: " in told
     shutil.move(folder / "s" / "9.csv", folder / "bad.csv")
-    assert _run("spark", "--checkpoint", "ck", "--shards", "1", "--close", "--history", "h.parquet") == 0
-    assert _run("local", "--close", "--history", "local.parquet") == 0
+    options = ("--checkpoint", "ck", "--shards", "1", "--close", "--history", "h.parquet")
+    assert _run("spark", *options, inputs=ALONE) == 0
+    assert _run("local", "--close", "--history", "local.parquet", inputs=ALONE) == 0
     assert _history(folder / "h.parquet") == _history(folder / "local.parquet")
 
 

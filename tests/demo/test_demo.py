@@ -63,6 +63,7 @@ def test_without_spark_it_says_why_and_goes_on(
     assert f"Spark needs {missing}, which is not here." in said
     assert "yes" in said
     assert "the local engine" in report.read_text(encoding="utf-8")
+    assert "merged" in report.with_name("report-inspector.html").read_text(encoding="utf-8")
     monkeypatch.setattr(run_spark, "find_spec", lambda name: None)
     assert "PySpark" in str(run_spark.missing_for_spark())
 

@@ -12,12 +12,13 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from tests.docs.places import ROOT
 
+BROKER = "localhost:9092"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
@@ -42,14 +43,19 @@ def is_on_spark(page: Path) -> bool:
     return any("rc.spark.session(" in snippet.code for snippet in snippets(page))
 
 
-def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def is_on_kafka(page: Path) -> bool:
+    """Does a page speak to a broker?"""
+    return any(BROKER in snippet.code for snippet in snippets(page))
+
+
+def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, broker: str = BROKER) -> None:
     """Run a page in a folder; what it prints must be what it says."""
     monkeypatch.chdir(folder)
     Path("examples").symlink_to(ROOT / "examples")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     namespace: dict[str, object] = {"__name__": "snippet"}
-    for snippet in snippets(page):
+    for snippet in (replace(s, code=s.code.replace(BROKER, broker)) for s in snippets(page)):
         got = _python(snippet, namespace) if snippet.language == "python" else _shell(snippet)
         if snippet.expected is not None:
             assert got.rstrip() == snippet.expected.rstrip(), f"{page.name}, line {snippet.line}"

@@ -27,9 +27,11 @@ def entries() -> dict[str, str]:
 
 
 def test_every_public_name_is_there(entries: dict[str, str]) -> None:
-    names = {f"rc.{name}" for name in rc.__all__} - {"rc.spark", "rc.scenarios"}
+    names = {f"rc.{name}" for name in rc.__all__} - {"rc.kafka", "rc.spark", "rc.scenarios"}
     assert names - set(entries) == set()
-    assert {f"rc.spark.{name}" for name in rc.spark.__all__} - set(entries) == set()
+    for module in (rc.kafka, rc.spark):
+        name = module.__name__.rpartition(".")[2]
+        assert {f"rc.{name}.{inner}" for inner in module.__all__} - set(entries) == set()
 
 
 @pytest.mark.parametrize(

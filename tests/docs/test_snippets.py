@@ -5,15 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import PAGES, is_on_spark, run, snippets
+from tests.broker import Broker
+from tests.docs.pages import PAGES, is_on_kafka, is_on_spark, run, snippets
 from tests.docs.places import ROOT
 
-LOCAL = [page for page in PAGES if snippets(page) and not is_on_spark(page)]
+WITHOUT_SPARK = [page for page in PAGES if snippets(page) and not is_on_spark(page)]
+LOCAL = [page for page in WITHOUT_SPARK if not is_on_kafka(page)]
+ON_KAFKA = [page for page in WITHOUT_SPARK if is_on_kafka(page)]
 
 
 @pytest.mark.parametrize("page", LOCAL, ids=lambda p: str(p.relative_to(ROOT)))
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("page", ON_KAFKA, ids=lambda p: str(p.relative_to(ROOT)))
+def test_page_on_kafka(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    run(page, tmp_path, monkeypatch, broker.address)
 
 
 def test_pages_that_show_nothing_running_are_few() -> None:

@@ -7,39 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.operators.window_case import AGGREGATES, WindowCase
 
-import recension as rc
 from recension import denote
-from recension.core.events import Element, Event, Insert
+from recension.core.events import Insert
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.grouped import groups as groups_of
-from recension.lowering import operator_of
 from recension.operators.state import block_table
 from recension.operators.windowed.counts import sums_of
 from recension.plan.windows import Moment
 from recension.testing import assert_equivalent
-from recension.testing.driver import Driver
-from recension.testing.physical import Dice, Shape, build_stream
-
-SOURCE = rc.source("s", {"k": "string", "v": "int64", "x": "float64"})
-AGGREGATES: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
-    "sums": (
-        [],
-        {"n": rc.count(), "s": rc.sum("v"), "m": rc.mean("x")},
-        denote.agg(n=denote.count(), s=denote.sum("v"), m=denote.mean("x")),
-    ),
-    "choices": (
-        [],
-        {"s": rc.sum("x"), "top": rc.max("v"), "q": rc.quantile("x", 0.5), "d": rc.stddev("x")},
-        denote.agg(s=denote.sum("x"), top=denote.max("v"), q=denote.quantile("x", 0.5), d=denote.stddev("x")),
-    ),
-    "lists": (
-        [],
-        {"all": rc.collect("v"), "first": rc.first("x"), "last": rc.last("x")},
-        denote.agg(all=denote.collect("v"), first=denote.first("x"), last=denote.last("x")),
-    ),
-    "rows": ([rc.top_k(2, by="v")], {}, denote.top_k(2, by="v")),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -47,48 +23,24 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_table, "_BLOCK", 4)
 
 
-class Case:
-    """A random stream and a query over it."""
+def _end(dice: random.Random, vs: int) -> int:
+    return dice.choice([vs + dice.randint(1, 30), FOREVER])
+
+
+class Case(WindowCase):
+    """Count windows."""
 
     def __init__(self, seed: int, n: int, by: Moment, what: str, speculate: Any, *, grouped: bool) -> None:
-        self._dice = random.Random(seed)
-        self.n, self.by, self.grouped = n, by, grouped
-        rows, named, self._rows = AGGREGATES[what]
-        stream: Any = SOURCE.group_by("k") if grouped else SOURCE
-        plan = stream.count_window(n, by=by).agg(*rows, speculate=speculate, **named).plan
-        self.driver = Driver(lambda: operator_of(plan), SOURCE.schema)
-
-    def batches(self) -> list[list[Element]]:
-        events = [self._event() for _ in range(30)]
-        told = build_stream(events, Dice(self._dice.randbytes(4000)), Shape(), [e.payload for e in events])
-        batches = []
-        while told:
-            size = self._dice.choice([1, 2, 5, 30])
-            batches.append(told[:size])
-            told = told[size:]
-        return batches
-
-    def _event(self) -> Event:
-        vs = self._dice.randrange(60)
-        payload = {"k": self._dice.choice("ab"), "v": self._dice.choice([None, 1, 2])}
-        ve = self._dice.choice([vs + self._dice.randint(1, 30), FOREVER])
-        return Event(payload | {"x": self._dice.choice([0.1, 0.2, -3.3])}, vs, ve)
-
-    def meaning(self) -> list[Event]:
-        windows = denote.count_window(self.n, self.by)
-
-        def one(history: list[Event]) -> list[Event]:
-            return denote.window_aggregate(history, windows, self._rows)
-
-        history = self.driver.input_history()
-        return denote.grouped(history, "k", one) if self.grouped else one(history)
+        windows = denote.count_window(n, by)
+        super().__init__(
+            seed, lambda s: s.count_window(n, by=by), windows, _end, what, speculate, grouped=grouped
+        )
+        self.n, self.by = n, by
 
     def moments(self) -> list[list[int]]:
         """The distinct moments of each group."""
-        history = self.driver.input_history()
-        groups = groups_of(history, "k") if self.grouped else [history]
         by_start = self.by == "start"
-        return [sorted({e.vs if by_start else e.ve for e in group} - {FOREVER}) for group in groups]
+        return [sorted({e.vs if by_start else e.ve for e in group} - {FOREVER}) for group in self.groups()]
 
     def first_open(self, t: int) -> int:
         """Ruling G7: the first moment of the first window that can still change."""
@@ -105,13 +57,7 @@ CASES = pytest.mark.parametrize(
 @CASES
 @pytest.mark.parametrize("what", AGGREGATES)
 def test_eager_shows_all_windows(seed: int, n: int, by: Moment, grouped: int, what: str) -> None:
-    case = Case(seed, n, by, what, "eager", grouped=bool(grouped))
-    for number, batch in enumerate(case.batches()):
-        if number % 3 == 2:
-            case.driver.restore_twin()
-        case.driver.feed(batch)
-        assert_equivalent(case.driver.history(), case.meaning())
-    assert case.driver.operator.state_rows() == 0
+    Case(seed, n, by, what, "eager", grouped=bool(grouped)).check_every_batch()
 
 
 @CASES

@@ -9,39 +9,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.operators.window_case import AGGREGATES, WindowCase
 
 import recension as rc
 from recension import denote
-from recension.core.events import Element, Event, Insert
+from recension.core.events import Insert
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.grouped import groups as groups_of
-from recension.lowering import operator_of
 from recension.operators.state import block_table, leaf_table
 from recension.testing import assert_equivalent
-from recension.testing.driver import Driver
-from recension.testing.physical import Dice, Shape, build_stream
-
-SCHEMA = {"k": "string", "v": "int64", "x": "float64"}
-SOURCE = rc.source("s", SCHEMA)
-INSERTS = rc.source("s", SCHEMA, properties=rc.Properties(is_insert_only=True))
-AGGREGATES: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
-    "sums": (
-        [],
-        {"n": rc.count(), "s": rc.sum("v"), "m": rc.mean("x")},
-        denote.agg(n=denote.count(), s=denote.sum("v"), m=denote.mean("x")),
-    ),
-    "choices": (
-        [],
-        {"s": rc.sum("x"), "top": rc.max("v"), "q": rc.quantile("x", 0.5), "d": rc.stddev("x")},
-        denote.agg(s=denote.sum("x"), top=denote.max("v"), q=denote.quantile("x", 0.5), d=denote.stddev("x")),
-    ),
-    "lists": (
-        [],
-        {"all": rc.collect("v"), "first": rc.first("x"), "last": rc.last("x")},
-        denote.agg(all=denote.collect("v"), first=denote.first("x"), last=denote.last("x")),
-    ),
-    "rows": ([rc.top_k(2, by="v")], {}, denote.top_k(2, by="v")),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -53,50 +28,24 @@ def _small_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
         monkeypatch.setattr(leaf_table, "_SHORT", 3)
 
 
-class Case:
-    """A random stream and a query over it."""
+def _end(dice: random.Random, vs: int) -> int:
+    length = dice.choice([1, 1, 1, 3, dice.randint(1, 30)])
+    return FOREVER if dice.random() < 0.02 else vs + length
+
+
+class Case(WindowCase):
+    """Sessions."""
 
     def __init__(
         self, seed: int, gap: int, what: str, speculate: Any, *, grouped: bool, insert_only: bool = False
     ) -> None:
-        self._dice = random.Random(seed)
-        self.gap, self.grouped, self.insert_only = gap, grouped, insert_only
-        rows, named, self._rows = AGGREGATES[what]
-        source = INSERTS if insert_only else SOURCE
-        stream: Any = source.group_by("k") if grouped else source
-        plan = stream.sessions(gap).agg(*rows, speculate=speculate, **named).plan
-        self.driver = Driver(lambda: operator_of(plan), SOURCE.schema)
-
-    def batches(self) -> list[list[Element]]:
-        events = [self._event() for _ in range(30)]
-        shape = Shape(insert_only=True) if self.insert_only else Shape()
-        told = build_stream(events, Dice(self._dice.randbytes(4000)), shape, [e.payload for e in events])
-        batches = []
-        while told:
-            size = self._dice.choice([1, 2, 5, 30])
-            batches.append(told[:size])
-            told = told[size:]
-        return batches
-
-    def _event(self) -> Event:
-        vs = self._dice.randrange(120)
-        payload = {"k": self._dice.choice("ab"), "v": self._dice.choice([None, 1, 2])}
-        length = self._dice.choice([1, 1, 1, 3, self._dice.randint(1, 30)])
-        ve = FOREVER if self._dice.random() < 0.02 else vs + length
-        return Event(payload | {"x": self._dice.choice([0.1, 0.2, -3.3])}, vs, ve)
-
-    def meaning(self) -> list[Event]:
-        def one(history: list[Event]) -> list[Event]:
-            return denote.window_aggregate(history, denote.sessions(self.gap), self._rows)
-
-        history = self.driver.input_history()
-        return denote.grouped(history, "k", one) if self.grouped else one(history)
+        how: dict[str, Any] = {"grouped": grouped, "insert_only": insert_only}
+        super().__init__(seed, lambda s: s.sessions(gap), denote.sessions(gap), _end, what, speculate, **how)
+        self.gap = gap
 
     def windows(self) -> list[denote.Window]:
         """The sessions of all groups."""
-        history = self.driver.input_history()
-        groups = groups_of(history, "k") if self.grouped else [history]
-        return [window for group in groups for window, _ in denote.sessions(self.gap)(group)]
+        return [window for group in self.groups() for window, _ in self._windows(group)]
 
     def is_final(self, end: int, t: int) -> bool:
         return end + self.gap <= t or t == FOREVER
@@ -111,13 +60,7 @@ CASES = pytest.mark.parametrize(
 @CASES
 @pytest.mark.parametrize("what", AGGREGATES)
 def test_eager_shows_all_sessions(seed: int, gap: int, grouped: bool, long: int, what: str) -> None:
-    case = Case(seed, gap, what, "eager", grouped=grouped)
-    for number, batch in enumerate(case.batches()):
-        if number % 3 == 2:
-            case.driver.restore_twin()
-        case.driver.feed(batch)
-        assert_equivalent(case.driver.history(), case.meaning())
-    assert case.driver.operator.state_rows() == 0
+    Case(seed, gap, what, "eager", grouped=grouped).check_every_batch()
 
 
 @CASES

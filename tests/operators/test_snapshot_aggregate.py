@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recension
@@ -199,6 +199,7 @@ def check(data: st.DataObject, query: Query, variant: Speculate, *, grouped: boo
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", QUERIES)
 @given(data=st.data())
+@settings(max_examples=max(3, settings().max_examples // 2))
 def test_after_every_batch_the_history_is_the_oracles(
     name: str, variant: Speculate, grouped: bool, data: st.DataObject
 ) -> None:

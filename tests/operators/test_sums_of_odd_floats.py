@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import recension as rc
 from recension.operators.windowed.accumulators import Mean, SumFloats
+from recension.operators.windowed.double_double import exact_parts
 
 SOURCE = rc.source("s", {"k": "string", "x": "float64"})
 MANY = 2**21
@@ -56,3 +60,22 @@ def test_the_largest_values_that_can_be_added_up() -> None:
     query = SOURCE.tumbling(2).agg(s=rc.sum("x"), m=rc.mean("x"))
     found = [e.payload for e in rc.run(query, {"s": feed}, close=True).history().to_events()]
     assert found == [{"s": 2.0**961, "m": 2.0**960}, {"s": 1.0, "m": 1.0}]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(-1e6, 1e6) | st.floats(-1e-6, 1e-6)), max_size=40))
+def test_parts_of_floats_add_up_without_rounding(values: list[tuple[int, float]]) -> None:
+    place, numbers = np.array([p for p, _ in values], np.int64), np.array([v for _, v in values])
+    parts = exact_parts(numbers, 2 * max(1, len(values)))
+    if parts is None:  # too many digits between the largest and the least
+        assert np.abs(numbers).max() / np.abs(numbers[numbers != 0]).min() > 1e10
+        return
+    for shuffled in (np.arange(len(place)), np.arange(len(place))[::-1]):
+        sums = [np.bincount(place[shuffled], part[shuffled], 4) for part in parts]
+        for at in range(4):
+            own = [Fraction(v) for p, v in values if p == at]
+            assert sum((Fraction(float(total[at])) for total in sums), Fraction(0)) == sum(own, Fraction(0))
+
+
+def test_floats_of_very_different_sizes_are_not_parted() -> None:
+    assert exact_parts(np.array([1e300, 1.0, 1e-300]), 6) is None
+    assert exact_parts(np.array([0.0, -0.0]), 4) == []

@@ -9,6 +9,8 @@ import pytest
 from tests.plan.test_structure import NODES, node_kinds
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.denote.lineage import Region
+from recension.lineage.rules import lineage_of
 from recension.lowering import operator_of
 from recension.lowering.explain_choices import describe_choice
 from recension.operators.base import Operator
@@ -120,6 +122,15 @@ def test_the_local_engine_and_explain_know_it(node: Node) -> None:
     assert describe_choice(node) is None or isinstance(describe_choice(node), str)
 
 
+@every_step
+def test_it_says_what_its_answers_rest_on(node: Node) -> None:
+    lineage = lineage_of(node)
+    assert len(lineage.columns) == len(node.inputs) == len(lineage.reach(Region(3, 5)))
+    for columns, child in zip(lineage.columns, below(node), strict=True):
+        assert columns.keys() <= set(node.schema.names)
+        assert set(columns.values()) <= child
+
+
 @pytest.mark.parametrize("node", SPANS)
 def test_a_span_is_what_its_parts_say(node: SpanNode) -> None:
     parts = node.as_span()
@@ -136,3 +147,5 @@ def test_what_stands_for_a_stream_is_never_taken_for_a_step(node: Any) -> None:
         node.with_group_keys(("k",), node.inputs)
     with pytest.raises(RecensionError):
         operator_of(node)
+    with pytest.raises(RecensionError):
+        lineage_of(node)

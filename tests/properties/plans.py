@@ -6,7 +6,8 @@ any other. A step may also read the second source.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -405,3 +406,11 @@ class Plan:
 def plans(max_steps: int = 3) -> st.SearchStrategy[Plan]:
     """Plans of one to three steps."""
     return st.lists(st.sampled_from(STEPS), min_size=1, max_size=max_steps).map(lambda s: Plan(tuple(s)))
+
+
+def one_form_of_each(steps: Sequence[StepKind]) -> list[StepKind]:
+    """Of steps that differ only in groups and in when answers are shown, one, by turns."""
+    forms: dict[str, list[StepKind]] = {}
+    for step in steps:
+        forms.setdefault(re.sub(r" (perfect|ordered|eager)\b| by k$", "", step.name), []).append(step)
+    return [same[number % len(same)] for number, same in enumerate(forms.values())]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
 from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.step import StepKind
 
 import recension as rc
 from recension.core.batch import from_elements
@@ -121,14 +122,26 @@ def test_random_plans(data: st.DataObject) -> None:
     check_plan(plan, known, turns, data.draw(st.integers(0, len(turns))))
 
 
-@pytest.mark.parametrize("step", STEPS, ids=repr)
-@given(st.data())
-@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
-def test_each_operator(step: object, data: st.DataObject) -> None:
+def _check_step(step: StepKind, data: st.DataObject) -> None:
     known = data.draw(st.sampled_from(KNOWN))
     turns = data.draw(interleavings(known))
-    plan = Plan((step,))  # type: ignore[arg-type]
-    check_plan(plan, known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(Plan((step,)), known, turns, data.draw(st.integers(0, len(turns))))
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+@given(st.data())
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
+def test_each_operator(step: StepKind, data: st.DataObject) -> None:
+    """A few examples: there are hundreds of steps."""
+    _check_step(step, data)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+@given(st.data())
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
+def test_each_operator_at_length(step: StepKind, data: st.DataObject) -> None:
+    _check_step(step, data)
 
 
 @given(st.data())

@@ -57,7 +57,9 @@ def test_a_source_without_ctis_is_forgotten_behind_those_made_above_it(name: str
         source = session.metrics()[0]
         assert source.name == "s"
         assert session.snapshot()["sources/s/live"].num_rows == source.state_rows <= 20
-        assert source.state_bytes == 24 * source.state_rows
+        # The last batch is there as it came, or else as hashes.
+        assert source.state_bytes <= (32 + 8) * ROWS
+        assert session.metrics()[0].state_bytes == 24 * source.state_rows
 
 
 def test_a_slow_stream_is_forgotten_behind_the_fast_one() -> None:
@@ -129,7 +131,7 @@ def test_what_was_opened_and_closed_is_forgotten_behind_the_ctis_made_above() ->
     for n in range(5):
         session.push("s", visits(n * ROWS, "open"))
         session.push("s", visits(n * ROWS, "close"))
-        assert session.metrics()[0].state_rows <= 8 * ROWS
+        assert session.metrics()[0].state_rows <= 9 * ROWS
     session.push("s", [rc.Insert({"x": -1}, 9 * ROWS, 9 * ROWS + 1)])
     session.push("s", visits(9 * ROWS, "open"))
     assert session.snapshot()["sources/s/open"].num_rows == ROWS

@@ -20,7 +20,8 @@ from recension.plan.group_apply import group_apply
 from recension.plan.module_window import WindowKind
 from recension.plan.node import Outputs, Speculate, all_of
 from recension.plan.span import describe_outputs, projected_schema
-from recension.plan.timed_span import reads_times, timed_span
+from recension.plan.timed_span import reads_times
+from recension.plan.timed_steps import timed_span
 from recension.plan.windows import CountWindows, Moment, SessionWindows
 
 S = TypeVar("S", bound=StreamBase)

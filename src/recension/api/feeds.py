@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from recension.api.base import StreamBase, key_names
 from recension.api.stream import IntoRowColumn, Stream, changes, source
-from recension.core.errors import SchemaError
+from recension.core.errors import SchemaError, suggest_name
 from recension.core.formats import change_feeds
-from recension.core.formats.change_feeds import LOG_COLUMNS, LOG_DELETED, LOG_TIME, LOG_VERSION, ROW_FROM
+from recension.core.formats.change_feeds import (
+    LOG_COLUMNS,
+    LOG_DELETED,
+    LOG_TIME,
+    LOG_VERSION,
+    ROW_FROM,
+    Envelopes,
+)
 from recension.core.history import History
 from recension.core.validity import Policy
+from recension.plan.keyed import ChangesByKey, RowSource
 from recension.plan.schemas import IntoSchema, IntoType, schema_of
-from recension.runners.result import Result
 
 INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milliseconds
 
@@ -46,13 +53,15 @@ class Debezium(Feed):
     """Envelopes of changes."""
 
     version: str = "lsn"
+    optional: tuple[str, ...] = ()
 
     def rows(self, data: Any) -> Any:
+        envelopes = Envelopes(self.schema, self.key, self.version, self.optional)
         if _is_spark(data):
             from recension.runners.spark.change_feeds import debezium_rows
 
-            return debezium_rows(data, self.schema, self.key, self.version, self.name)
-        return change_feeds.debezium_rows(data, self.schema, self.key, self.version, self.name)
+            return debezium_rows(data, envelopes, self.name)
+        return envelopes.rows(data, self.name)
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,12 +100,17 @@ def debezium(
     key: str | Sequence[str],
     *,
     version: str = "lsn",
+    optional: str | Sequence[str] = (),
     on_violation: Policy = "raise",
 ) -> Debezium:
     """Change data capture in Debezium's envelope: ``op``, ``before``, ``after``, ``source``.
 
     The order of the log rules: rows stand by ``source.lsn`` (or another field of ``source`` that ``version``
     names), and each begins at the latest ``source.ts_ms`` up to it.
+
+    Columns that the schema does not name are left out. One that it names and a message lacks is refused,
+    unless it is ``optional``: then it is null there, as before the column was added to the table. The command
+    and `rc.kafka` read envelopes as they are; ``rows`` makes rows of them for other runners.
 
     >>> import recension as rc
     >>> orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id")
@@ -111,8 +125,17 @@ def debezium(
     1970-01-01 00:00:01+00:00  ∞    1   paid
     """
     columns, keys = _log_schema(schema, "debezium"), key_names(key, "debezium(key=)")
-    log = _log(name, columns, keys, on_violation, times=INSTANTS)
-    return Debezium(name, columns, keys, log, version)
+    lacking = (optional,) if isinstance(optional, str) else tuple(optional)
+    for column in lacking:
+        if column not in columns.names:
+            raise SchemaError(
+                f"debezium: optional={column!r}{suggest_name(column, columns.names)} is no column"
+            )
+        if column in keys:
+            raise SchemaError(f"debezium: optional={column!r} is in the key, which every message has")
+    envelopes = Envelopes(columns, keys, version, lacking)
+    log = _log(name, columns, keys, on_violation, times=INSTANTS, envelopes=envelopes)
+    return Debezium(name, columns, keys, log, version, lacking)
 
 
 def delta_changes(
@@ -202,6 +225,8 @@ def to_scd2(
         from recension.runners.spark.change_feeds import scd2_table
 
         return scd2_table(history, start, end, current)
+    from recension.runners.result import Result
+
     if isinstance(history, Result):
         history = history.history()
     table = history.to_arrow() if isinstance(history, History) else history
@@ -217,11 +242,20 @@ def _log_schema(schema: IntoSchema, verb: str) -> pa.Schema:
 
 
 def _log(
-    name: str, columns: pa.Schema, key: tuple[str, ...], policy: Policy, times: IntoType | None = None
+    name: str,
+    columns: pa.Schema,
+    key: tuple[str, ...],
+    policy: Policy,
+    times: IntoType | None = None,
+    envelopes: Envelopes | None = None,
 ) -> Stream:
-    return changes(
+    log = changes(
         name, columns, key, LOG_TIME, LOG_VERSION, LOG_DELETED, policy, times=times, order="version"
     )
+    step = log.plan
+    if envelopes is None or not isinstance(step, ChangesByKey) or not isinstance(step.input, RowSource):
+        return log
+    return Stream(replace(step, input=replace(step.input, envelopes=envelopes)))
 
 
 def _is_spark(data: Any) -> bool:

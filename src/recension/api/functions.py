@@ -133,7 +133,7 @@ def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
 
 
 def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """How many different values there are, exactly; null is none, NaN is one.
+    """How many different values there are; null is none, NaN is one. Told apart by 64-bit hashes.
 
     >>> print(n_unique("user"))
     n_unique(user)

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from recension.api.base import StreamBase, key_names
-from recension.lowering import describe_choice
-from recension.plan.explain import Format, explain
+from recension.plan.explain import Format, explain, explain_html
 from recension.plan.fragments import cut, describe_fragments
 from recension.plan.properties import Properties, describe_properties
 from recension.plan.rewrites import optimize
@@ -56,6 +55,8 @@ class InspectionMethods(StreamBase):
               columns: x int64, y int64
               known: nothing
         """
+        from recension.lowering import describe_choice  # loads all operators
+
         return explain(
             optimize([self.plan]) if rewrite else [self.plan], annotate=describe_choice, format=format
         )
@@ -95,6 +96,13 @@ class InspectionMethods(StreamBase):
                 f"known: {describe_properties(plan.properties)}",
             ]
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the plan as it will run, the answer first and below it what it reads."""
+        from recension.lowering import describe_choice  # loads all operators
+
+        (root,) = optimize([self.plan])
+        return explain_html(root, describe_choice)
 
     def __repr__(self) -> str:
         return f"<Stream {self.plan.label}: {describe_columns(self.plan.schema)}>"

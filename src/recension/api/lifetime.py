@@ -14,7 +14,7 @@ from recension.plan.expressions import IntoExpression, expression
 from recension.plan.join import How, Join, full_join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
-from recension.plan.timed_span import with_lifetime
+from recension.plan.timed_steps import with_lifetime
 
 
 class LifetimeMethods(StreamBase):

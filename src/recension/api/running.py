@@ -15,6 +15,7 @@ from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.runners.answers import HISTORY_LIMIT
 from recension.runners.finite import run as run_plan
 from recension.runners.local import BATCH_SIZE, Session
+from recension.runners.recorder import EdgeChoice, Recorder
 from recension.runners.result import Result
 
 
@@ -98,6 +99,31 @@ def session(
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
     return Session(plans, batch_size, clock, history_limit, pool=open_pool(memory, spill), keep=_keep(keep))
+
+
+def record(
+    session: Session, path: str | PathLike[str], *, edges: EdgeChoice = "ends", limit: str | int = "1GiB"
+) -> Recorder:
+    """Record a session from now on: the elements on the edges of its plan, with the step they came in.
+
+    The streams go to Arrow files in a new directory; `rc.read_recording` and ``recension inspect`` read them,
+    also while they grow. ``edges`` are ``"ends"`` (the sources and the answers), ``"all"``, or a list of
+    names as `explain` shows them. When the files are larger than ``limit`` the oldest go, and are counted.
+    The recording ends with ``close()``, at the end of a ``with`` block, or with the program. Restoring a
+    snapshot ends it, and so does a full disk, with a warning in the log: the session itself goes on.
+
+    >>> import recension as rc, tempfile
+    >>> s = rc.source("s", {"user": "string"})
+    >>> live = rc.session(s.agg(n=rc.count(), speculate="eager"))
+    >>> with rc.record(live, tempfile.mkdtemp()) as recorder:
+    ...     live.push("s", [rc.Insert({"user": "ann"}, 1, 5), rc.Cti(9)])
+    >>> rc.read_recording(recorder.path).stream("query").history().show()
+    _vs  _ve  n
+    1    5    1
+    """
+    if not isinstance(session, Session):
+        raise RecensionError(f"record: a session is needed, as rc.session(query) gives, not {session!r}")
+    return session.record(path, edges, limit)
 
 
 def _keep(length: DurationLike) -> int:

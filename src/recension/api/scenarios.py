@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recension.api.base import plan_of
 from recension.api.stream import Stream
 from recension.core.ticks import BEGINNING, DurationLike, TimeLike, duration, instant
 from recension.plan.merge import Leader, Merge, MergeCase, MergePolicy, OnMismatch
-from recension.runners.local import Session
+
+if TYPE_CHECKING:
+    from recension.runners.local import Session
 
 
 def merge(

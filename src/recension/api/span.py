@@ -12,7 +12,8 @@ from recension.plan.functions import takes_rows
 from recension.plan.node import Node, Outputs
 from recension.plan.schemas import IntoSchema, schema_of
 from recension.plan.span import Distinct, Map, Project, Union, Where
-from recension.plan.timed_span import reads_times, timed_span, where_timed
+from recension.plan.timed_span import reads_times
+from recension.plan.timed_steps import timed_span, where_timed
 
 
 class SpanMethods(StreamBase):

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from recension.api.base import StreamBase, key_names, plan_of
 from recension.core.errors import RecensionError
+from recension.core.formats.messages import MessageFormat
 from recension.core.ticks import DurationLike, duration
 from recension.core.validity import Policy
 from recension.plan.merge import Leader, MergeCase, MergePolicy, OnMismatch
@@ -19,6 +20,8 @@ from recension.plan.source import Table
 from recension.runners.spark.batch.run import batch as run_batch
 from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
+from recension.runners.spark.kafka import KafkaInput, write_kafka
+from recension.runners.spark.kafka import read_kafka as open_topic
 from recension.runners.spark.refresh import Refresher
 from recension.runners.spark.refresh import write_version as write_plan_version
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
@@ -37,6 +40,7 @@ from recension.runners.spark.stream.pipeline import merge_frames, merge_root
 from recension.runners.spark.stream.pipeline import stream as stream_plan
 
 __all__ = [
+    "KafkaInput",
     "attach",
     "batch",
     "detach",
@@ -46,6 +50,7 @@ __all__ = [
     "read_bitemporal",
     "read_changelog",
     "read_history",
+    "read_kafka",
     "reason_of",
     "refresh",
     "session",
@@ -53,6 +58,7 @@ __all__ = [
     "write",
     "write_changelog",
     "write_history",
+    "write_kafka",
     "write_version",
 ]
 
@@ -86,7 +92,7 @@ def batch(
 def stream(
     spark: SparkSession,
     query: StreamBase,
-    inputs: Mapping[str, DataFrame | str | Path],
+    inputs: Mapping[str, DataFrame | KafkaInput | str | Path],
     *,
     shards: int | None = None,
     skew: str | Iterable[str] | None = None,
@@ -107,10 +113,10 @@ def stream(
         A stream built with the API.
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
-        columns of times, with a watermark, which makes CTIs; or a folder of stream files, which the tasks
-        read themselves. For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a
-        checkpoint that was made with other rows is refused. With ``refresh``, a folder of versions
-        (`rc.spark.write_version`).
+        columns of times, with a watermark, which makes CTIs; a topic (`rc.spark.read_kafka`); or a folder of
+        stream files, which the tasks read themselves. For an `rc.table`, a batch DataFrame or a path: it is
+        read once, here, and a checkpoint that was made with other rows is refused. With ``refresh``, a folder
+        of versions (`rc.spark.write_version`).
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.
@@ -122,8 +128,8 @@ def stream(
         For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
         put their rows in order.
     watermark
-        For folders of plain tables: how far CTIs lag behind the latest start; what ``withWatermark``
-        says of a DataFrame.
+        For folders of plain tables, and topics of plain rows: how far CTIs lag behind the latest start; what
+        ``withWatermark`` says of a DataFrame.
     files_per_batch
         How many files of a folder a micro-batch takes at most.
     feedback
@@ -148,6 +154,74 @@ def stream(
         files_per_batch=files_per_batch,
         feedback=None if feedback is None else local_path(feedback),
         memory=memory,
+    )
+
+
+def read_kafka(
+    spark: SparkSession,
+    source: StreamBase,
+    servers: str,
+    topic: str | Sequence[str],
+    *,
+    format: MessageFormat = "json",
+    avro_schema: Any = None,
+    columns: Mapping[str, str] | None = None,
+    dead_letters: str | None = None,
+    start: str = "earliest",
+    options: Mapping[str, str] | None = None,
+    client: Mapping[str, str] | None = None,
+) -> KafkaInput:
+    """A Kafka topic as an input of `rc.spark.stream`.
+
+    Parameters
+    ----------
+    spark
+        A session with Spark's Kafka connector (``spark.jars``).
+    source
+        The source that the topic is for. If the topic has several partitions, it names them:
+        ``rc.source(..., partition="partition", order="offset")``. No CTI counts before all of them have
+        spoken, or the source's ``idle`` has passed.
+    servers
+        The addresses of brokers, as ``kafka.bootstrap.servers`` takes them.
+    topic
+        A topic, or several of equal content: ``partition=["topic", "partition"]`` then.
+    format
+        What the values of messages are: ``json``, an object each; ``avro`` or ``confluent-avro`` (with the
+        five bytes of a registry before it), a record each; ``arrow`` or ``parquet``, a table of any number of
+        rows each, with ``order=["offset", "row"]``. Rows have control columns (without ``_kind`` they are
+        inserts) or the source's own columns of times.
+    avro_schema
+        The schema of Avro's records, as JSON text or a dict.
+    columns
+        Columns of the source that come from beside the value, by what they come from: ``key``, ``timestamp``,
+        ``topic``, ``partition``, ``offset``, ``row`` or ``headers.NAME``. Those that the source names as its
+        partition, order, run and sequence need not be listed if they have these names, or are the headers
+        ``_run``, ``_batch`` and ``_seq``.
+    dead_letters
+        A topic for messages that cannot be read. They go there as they are, with headers that say where they
+        come from and what is wrong. Without it the source's ``on_violation`` decides.
+    start
+        Where a new query begins: ``earliest`` or ``latest``. One with a checkpoint goes on from there.
+    options
+        Further options of Spark's connector, such as ``{"maxOffsetsPerTrigger": "100000"}``.
+    client
+        Settings of librdkafka for the producer of dead letters, if the broker asks for more than its address.
+
+    A message without a value (a tombstone) deletes its key if the source is keyed, names ``deleted=``, and
+    gets its key and start from beside the value; else it is skipped and counted.
+    """
+    return open_topic(
+        spark,
+        plan_of(source, "read_kafka"),
+        servers,
+        topic,
+        form=format,
+        avro_schema=avro_schema,
+        columns=columns,
+        dead_letters=dead_letters,
+        start=start,
+        options=options,
+        client=client,
     )
 
 

@@ -22,7 +22,8 @@ from recension.plan.module_window import ModuleCall, ModuleWindow, Policies, Win
 from recension.plan.node import Node, Outputs, Speculate, columns_named
 from recension.plan.span import Project
 from recension.plan.tables import refuse_table
-from recension.plan.timed_span import name_timed, reads_times
+from recension.plan.timed_span import reads_times
+from recension.plan.timed_steps import name_timed
 from recension.plan.windows import (
     CalendarUnit,
     CalendarWindows,

@@ -12,8 +12,6 @@ from recension.cli.outputs import check_made_file
 from recension.cli.progress import show_progress
 from recension.cli.root import app
 from recension.core.formats.files import format_errors
-from recension.operators.extents import calibration
-from recension.operators.schemes.constants import constants_file, save_constants
 
 
 @app.command()
@@ -30,6 +28,9 @@ def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Measure less, and less well.")] = False,
 ) -> None:
     """Measure the costs by which coalescing queries are made eager or lazy, and keep them in a file."""
+    from recension.operators.extents import calibration
+    from recension.operators.schemes.constants import constants_file, save_constants
+
     effort = calibration.Effort(1024, 256, 1) if quick else calibration.Effort()
     file = output or constants_file()
     check_made_file(file)

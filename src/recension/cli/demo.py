@@ -12,9 +12,6 @@ from rich.console import Console
 from recension.cli.outputs import check_made_file
 from recension.cli.root import FAILED, app
 from recension.cli.run_spark import missing_for_spark
-from recension.demo.leases import SITES
-from recension.demo.performance import perform
-from recension.demo.script import World
 
 
 @app.command()
@@ -27,6 +24,10 @@ def demo(
     ),
 ) -> int:
     """Three replicas of one query that disagree, die and are replaced; one answer, compared with truth."""
+    from recension.demo.leases import SITES
+    from recension.demo.performance import inspector_beside, perform
+    from recension.demo.script import World
+
     check_made_file(report)
     began = time.perf_counter()
     console = Console(width=min(100, Console().width))
@@ -42,4 +43,5 @@ def demo(
         spark = False
     verdict = perform(World(size, seed), console, report, on_spark=spark)
     console.print(f"\nFigures: {report}   [dim]{time.perf_counter() - began:.0f} s[/]", highlight=False)
+    console.print(f"The run, step by step: {inspector_beside(report)}", highlight=False)
     return 0 if verdict.is_right else FAILED

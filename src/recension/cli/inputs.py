@@ -17,6 +17,7 @@ from recension.core.errors import RecensionError
 from recension.core.formats import StreamReader, open_stream
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
+from recension.plan.keyed import envelopes_of
 from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, Table, walk
 from recension.plan.source import describe_unknown_source, require_one_kind
@@ -94,6 +95,7 @@ def open_inputs(
             start=known[name].start,
             end=known[name].end,
             is_timeless=known[name].time_columns.is_timeless,
+            envelopes=envelopes_of(known[name]),
             on_violation=known[name].on_violation,
             check_orphans=name not in unchecked_sources and not known[name].are_rows,
             check_lateness=not known[name].are_rows,

@@ -37,7 +37,7 @@ def load_query(given: str) -> Stream:
     The file is executed: it is code, not data. What it prints goes to standard error, since standard output
     is for results.
     """
-    file, name = _split(given)
+    file, name = split_query(given)
     if not file.is_file():
         raise RecensionError(f"{file}: is a directory" if file.is_dir() else f"{file}: no such query file")
     defined = _execute(file)
@@ -79,7 +79,8 @@ def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
     return suggest_name(name, streams) or others
 
 
-def _split(given: str) -> tuple[Path, str]:
+def split_query(given: str) -> tuple[Path, str]:
+    """The file and the name of the stream in it."""
     file, colon, name = given.rpartition(":")
     if not colon or Path(given).is_file():
         return Path(given), _NAME

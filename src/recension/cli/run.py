@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow.parquet as pq
 import typer
@@ -32,14 +32,15 @@ from recension.cli.run_spark import missing_for_spark, run_spark
 from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, write_history
+from recension.core.formats import BATCH_SIZE, StreamReader, write_history
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Node, Table, walk
-from recension.runners.finite import push_inputs, without_idleness
-from recension.runners.local import BATCH_SIZE, Session
+
+if TYPE_CHECKING:
+    from recension.runners.local import Session
 
 
 class EngineName(StrEnum):
@@ -98,6 +99,15 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Local engine: where the rest of the state goes.")
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Local engine: record the streams of every step here, for recension inspect."
+        ),
+    ] = None,
+    record_limit: Annotated[
+        str, typer.Option(metavar="SIZE", help="How large a recording may be; its oldest part goes.")
+    ] = "1GiB",
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.
 
@@ -114,6 +124,8 @@ def run(
     results.check(paths.values())
     _check_engine(engine, shards, checkpoint, profile=profile)
     pool = _check_memory(engine, memory, spill)
+    if record is not None and engine is not EngineName.LOCAL:
+        raise RecensionError("--record is for --engine local")
     plan = load_query(query).plan
     if on_violation is not None:
         plan = with_policy(plan, on_violation.value)
@@ -135,8 +147,14 @@ def run(
         case EngineName.BATCH:
             _run_batch(plan, paths, results, batch_size)
         case EngineName.LOCAL:
+            from recension.runners.finite import without_idleness
+            from recension.runners.local import Session
+
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
-                _run_local(plan, paths, results, batch_size, pool, close=close, profile=profile)
+                session = Session({"query": without_idleness(plan)}, batch_size, history_limit=0, pool=pool)
+                readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
+                with nullcontext() if record is None else session.record(record, "all", record_limit):
+                    _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)
 
 
 def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:
@@ -163,17 +181,15 @@ def _check_memory(engine: EngineName, memory: str | None, spill: Path | None) ->
 
 
 def _run_local(
+    session: Session,
     plan: Node,
-    paths: Mapping[str, Path],
+    readers: Mapping[str, StreamReader],
     results: ResultTargets,
     size: int,
-    pool: MemoryPool | None,
     *,
     close: bool,
     profile: bool,
 ) -> None:
-    session = Session({"query": without_idleness(plan)}, size, history_limit=0, pool=pool)
-    readers = open_inputs(paths, plan, session.unchecked_sources, size)
     time_type = common_time_type(readers)
     builder = HistoryBuilder(plan.schema)
     elements = _run_session(session, readers, size, close=close)
@@ -197,6 +213,8 @@ def _run_session(
     session: Session, readers: Mapping[str, StreamReader], size: int, *, close: bool
 ) -> Iterator[EventBatch]:
     """The output as it comes; on a terminal, with a sign of life."""
+    from recension.runners.finite import push_inputs
+
     taken = given = 0
     with show_progress("running") as meter:
         for taken, _ in enumerate(push_inputs(session, readers, batch_size=size, close=close), start=1):

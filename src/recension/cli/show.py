@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from recension.core.errors import RecensionError
 from recension.core.formats.text import is_scalar, to_text
 from recension.core.history import History
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import describe_time
 from recension.core.values import values_of
-from recension.runners.metrics import Metrics
+
+if TYPE_CHECKING:
+    from recension.runners.metrics import Metrics
 
 _MOST_ROWS: Final = 40
+_PLOTS: Final = (".svg", ".png", ".pdf")
 
 
 def sort_by_lifetime(history: History) -> History:
@@ -47,6 +54,26 @@ def show_history(history: History, time_type: pa.DataType) -> None:
     if len(history) > _MOST_ROWS:
         rest = f"… and {len(history) - _MOST_ROWS:,} more events; --output writes them all"
         console.print(rest, highlight=False)
+
+
+def refuse_plot(path: Path, *others: Sequence[object]) -> None:
+    """Refuse a plot that cannot be drawn, before anything is read."""
+    for given, option in others:
+        if given:
+            raise RecensionError(f"--plot and {option} do not go together")
+    if path.suffix.lower() not in _PLOTS:
+        raise RecensionError(f"{path}: a plot is {', '.join(_PLOTS)}")
+    if find_spec("matplotlib") is None:
+        raise RecensionError("--plot needs matplotlib: pip install 'recension[plot]'")
+
+
+def save_plot(history: History, path: Path) -> None:
+    """Draw a history to a file."""
+    import matplotlib as mpl
+
+    mpl.use("agg")  # no window, whatever the machine has
+    figure = history.plot().figure
+    figure.savefig(path)
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,7 @@ from recension.cli.inputs import EndOption, OnViolation, OnViolationOption, Star
 from recension.cli.outputs import FormatOption, ResultTargets
 from recension.cli.progress import with_progress
 from recension.cli.root import FAILED, app
-from recension.cli.show import sort_by_lifetime
+from recension.cli.show import refuse_plot, save_plot, sort_by_lifetime
 from recension.core.classes import StreamReport, classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError, SchemaError, StreamError, TimeError
@@ -56,6 +56,10 @@ def history(
     bitemporal: Annotated[
         bool, typer.Option("--bitemporal", help="Of a changelog: also from when to when it was believed.")
     ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Draw it to this file (.svg, .png, .pdf) instead of showing it."),
+    ] = None,
 ) -> None:
     """The canonical history of a stream: the events left when every retraction is applied.
 
@@ -64,6 +68,8 @@ def history(
     results = ResultTargets.from_options(None, output, form)
     results.check([path])
     asked = Version.asked(version, as_of)
+    if plot is not None:
+        refuse_plot(plot, [output, "--output"], [bitemporal, "--bitemporal"])
     if bitemporal:
         found = read_bitemporal(path, asked)
         results.check_columns(found.schema)
@@ -73,7 +79,10 @@ def history(
     results.check_columns(reader.schema)
     result = _reconstitute(path, reader)
     report_dropped({"": reader.counts})
-    results.put_history(sort_by_lifetime(result), reader.time_type)
+    if plot is not None:
+        save_plot(replace(result, time_type=reader.time_type), plot)
+    else:
+        results.put_history(sort_by_lifetime(result), reader.time_type)
 
 
 def _reconstitute(path: Path, reader: StreamReader) -> History:

@@ -15,12 +15,16 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.change_log import Change
 from recension.core.netting import group_sizes, maybe_in, order_of_hashes, running_totals
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import Column, Columns, SortedRuns, take_columns
-from recension.core.ticks import BEGINNING, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
+
+# So much waits: unhashed events take more memory than hashes, and many small batches more than their rows.
+_MOST_WAITING: Final = 256
+_MOST_BYTES: Final = 1 << 26
 
 
 class EventCounts(Protocol):
@@ -94,11 +98,70 @@ class CountedBag(SortedRuns):
 
 
 class EventBag(CountedBag):
-    """How often each event is present; events that ended before the last CTI are forgotten."""
+    """How often each event is present; events that ended before the last CTI are forgotten.
+
+    Inserts may wait here as they came. They are hashed when somebody asks for events: most streams have no
+    retraction that would, and their events are forgotten unhashed.
+    """
 
     def __init__(self) -> None:
         types = {"key": np.uint64, "count": np.int64, "end": np.int64}
         super().__init__(types, equal="sum", expiry="end")
+
+    def clear(self) -> None:
+        super().clear()
+        self._waiting: list[_WaitingInserts] = []
+        self._waiting_bytes = 0
+
+    def count_events(self) -> int:
+        """How many events are remembered."""
+        ends = [waiting.batch.ve for waiting in self._waiting]
+        return len(self) + sum(int(np.count_nonzero(end >= self.expired_before)) for end in ends)
+
+    def nbytes(self) -> int:
+        """Memory taken by the events that are there."""
+        return super().nbytes() + self._waiting_bytes
+
+    def add_later(self, inserts: EventBatch, salt: Hashes | None = None) -> None:
+        """Add the events of a batch that has only inserts; with ``salt``, as `bag_changes` takes it."""
+        if not len(inserts) or self.expired_before == FOREVER:
+            return
+        nbytes = inserts.payload.nbytes + 4 * inserts.vs.nbytes
+        coming = _WaitingInserts(inserts, int(inserts.ve.max()), nbytes, salt)
+        if len(self._waiting) == _MOST_WAITING or self._waiting_bytes + nbytes > _MOST_BYTES:
+            self._add_waiting()
+        self._waiting.append(coming)
+        self._waiting_bytes += nbytes
+
+    def _add_waiting(self) -> None:
+        if self._waiting:
+            batch = concat([waiting.batch for waiting in self._waiting])
+            salts = [waiting.salt for waiting in self._waiting if waiting.salt is not None]
+            self._waiting, self._waiting_bytes = [], 0
+            salt = np.concatenate(salts) if salts else None
+            self.apply(bag_changes(batch, batch.ve >= self.expired_before, salt))
+
+    def forget_before(self, t: int) -> None:
+        is_later = t > self.expired_before
+        super().forget_before(t)
+        if is_later and self._waiting:
+            self._waiting = [waiting for waiting in self._waiting if waiting.end >= t]
+            self._waiting_bytes = sum(waiting.nbytes for waiting in self._waiting)
+
+    def take_changes(self, version: int) -> Change:
+        """See `Logged.take_changes`."""
+        self._add_waiting()
+        return super().take_changes(version)
+
+    def snapshot(self) -> pa.Table:
+        """All events."""
+        self._add_waiting()
+        return super().snapshot()
+
+    def total(self, *needles: Column) -> Index:
+        """The counts of each key added up."""
+        self._add_waiting()
+        return super().total(*needles)
 
     def count(self, keys: Hashes) -> Index:
         """How often each of the keys is present now."""
@@ -117,7 +180,18 @@ class EventBag(CountedBag):
 
     def latest_end(self) -> int:
         """The last end of any event present, BEGINNING if there is none."""
+        self._add_waiting()
         return int(self.unite()["end"].max(initial=BEGINNING))
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingInserts:
+    """Inserts that are not hashed yet, the last of their ends, the memory they take, and their salt."""
+
+    batch: EventBatch
+    end: int
+    nbytes: int
+    salt: Hashes | None
 
 
 class LiveEnds(CountedBag):

@@ -138,6 +138,35 @@ class History:
         cells = {name: _time_cells(column[order], self.time_type) for name, column in times.items()}
         print(_show_rows(cells, payload, len(self) - len(order)))
 
+    def plot(self, ax: Any = None, *, lanes: str | None = None, most: int = 2_000) -> Any:
+        """Draw the lifetimes as bars on matplotlib axes, which are given back; ``recension[plot]`` has it.
+
+        ``lanes`` is the column whose values are the lanes; by default the first text that has few of them. Of
+        more events than ``most`` the first are drawn, and the title says so.
+
+        >>> import matplotlib; matplotlib.use("agg")
+        >>> axes = History.from_events([Event({"user": "ann"}, 1, 4), Event({"user": "bob"}, 0, 5)]).plot()
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['ann', 'bob']
+        """
+        from recension.core.pictures import draw, plot
+
+        return plot(draw(self, lanes=lanes, most=most), ax)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a timeline and a table of the first events."""
+        from recension.core.pictures import history_html
+
+        return history_html(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """For all that takes Arrow: the table of `to_arrow`.
+
+        >>> pa.table(History.from_events([Event({"user": "ann"}, 1, 4)])).column_names
+        ['_vs', '_ve', 'user']
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_events(self) -> list[Event]:
         """The events as Python values, by lifetime and then as they stand; times are of its kind."""
         payloads = rows_of(self.payload) if self.payload.num_columns else [{}] * len(self)

@@ -211,6 +211,11 @@ class Partitions:
         """Can time alone move the CTI?"""
         return self._idle is not None
 
+    def expect(self, number: int) -> None:
+        """So many partitions must have spoken before a CTI counts, unless that was said before."""
+        if self._expected is None:
+            self._expected = number
+
     def begin(self, now: int) -> None:
         """The source is there from now on, though nothing has come yet."""
         self._state = self._state.at(now)
@@ -312,6 +317,8 @@ class Partitions:
             "has_order": state.has_order,
         }
         source = {"cti": [state.source_cti], "promised": [state.promised], "now": [state.now]}
+        # A topic may have grown when it is restored: what was expected first holds, so that a replay agrees.
+        source |= {"expected": pa.array([self._expected], pa.int64())}
         counted = [(name, reason, n) for name, of in self._dropped.items() for reason, n in of.items()]
         return {
             "partitions": pa.table(partitions | order),
@@ -344,6 +351,7 @@ class Partitions:
                 now=source["now"],
             )
         )
+        self._expected = source["expected"]
         self._dropped = {}
         for row in chunks["partitions_dropped"].to_pylist():
             self._dropped.setdefault(row["name"], Counter())[row["reason"]] = row["n"]
@@ -453,12 +461,13 @@ class _Rows:
         before = values_at(known, self.partition, BEGINNING)
         is_cti = (self.batch.kind == CTI)[self.at]
         at = np.flatnonzero(is_cti)
-        if not len(at):
-            return before
+        ends = np.append(self.first[1:], len(self)) - 1
+        if not len(at) or bool(np.isin(at, ends).all()):
+            return before  # most often there is none, or one after all rows of its partition
         group = np.repeat(np.arange(len(self.first)), self.sizes())
         top = running_max(self.batch.vs[self.at[at]], group_starts(group[at]))
-        # The number of CTIs before each row, in the order of partitions; the last must be of the same one.
-        last = np.searchsorted(at, np.arange(len(self))) - 1
+        # The last CTI before each row, in the order of partitions; it must be of the same one.
+        last = np.cumsum(is_cti) - is_cti - 1
         is_own = (last >= 0) & (group[at[last]] == group)
         found = np.where(is_own, top[last], np.int64(BEGINNING))
         before[self.at] = np.maximum(before[self.at], found)

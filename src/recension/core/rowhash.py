@@ -30,6 +30,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _WORD: Final = 8
@@ -52,16 +53,14 @@ def _hash_rows(columns: Sequence[pa.Array], size: int, *, by_bits: bool) -> Hash
 
 def combine(left: Hashes, right: npt.NDArray[np.uint64] | npt.NDArray[np.int64]) -> Hashes:
     """A hash of the pair; the order matters."""
-    with np.errstate(over="ignore"):
-        return _mix(left * _GOLDEN ^ right.view(np.uint64))
+    return _mix(left * _GOLDEN ^ right.view(np.uint64))
 
 
 def _mix(words: Hashes) -> Hashes:
     """The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit."""
-    with np.errstate(over="ignore"):
-        words = (words ^ (words >> np.uint64(30))) * _MIX_1
-        words = (words ^ (words >> np.uint64(27))) * _MIX_2
-    return words ^ (words >> np.uint64(31))
+    words = (words ^ (words >> _30)) * _MIX_1
+    words = (words ^ (words >> _27)) * _MIX_2
+    return words ^ (words >> _31)
 
 
 def column_hash(column: pa.Array, *, by_bits: bool = False) -> Hashes:
@@ -207,10 +206,9 @@ def _sum_part(starts: Index, lengths: Index, counts: Index, multipliers: Hashes,
 
 def _scatter(words: Hashes, multipliers: Hashes) -> Hashes:
     """High bits reach low ones before the product, and the product's low ones after it."""
-    with np.errstate(over="ignore"):
-        scattered = words ^ (words >> np.uint64(32))
-        scattered *= multipliers
-        scattered ^= scattered >> np.uint64(29)
+    scattered = words ^ (words >> np.uint64(32))
+    scattered *= multipliers
+    scattered ^= scattered >> np.uint64(29)
     return scattered
 
 
@@ -229,8 +227,7 @@ def _hash_lists(column: pa.Array, by_bits: bool) -> Hashes:
     totals = np.concatenate(
         [np.zeros(1, np.uint64), np.cumsum(combine(_mix(position.view(np.uint64)), items))]
     )
-    with np.errstate(over="ignore"):
-        return combine(totals[ends] - totals[ends - lengths], lengths)
+    return combine(totals[ends] - totals[ends - lengths], lengths)
 
 
 def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
@@ -257,10 +254,12 @@ def columns_equal(left: pa.Array, right: pa.Array) -> Mask:
         # No equality kernel for nested values: their hashes stand for them.
         same: Mask = column_hash(left) == column_hash(right)
         return same
-    equal = pc.fill_null(pc.equal(left, right), False)
+    equal = pc.equal(left, right)
     if pa.types.is_floating(left.type):
-        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
-    equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
+        equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    if left.null_count or right.null_count:
+        both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+        equal = pc.or_(pc.fill_null(equal, False), both_null)
     result: Mask = equal.to_numpy(zero_copy_only=False)
     return result
 

@@ -7,7 +7,8 @@ Guarantees  what it returns, concatenated, is a valid physical stream; every ele
 State       the events that a later retraction may still name: those that end at or after the last CTI, or
             after the time before which the caller ignores changes. Of those moved, the lifetimes they have in
             the output, until a CTI has passed their end there.
-Cost        O(n log n) in the batch for retractions, O(n) for the rest.
+Cost        O(n log n) in the batch for retractions, O(n) for the rest. Events are hashed when the first
+            retraction comes while they are remembered.
 Source      Operator Algorithm Design for Speculative Stream Processing, §2.2; rulings A1–A4.
 """
 
@@ -111,8 +112,11 @@ class Checker(DroppedElements):
             faults.count(ADJUSTED, adjusted.is_moved, self)
             changes, batch = _leave_out_altered(changes, adjusted, before), adjusted.batch
         faults.report(self)
-        if self._live is not None:
+        if self._live is not None and self._may_correct(batch):
             self._live.apply(changes, ~faults.ok())
+        elif self._live is not None:
+            passing = faults.ok() & (batch.kind == INSERT)
+            self._live.add_later(batch.filter(passing), None if salt is None else salt[passing])
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
         if placed is not None:
@@ -159,13 +163,17 @@ class Checker(DroppedElements):
             faults.note(reason, rows)
         if self._policy != "adjust" and self._judges_lateness:
             faults.note(LATE, batch.is_data() & (batch.sync() < before))
-        if self._live is None:
+        if self._live is None or not self._may_correct(batch):
             return NO_CHANGES
         changes = self._leave_out_ignored(bag_changes(batch, faults.ok(), salt))
         # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
         events = _InputEvents(self._live, self._late)
         faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
         return changes
+
+    def _may_correct(self, batch: EventBatch) -> bool:
+        """May it say something of events that are there? Inserts alone do not, unless they are moved."""
+        return self._policy == "adjust" or bool((batch.kind == RETRACT).any())
 
     def forget_before(self, t: int) -> None:
         """The caller ignores changes to events that ended before ``t``: they pass unchecked.
@@ -178,7 +186,7 @@ class Checker(DroppedElements):
 
     def state_rows(self) -> int:
         """How many events are remembered."""
-        return len(self._late) + (0 if self._live is None else len(self._live))
+        return len(self._late) + (0 if self._live is None else self._live.count_events())
 
     def state_bytes(self) -> int:
         """How much memory they take."""

@@ -17,6 +17,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.demo.leases import CLOSES, HOURS, OPENS, clock
 from recension.demo.local_stage import LocalStage
 from recension.demo.page import page
+from recension.demo.run_page import run_page
 from recension.demo.script import ReplicaStage, World, now, play
 from recension.demo.trace import MERGED, Trace, last_cti
 from recension.demo.verdict import Verdict, judge, print_verdict
@@ -25,7 +26,7 @@ _BAR: Final = 30
 
 
 def perform(world: World, console: Console, report: Path, *, on_spark: bool) -> Verdict:
-    """Play, judge, print the verdict, and write the report."""
+    """Play, judge, print the verdict, and write the report and beside it the run in the inspector."""
     display = Display(console)
     with display.live(), _open_stage(display, on_spark=on_spark) as stage:
         display.follow(stage.trace)
@@ -35,7 +36,13 @@ def perform(world: World, console: Console, report: Path, *, on_spark: bool) -> 
     print_verdict(verdict, console)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(page(stage.trace, verdict, stage.engine), encoding="utf-8")
+    inspector_beside(report).write_text(run_page(stage.trace), encoding="utf-8")
     return verdict
+
+
+def inspector_beside(report: Path) -> Path:
+    """Where the page goes on which the run can be stepped through."""
+    return report.with_name(f"{report.stem}-inspector.html")
 
 
 @contextmanager

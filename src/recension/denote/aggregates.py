@@ -255,3 +255,70 @@ def top_k(k: int, by: str, descending: bool = True) -> RowFunction:
         return [{**e.payload, "rank": rank} for rank, e in enumerate((known + unknown)[:k], start=1)]
 
     return compute
+
+
+Counting: TypeAlias = Callable[[Sequence[Event], Sequence[Any]], list[Event]]
+"""Of events and their values, those on which an answer rests: without the others it is the same."""
+
+
+def counting_all(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+    """All of them: ``count()``, ``collect`` and functions of the user's own."""
+    return list(events)
+
+
+def counting_known(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+    """Those with values; if there are none, all: that there is no value rests on any of them."""
+    return [e for e, value in zip(events, values, strict=True) if value is not None] or list(events)
+
+
+def counting_extreme(choose: Callable[..., Any]) -> Counting:
+    """Those that have the least value (``min``) or the greatest (``max``)."""
+
+    def counting(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+        known = [(value_order(v), e) for e, v in zip(events, values, strict=True) if v is not None]
+        if not known:
+            return list(events)
+        extreme = choose(order for order, _ in known)
+        return [event for order, event in known if order == extreme]
+
+    return counting
+
+
+def counting_truth(decisive: bool) -> Counting:
+    """Those with the value that decides, ``any`` by true ones and ``all`` by false ones; else as known."""
+
+    def counting(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+        found = [e for e, value in zip(events, values, strict=True) if value is decisive]
+        return found or counting_known(events, values)
+
+    return counting
+
+
+def counting_end(place: int) -> Counting:
+    """The first (0) or the last (-1)."""
+    return lambda events, values: [canonical(events)[place]]
+
+
+def counting_first_extreme(choose: Callable[..., Any]) -> Counting:
+    """The first of those with the least or greatest value: ``arg_min``, ``arg_max``."""
+    extreme = counting_extreme(choose)
+
+    def counting(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+        if not builtins.any(value is not None for value in values):
+            return list(events)
+        return [canonical(extreme(events, values))[0]]
+
+    return counting
+
+
+def counting_top(rank: int, descending: bool) -> Counting:
+    """The first events by value, up to a rank."""
+
+    def counting(events: Sequence[Event], values: Sequence[Any]) -> list[Event]:
+        found = {id(event): value for event, value in zip(events, values, strict=True)}
+        known = [event for event in canonical(events) if found[id(event)] is not None]
+        unknown = [event for event in canonical(events) if found[id(event)] is None]
+        known.sort(key=lambda event: value_order(found[id(event)]), reverse=descending)
+        return (known + unknown)[:rank]
+
+    return counting

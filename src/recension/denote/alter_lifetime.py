@@ -6,13 +6,15 @@ lifetimes), D6 (hopping), D7 (deletes); the guide (``extend``, ``clip``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
-from recension.core.events import Event
-from recension.core.ticks import FOREVER
-from recension.denote.intervals import floor, plus, saturate
+from recension.core.events import Event, Payload
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.denote.intervals import Interval, floor, plus, saturate
 from recension.denote.join import keys_match
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
 from recension.denote.order import Columns, History
 
 Moment: TypeAlias = Callable[[int, int], int]
@@ -98,3 +100,86 @@ def clip(history: History, by: History, on: Columns = ()) -> History:
         return min((vs for vs in starts if event.vs < vs < event.ve), default=event.ve)
 
     return [Event(event.payload, event.vs, end(event)) for event in history]
+
+
+Back: TypeAlias = Callable[[int, int], Interval]
+"""Between which times events touch that come to lie between two times."""
+
+
+def shift_back(delta: int) -> Back:
+    """Where events were that `shift` has moved."""
+    return lambda start, end: (plus(start, -delta), plus(end, -delta))
+
+
+def set_duration_back(duration: int) -> Back:
+    """Where events start that live for so long."""
+    return lambda start, end: (plus(start, -duration), end)
+
+
+def extend_back(delta: int) -> Back:
+    """Where events were before their ends were moved."""
+    return lambda start, end: (min(plus(start, -delta), end), end)
+
+
+def hop_lifetime_back(size: int, hop: int) -> Back:
+    """Where events start that were put on a grid."""
+    return lambda start, end: (plus(start, -size), plus(end, hop))
+
+
+def start_back() -> Back:
+    """Where events start that live from there, whenever they end; or from their end."""
+    return lambda start, end: (BEGINNING, end)
+
+
+def anywhere() -> Back:
+    """Nothing is known of where events were."""
+    return lambda start, end: (BEGINNING, FOREVER)
+
+
+class ClipLineage(Lineage):
+    """What an event that another stream clips rests on."""
+
+    def __init__(
+        self, columns: Sequence[Mapping[str, str]], match: Callable[[Payload, Payload], bool]
+    ) -> None:
+        """``match``: is an event clipped by another?"""
+        super().__init__(columns)
+        self._match = match
+
+    def reach(self, region: Region) -> list[Region]:
+        """What clips an event does so at any time since it began."""
+        clipped, by = super().reach(region)
+        return [clipped, by.since_ever()]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        """The event, and what begins where it ends; nothing that begins before."""
+        clipped, by = (region_of(event).below(columns) for columns in self.columns)
+        near = inputs[1].touching(by)
+        kept, ends = Basis(), Basis(absent=[by])
+        for one in inputs[0].touching(clipped):
+            if identity(Event(one.payload, one.vs, event.ve)) == identity(event) and event.ve <= one.ve:
+                found = self._first(one, near)
+                if (found[0].vs if found else one.ve) == event.ve:
+                    kept.kept.append(one)
+                    ends.kept += found
+        return [kept, ends]
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        """Whatever clips an event there goes on to do so."""
+        around = region.around(output.touching(region))
+        by = self.reach(around)[1]
+        others = inputs[1].touching(by)
+        ends = Basis(absent=[replace(by, start=region.start)])
+        for one in inputs[0].touching(region.below(self.columns[0])):
+            ends.kept += self._first(one, others)
+        return [Basis(absent=[region.below(self.columns[0])]), ends]
+
+    def _first(self, event: Event, by: History) -> History:
+        """What clips the event, all of it."""
+        inside = [e for e in by if event.vs < e.vs < event.ve and self._match(event.payload, e.payload)]
+        first = min((e.vs for e in inside), default=None)
+        return [e for e in inside if e.vs == first]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        ended = f", ended by {words.names(bases[1].kept)}" if bases[1].kept else ", which nothing clipped"
+        return f"{words.names(bases[0].kept)}{ended}"

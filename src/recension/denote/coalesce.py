@@ -13,6 +13,7 @@ from recension.core.events import Event, Payload
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import groups, with_keys
 from recension.denote.intervals import merge_intervals
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words
 from recension.denote.order import Columns, History, names
 
 Equivalence: TypeAlias = Callable[[Payload, Payload], Any]
@@ -80,3 +81,37 @@ def distinct(history: History) -> History:
     [0, 9) {'x': 1}
     """
     return coalesce(history, on=list(history[0].payload)) if history else []
+
+
+class CoalesceLineage(Lineage):
+    """What a maximal lifetime rests on: all events of which it is made, and that none goes on from there."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        super().__init__([{name: name for name in columns}])
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        events = bases[0].kept
+        return f"{words.count(0, events)} that overlap or meet, as one: {words.names(events)}"
+
+
+class RunLineage(Lineage):
+    """What a run of equivalent neighbours rests on: all events of its group without a gap in time.
+
+    Which run an event extends depends on the events before it, back to a time at which there was none.
+    """
+
+    def __init__(self, group_by: Columns) -> None:
+        super().__init__([{name: name for name in names(group_by)}])
+
+    def reach(self, region: Region) -> list[Region]:
+        return [super().reach(region)[0].for_ever()]
+
+    def everything(self, region: Region, inputs: Sequence[Seen]) -> Bases:
+        there = super().reach(region)[0]
+        found = inputs[0].touching(there.for_ever())
+        while (wider := there.around([event for event in found if there.touches(event)])) != there:
+            there = wider
+        return [Basis([event for event in found if there.touches(event)], [there])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"a run among {words.count(0, bases[0].kept)}: {words.names(bases[0].kept)}"

@@ -6,13 +6,15 @@ does not matter. Two readings of one group at one time are refused (coalescing r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from recension.core.errors import StreamError
 from recension.core.events import Event
 from recension.core.ticks import FOREVER
 from recension.denote.grouped import groups
-from recension.denote.order import Columns, History, canonical
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
+from recension.denote.order import Columns, History, canonical, names
 
 
 def edges(history: History, group_by: Columns = ()) -> History:
@@ -38,3 +40,28 @@ def readings_by_group(history: History, group_by: Columns) -> list[History]:
             if one.vs == other.vs:
                 raise StreamError(f"two readings of one group at {one.vs}: {one} and {other}")
     return split
+
+
+class EdgesLineage(Lineage):
+    """What a reading's lifetime rests on: the reading, the one that ended it, and that none came between."""
+
+    def __init__(self, group_by: Columns) -> None:
+        super().__init__([{name: name for name in names(group_by)}])
+
+    def reach(self, region: Region) -> list[Region]:
+        """A reading holds until the next, however long ago it was."""
+        return [super().reach(region)[0].since_ever()]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        there = region_of(event).below(self.columns[0])
+        return [Basis([e for e in inputs[0].touching(there) if e.vs in (event.vs, event.ve)], [there])]
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        there = region.around(output.touching(region)).below(self.columns[0])
+        return [Basis([e for e in inputs[0].touching(there) if there.start <= e.vs <= there.end], [there])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        first = [e for e in bases[0].kept if e.vs == event.vs]
+        later = [e for e in bases[0].kept if e.vs != event.vs]
+        until = f" until {words.names(later)}" if later else ", and none since"
+        return f"{words.names(first)}{until}"

@@ -7,14 +7,18 @@ Arrival order does not exist in a history: readings of equal time are in the ord
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
-from recension.core.ticks import FOREVER
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.coalesce import Equivalence, pick_columns
 from recension.denote.edges import readings_by_group
 from recension.denote.grouped import with_keys
-from recension.denote.intervals import saturate
-from recension.denote.order import Columns, History, key_of
+from recension.denote.intervals import plus, saturate
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
+from recension.denote.order import Columns, History, key_of, names
 
 
 def coalesce_range(
@@ -107,3 +111,47 @@ def _runs(readings: History, on: Columns, equivalence: Equivalence | None) -> li
         else:
             runs.append([reading])
     return runs
+
+
+class RangeLineage(Lineage):
+    """What the answer of a slide rests on: all readings of its group in the window."""
+
+    def __init__(self, span: int, slide: int, group_by: Columns) -> None:
+        super().__init__([{name: name for name in names(group_by)}])
+        self._span, self._slide = span, slide
+
+    def reach(self, region: Region) -> list[Region]:
+        return [super().reach(region)[0].stretch(self._slide + self._span, 0)]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        begin = plus(event.vs, -self._span)
+        there = replace(region_of(event).below(self.columns[0]), start=begin, end=event.vs)
+        return [Basis([e for e in inputs[0].touching(there) if begin <= e.vs], [there])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        readings = words.count(0, bases[0].kept, "reading")
+        return f"{readings} in the window at the slide: {words.names(bases[0].kept)}"
+
+
+class RowsLineage(Lineage):
+    """What the answer of a slide rests on: its readings, and those before by which the slides are counted.
+
+    If every reading is a slide, nothing is counted: the latest readings, and the next.
+    """
+
+    def __init__(self, size: int, slide: int) -> None:
+        super().__init__([{}])
+        self._size, self._slide = size, slide
+
+    def reach(self, region: Region) -> list[Region]:
+        return [Region()]
+
+    def everything(self, region: Region, inputs: Sequence[Seen]) -> Bases:
+        readings = sorted((e for e in inputs[0].touching(Region()) if e.vs <= region.end), key=lambda e: e.vs)
+        since = BEGINNING
+        if self._slide == 1 and (before := [e for e in readings if e.vs <= region.start]):
+            since = before[-self._size].vs if len(before) >= self._size else BEGINNING
+        return [Basis([e for e in readings if e.vs >= since], [Region(since, region.end)])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.count(0, bases[0].kept, 'reading')}, counted: {words.names(bases[0].kept)}"

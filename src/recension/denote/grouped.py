@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from recension.core.events import Event, Payload
+from recension.denote.lineage import Bases, Lineage, Region, Words, list_inputs
 from recension.denote.order import Columns, History, Key, key_of, names
 
 
@@ -35,3 +37,26 @@ def with_keys(source: Payload, payload: Payload, keys: Columns) -> Payload:
     """The key columns of ``source``, then the other columns of ``payload``."""
     chosen = {key: source[key] for key in names(keys)}
     return chosen | {name: value for name, value in payload.items() if name not in chosen}
+
+
+class EachGroup(Lineage):
+    """What the answer of a group's query rests on: all events of the group, as far as the query reaches.
+
+    ``reach_ports`` says how far that is in each input, by number.
+    """
+
+    def __init__(
+        self, columns: Sequence[Mapping[str, str]], reach_ports: Callable[[Region], Mapping[int, Region]]
+    ) -> None:
+        super().__init__(columns)
+        self._reach_ports = reach_ports
+
+    def reach(self, region: Region) -> list[Region]:
+        times = self._reach_ports(region)
+        return [
+            replace(there, start=times[port].start, end=times[port].end) if port in times else there
+            for port, there in enumerate(super().reach(region))
+        ]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"made of the group's {list_inputs(bases, words)}"

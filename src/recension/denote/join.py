@@ -7,12 +7,14 @@ keys match nothing, as in SQL; NaN matches NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
 from recension.core.events import Event, Payload
 from recension.denote.intervals import Interval, common, merge_intervals, uncovered_parts
-from recension.denote.order import Columns, History, key_of, names
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
+from recension.denote.order import Columns, History, Key, key_of, names
 
 How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
 Match: TypeAlias = tuple[Payload, Interval]
@@ -94,3 +96,121 @@ def keys_match(left: Payload, right: Payload, keys: Columns) -> bool:
     """Are all keys equal and none null?"""
     has_null = any(left[key] is None for key in names(keys))
     return not has_null and key_of(left, keys) == key_of(right, keys)
+
+
+@dataclass(frozen=True)
+class PairRule:
+    """Which events meet, and the payload of those that do; ``where`` asks many pairs at once."""
+
+    on: Sequence[str]
+    suffix: str
+    left_columns: Sequence[str]
+    right_columns: Sequence[str]
+    where: Callable[[list[Payload]], Sequence[Any]] | None = None
+    null_matches: Sequence[str] = ()
+    """The keys for which null equals null."""
+
+    def pairs(self, left: History, right: History) -> list[tuple[Event, Event, Event]]:
+        """The events that meet, and what becomes of each two of them."""
+        by_key: dict[Key, History] = {}
+        for other in right:
+            by_key.setdefault(key_of(other.payload, self.on), []).append(other)
+        found = []
+        for event in left:
+            if any(event.payload[key] is None for key in self.on if key not in self.null_matches):
+                continue
+            for other in by_key.get(key_of(event.payload, self.on), ()):
+                if lifetime := common((event.vs, event.ve), (other.vs, other.ve)):
+                    payload = join_payloads(event.payload, other.payload, self.on, self.suffix)
+                    found.append((event, other, Event(payload, *lifetime)))
+        if self.where is None or not found:
+            return found
+        holds = self.where([pair.payload for _, _, pair in found])
+        return [pair for pair, is_true in zip(found, holds, strict=True) if is_true]
+
+    def with_nulls(self, payload: Payload) -> Payload:
+        """A left payload beside nothing."""
+        return join_payloads(payload, dict.fromkeys(self.right_columns), self.on, self.suffix)
+
+
+class InnerJoinLineage(Lineage):
+    """What a pair rests on: the two, and nothing else."""
+
+    is_whole = True
+
+    def __init__(self, rule: PairRule) -> None:
+        left = {name: name for name in rule.left_columns}
+        right = {name: name for name in rule.on}
+        for name in rule.right_columns:
+            if name not in rule.on:
+                right[name + rule.suffix if name in left else name] = name
+        super().__init__([left, right])
+        self._rule = rule
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        left, right = (seen.touching(r) for seen, r in zip(inputs, self.reach(region_of(event)), strict=True))
+        wanted = identity(event)
+        made = [
+            (one, other) for one, other, pair in self._rule.pairs(left, right) if identity(pair) == wanted
+        ]
+        return [Basis([one for one, _ in made]), Basis([other for _, other in made])]
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        """No pair without a new event on one side."""
+        return [Basis(absent=[there]) for there in self.reach(region)]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.names(bases[0].kept)} met {words.names(bases[1].kept)}"
+
+
+class CoverageJoinLineage(Lineage):
+    """What the part of a left event rests on that some, or no, right event covers; or a pair."""
+
+    def __init__(self, rule: PairRule, how: Literal["left", "semi", "anti"]) -> None:
+        super().__init__([{name: name for name in rule.left_columns}, {name: name for name in rule.on}])
+        self._rule, self._how = rule, how
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        here, there = self.reach(region_of(event))
+        left, right = inputs[0].touching(here), inputs[1].touching(there)
+        wanted, pairs = identity(event), self._rule.pairs(left, right)
+        kept, by = Basis(), Basis()
+        if self._how == "left":
+            made = [(one, other) for one, other, pair in pairs if identity(pair) == wanted]
+            kept.kept, by.kept = [one for one, _ in made], [other for _, other in made]
+        for one in left:
+            found = [(other, (pair.vs, pair.ve)) for mine, other, pair in pairs if mine is one]
+            if self._is_part(event, one, [lifetime for _, lifetime in found]):
+                kept.kept.append(one)
+                by.absent = [there]
+                by.kept += [
+                    other
+                    for other, lifetime in found
+                    if self._how == "semi" or lifetime[1] == event.vs or lifetime[0] == event.ve
+                ]
+        return [kept, by]
+
+    def _is_part(self, event: Event, one: Event, covered: list[Interval]) -> bool:
+        """Is the event a part of this one that is covered, or that is not?"""
+        payload = self._rule.with_nulls(one.payload) if self._how == "left" else one.payload
+        if identity(Event(payload, event.vs, event.ve)) != identity(event):
+            return False
+        if self._how == "semi":
+            return (event.vs, event.ve) in merge_intervals(covered)
+        return (event.vs, event.ve) in uncovered_parts((one.vs, one.ve), covered)
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        """What covers left events there goes on to cover them."""
+        around = region.around(output.touching(region))
+        here, there = region.below(self.columns[0]), around.below(self.columns[1])
+        pairs = self._rule.pairs(inputs[0].touching(here), inputs[1].touching(there))
+        return [Basis(absent=[here]), Basis([other for _, other, _ in pairs], [there])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        left, right = words.names(bases[0].kept), words.names(bases[1].kept)
+        if self._how == "semi":
+            return f"{left}, while it met {right}"
+        if not bases[1].absent:
+            return f"{left} met {right}"
+        beside = f"; {right} did before or after" if bases[1].kept else ""
+        return f"{left}, while nothing met it{beside}"

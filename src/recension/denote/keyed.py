@@ -6,13 +6,14 @@ what arrives, not of a history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Event, Insert
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.denote.lineage import Bases, Lineage, Region, Seen, Words
 from recension.denote.order import Columns, History
 
 Policy: TypeAlias = Literal["raise", "drop", "adjust"]
@@ -220,3 +221,47 @@ class _Changes:
             if name not in wanted and piece.vs < t:
                 wanted[name] = Event(piece.payload, piece.vs, min(piece.ve, t))
         self.pieces = wanted
+
+
+class RecordLineage(Lineage):
+    """What the event of a keyed source rests on: the rows of its key.
+
+    ``names_latest``: of records that are restated the row of the highest version alone decides. Where arrival
+    or lateness does, all rows of the key are named.
+    """
+
+    def __init__(self, meaning: RowMeaning, names_latest: bool) -> None:
+        super().__init__([{name: name for name in meaning.key}])
+        self._meaning, self._names_latest = meaning, names_latest
+
+    def reach(self, region: Region) -> list[Region]:
+        """A row says something of all times: what went before it no longer holds."""
+        return [super().reach(region)[0].for_ever()]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        (basis,) = super().presence(event, inputs)
+        version = self._meaning.version
+        if self._names_latest and version is not None and basis.kept:
+            latest = max(v for row in basis.kept if (v := row.payload[version]) is not None)
+            basis.kept = [row for row in basis.kept if row.payload[version] == latest]
+        return [basis]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        return f"{words.count(0, bases[0].kept, 'row')} of its key: {words.names(bases[0].kept)}"
+
+
+class ChangesLineage(RecordLineage):
+    """What the event of a row that holds until the next rests on: the rows at its start and at its end.
+
+    That is so where starts give the order (``by_start``); else all rows of the key are named.
+    """
+
+    def __init__(self, meaning: RowMeaning, by_start: bool) -> None:
+        super().__init__(meaning, names_latest=False)
+        self._by_start = by_start
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        (basis,) = super().presence(event, inputs)
+        if self._by_start:
+            basis.kept = [row for row in basis.kept if row.vs in (event.vs, event.ve)]
+        return [basis]

@@ -9,15 +9,17 @@ of them apart, so that the order says nothing of an end that was clipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
 from recension.core.events import Event, Payload
+from recension.core.ticks import BEGINNING
 from recension.denote.aggregates import Aggregate, RowFunction
-from recension.denote.order import History, Key, payload_order
+from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
+from recension.denote.order import History, Key, key_of, payload_order
 from recension.denote.windows import Window, Windows
 
 Clipping: TypeAlias = Literal["none", "left", "right", "full"]
@@ -144,3 +146,120 @@ def stamp_event(output: Payload | Event, window: Window, stamp: Stamping) -> His
     if output.ve <= output.vs:
         raise RecensionError(f"a module gave {output} an empty lifetime")
     return [output]
+
+
+Relevant: TypeAlias = Callable[[Event, History], History]
+"""Of an answer and the events of its window, those on which it rests."""
+GroupOf: TypeAlias = Callable[[History], Sequence[Key]]
+"""The group of each event."""
+
+
+class GroupLineage(Lineage):
+    """What the answer of a group's window rests on.
+
+    ``keys`` are the columns of an answer that name its group, ``columns`` those of them that the input has.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], columns: Mapping[str, str], group_of: GroupOf, relevant: Relevant
+    ) -> None:
+        super().__init__([columns])
+        self._keys, self._group_of, self._relevant = keys, group_of, relevant
+
+    def members(self, event: Event, there: Region, inputs: Sequence[Seen]) -> History:
+        """The events of the answer's group in a region."""
+        found = inputs[0].touching(there)
+        wanted = key_of(event.payload, self._keys)
+        return [e for e, group in zip(found, self._group_of(found), strict=True) if group == wanted]
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        """The events in the windows there, and none that is new in them."""
+        around = region.around(output.touching(region))
+        return [Basis(inputs[0].touching(around.below(self.columns[0])), self.reach(around))]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        counted = words.count(0, bases[0].kept)
+        return f"{counted} in the window {words.lifetime(event)}: {words.names(bases[0].kept)}"
+
+
+class SnapshotLineage(GroupLineage):
+    """What the answer of a snapshot rests on: events alive then and those that bound it, none within."""
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        there = region_of(event).below(self.columns[0])
+        near = self.members(event, there, inputs)
+        kept = self._relevant(event, [e for e in near if e.vs <= event.vs and event.ve <= e.ve])
+        for end in (event.vs, event.ve):
+            if not any(end in (e.vs, e.ve) for e in kept):
+                kept = kept + [e for e in near if end in (e.vs, e.ve)]
+        return [Basis(kept, [there])]
+
+    def sentence(self, event: Event, bases: Bases, words: Words) -> str:
+        alive = [e for e in bases[0].kept if e.vs <= event.vs and event.ve <= e.ve]
+        bounds = [e for e in bases[0].kept if not (e.vs <= event.vs and event.ve <= e.ve)]
+        bounded = f"; bounded by {words.names(bounds)}" if bounds else ""
+        return f"{words.count(0, alive)} alive in {words.lifetime(event)}: {words.names(alive)}{bounded}"
+
+
+class GridLineage(GroupLineage):
+    """What a window on a grid rests on: events that overlap it. ``length``: no window is longer."""
+
+    def __init__(self, *of: Any, length: int) -> None:
+        super().__init__(*of)
+        self._length = length
+
+    def reach(self, region: Region) -> list[Region]:
+        return [super().reach(region)[0].stretch(self._length, self._length)]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        there = region_of(event).below(self.columns[0])
+        inside = [e for e in self.members(event, there, inputs) if e.vs < event.ve and event.vs < e.ve]
+        return [Basis(self._relevant(event, inside), [there])]
+
+
+class SessionLineage(GroupLineage):
+    """What the answer of a session rests on: all its events, and that none is nearer than the gap."""
+
+    def __init__(self, *of: Any, gap: int) -> None:
+        super().__init__(*of)
+        self._gap = gap
+
+    def reach(self, region: Region) -> list[Region]:
+        return [super().reach(region)[0].stretch(self._gap, self._gap)]
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        (there,) = self.reach(region_of(event))
+        inside = [e for e in self.members(event, there, inputs) if e.vs < event.ve and event.vs < e.ve]
+        return [Basis(inside, [there])]
+
+
+class CountLineage(GroupLineage):
+    """What the answer of a count window rests on: all events that it counts, and that there are no others."""
+
+    def __init__(self, *of: Any, n: int, by: Literal["start", "end"]) -> None:
+        super().__init__(*of)
+        self._n, self._by = n, by
+
+    def reach(self, region: Region) -> list[Region]:
+        return [super().reach(region)[0].for_ever()]
+
+    def _moment(self, event: Event) -> int:
+        return event.vs if self._by == "start" else event.ve
+
+    def presence(self, event: Event, inputs: Sequence[Seen]) -> Bases:
+        there = region_of(event).below(self.columns[0])
+        near = self.members(event, there, inputs)
+        return [Basis([e for e in near if event.vs <= self._moment(e) < event.ve], [there])]
+
+    def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
+        """The moments in the windows there, and for each group as many before as keep other windows away."""
+        around = region.around(output.touching(region))
+        there = super().reach(region)[0].for_ever()
+        found = inputs[0].touching(there)
+        kept: History = []
+        for group in dict.fromkeys(groups := self._group_of(found)):
+            own = [e for e, mine in zip(found, groups, strict=True) if mine == group]
+            before = sorted({self._moment(e) for e in own if self._moment(e) < around.start})
+            since = before[-self._n] if len(before) >= self._n else BEGINNING
+            kept += [e for e in own if since <= self._moment(e) <= around.end]
+        return [Basis(kept, [there])]

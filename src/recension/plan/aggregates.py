@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.errors import SchemaError
+from recension.plan.deviations import deviations
 from recension.plan.expressions import Expression, column, require_boolean, result_type
 from recension.plan.schemas import type_name
 
@@ -99,10 +100,14 @@ class FilteredAggregate(Aggregate):
         """The same of all events."""
         return replace(self, where=None)
 
-    def require_condition(self, schema: pa.Schema) -> None:
-        """Raise unless the condition is true or false of each event."""
+    def argument_type(self, schema: pa.Schema) -> pa.DataType:
+        """The type of what it reads; the condition must be true or false of each event."""
         if self.where is not None:
             require_boolean(self.where, schema, f"{self.name}(where={self.where})")
+        return super().argument_type(schema)
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        return self.argument_type(schema)
 
     def _show(self, *parts: str) -> str:
         """A call with these arguments and the condition."""
@@ -256,7 +261,7 @@ class StdDev(FloatAggregate, ValueAggregate):
         kind = values.type
         if not pa.types.is_uint64(kind):
             kind = pa.float64() if pa.types.is_floating(kind) else pa.int64()
-        return pa.array(_deviations(to_numpy(values, kind), count), mask=count < 2)
+        return pa.array(deviations(to_numpy(values, kind), count), mask=count < 2)
 
 
 @dataclass(frozen=True)
@@ -336,10 +341,6 @@ class First(FilteredAggregate):
     name = "first"
     is_order_sensitive = True
 
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        self.require_condition(schema)
-        return self.argument_type(schema)
-
 
 @dataclass(frozen=True)
 class Last(FilteredAggregate):
@@ -347,10 +348,6 @@ class Last(FilteredAggregate):
 
     name = "last"
     is_order_sensitive = True
-
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        self.require_condition(schema)
-        return self.argument_type(schema)
 
 
 @dataclass(frozen=True)
@@ -361,7 +358,6 @@ class Collect(FilteredAggregate):
     is_order_sensitive = True
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        self.require_condition(schema)
         return pa.list_(self.argument_type(schema))
 
 
@@ -377,7 +373,6 @@ class FunctionOf(FilteredAggregate):
     name = "aggregate"
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        self.require_condition(schema)
         self.argument_type(schema)
         return self.result
 
@@ -407,7 +402,6 @@ class TopK(FilteredAggregate):
 
     def row_schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the rows: all of the payload's, then ``rank``."""
-        self.require_condition(schema)
         _ordered_type(self, schema)
         if "rank" in schema.names:
             raise SchemaError("top_k adds a column 'rank', and the payload has one; rename it first")
@@ -492,42 +486,3 @@ def to_numpy(values: pa.Array, kind: pa.DataType) -> Numbers:
     """Values without nulls as numbers of a type; whole numbers become the nearest floats."""
     numbers: Numbers = values.cast(kind, safe=False).to_numpy(zero_copy_only=False)
     return numbers
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _deviations(numbers: Numbers, count: Index) -> Numbers:
-    """The standard deviation of each stretch of ``count`` sorted numbers; none is empty.
-
-    Sums of squares lose all digits of values that are large beside their differences; so each stretch is
-    looked at twice, first for its mean, then for the distances from it.
-    """
-    first = np.cumsum(count) - count
-    distance, exponent = _distances(numbers, first, count)
-    mean = np.add.reduceat(distance, first) / count
-    error = distance - np.repeat(mean, count)
-    squares, left = (np.add.reduceat(x, first) for x in (error * error, error))
-    # What is left of the sum of errors is the rounding error of the mean.
-    variance = np.maximum(squares - left * left / count, 0.0) / np.maximum(count - 1, 1)
-    deviations: Numbers = np.ldexp(np.sqrt(variance), exponent)
-    return deviations
-
-
-def _distances(numbers: Numbers, first: Index, count: Index) -> tuple[Numbers, Index]:
-    """How far each number is from the least of its stretch, divided by a power of two; its exponent.
-
-    Whatever the numbers are, distances come to lie in [0, 1], where no square over- or underflows.
-    """
-    last = first + count - 1
-    if numbers.dtype.kind == "f":
-        # Infinities and NaN are first or last: distances from them are NaN, and so is the answer.
-        largest = np.maximum(np.abs(numbers[first]), np.abs(numbers[last]))
-        scale = np.frexp(largest)[1].astype(np.int64)
-        numbers = np.ldexp(numbers, -np.repeat(scale, count))
-        distance = numbers - np.repeat(numbers[first], count)
-    else:
-        scale = np.zeros(len(first), np.int64)
-        # Modulo 2**64 the difference of sorted whole numbers is right even where int64 cannot hold it.
-        whole = numbers.view(np.uint64)
-        distance = (whole - np.repeat(whole[first], count)).astype(np.float64)
-    spread = np.frexp(distance[last])[1].astype(np.int64)
-    return np.ldexp(distance, -np.repeat(spread, count)), scale + spread

@@ -30,7 +30,8 @@ from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, all_of
 from recension.plan.schemas import name_apart
 from recension.plan.span import Project, Where
-from recension.plan.timed_span import reads_times, where_timed
+from recension.plan.timed_span import reads_times
+from recension.plan.timed_steps import where_timed
 
 A = TypeVar("A")
 VERB = "agg"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from html import escape
 from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import RecensionError
@@ -44,6 +45,22 @@ def describe(roots: Sequence[Node], annotate: Annotate | None = None) -> dict[st
         for node, number in numbers.items()
     ]
     return {"roots": [numbers[root] for root in roots], "nodes": nodes}
+
+
+def explain_html(root: Node, annotate: Annotate) -> str:
+    """The plan of a query as nested lists, for notebooks; a step with several readers is shown once."""
+    shown: set[Node] = set()
+
+    def show(node: Node) -> str:
+        title = f"<b>{escape(node.label)}</b>"
+        if node in shown:
+            return f"<li>{title} (see above)</li>"
+        shown.add(node)
+        facts = "".join(f"<br><small>{escape(line)}</small>" for line in _describe_facts(node, annotate))
+        below = "".join(show(child) for child in node.inputs)
+        return f"<li>{title}{facts}{f'<ul>{below}</ul>' if below else ''}</li>"
+
+    return f"<ul>{show(root)}</ul>"
 
 
 def _text(roots: Sequence[Node], annotate: Annotate) -> str:

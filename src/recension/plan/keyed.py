@@ -10,23 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError
+from recension.core.formats.change_feeds import Envelopes
 from recension.core.validity import Policy
 from recension.plan.expressions import require_columns
 from recension.plan.node import FilterRule, Needs, Node, columns_named, same_names
 from recension.plan.properties import Properties
 from recension.plan.source import Source
+from recension.plan.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
 class RowSource(Source):
-    """The rows of a keyed source. Neither their intervals nor CTIs are checked: what is made of them is."""
+    """The rows of a keyed source. Neither their intervals nor CTIs are checked: what is made of them is.
+
+    ``envelopes`` says how what a database sends is read, where the rows do not come as such.
+    """
+
+    envelopes: Envelopes | None = None
 
     are_rows = True
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Without how rows are read: a snapshot is of what they say."""
+        return tuple(part for part in super().structure if part[0] != "envelopes")
+
+
+def envelopes_of(source: Source) -> Envelopes | None:
+    """How what a database sends to a source is read, if it says so."""
+    return source.envelopes if isinstance(source, RowSource) else None
 
 
 @dataclass(frozen=True, eq=False)

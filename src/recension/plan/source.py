@@ -132,8 +132,12 @@ class Source(Leaf):
 
     @cached_property
     def structure(self) -> Structure:
-        """Without what its owner does not say and could not say before: older checkpoints still fit."""
-        return tuple(part for part in super().structure if part[0] not in _LATER or part[1] not in _UNSAID)
+        """Without what its owner does not say and could not say before: older checkpoints still fit.
+
+        Nor with the number of its sub-streams: a topic may have got more of them since.
+        """
+        said = (part for part in super().structure if part[0] != "partitions")
+        return tuple(part for part in said if part[0] not in _LATER or part[1] not in _UNSAID)
 
     @property
     def kind(self) -> TimeKind:

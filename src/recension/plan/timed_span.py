@@ -22,16 +22,15 @@ import pyarrow.compute as pc
 from recension.core.batch import Mask, take_rows
 from recension.core.errors import RecensionError, SchemaError, TimeError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.core.time_kind import TICKS, Instant, TimeKind, describe_kind, describe_time_in_message
+from recension.core.time_kind import Instant, TimeKind, describe_kind, describe_time_in_message
 from recension.plan.evaluation import Predicate, Projection, evaluate
 from recension.plan.expressions import Expression, column, require_boolean, result_type
 from recension.plan.expressions.bounds import HIGHEST, LOWEST, Bounds, bounds, least_change
-from recension.plan.expressions.tree import conjuncts, substitute
-from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, all_of, columns_named
+from recension.plan.expressions.tree import substitute
+from recension.plan.node import FilterRule, Names, Node, Outputs, TimedNode, columns_named
 from recension.plan.properties import Properties
 from recension.plan.schemas import END, START, require_names, type_name
-from recension.plan.source import declared_kind
-from recension.plan.span import Where, describe_selection, is_identity
+from recension.plan.span import describe_selection, is_identity
 from recension.plan.structure import NOT_STRUCTURE
 
 TIMES = frozenset({START, END})
@@ -455,73 +454,3 @@ def _describe_times(kind: pa.DataType) -> str:
 def reads_times(computed: Expression) -> bool:
     """Does an expression read the times of events?"""
     return not computed.references.isdisjoint(TIMES)
-
-
-def timed_span(plan: Node, predicates: Sequence[Expression], outputs: Outputs, verb: str) -> TimedSpan:
-    """Predicates, then outputs, over payloads and times."""
-    return TimedSpan(plan, declared_kind(plan) or TICKS, tuple(predicates), outputs, verb=verb)
-
-
-def where_timed(plan: Node, predicate: Expression) -> Node:
-    """A filter that reads times, over one of the conditions before that which do not."""
-    parts = [Expression(part) for part in conjuncts(predicate.tree)]
-    first = next(i for i, part in enumerate(parts) if reads_times(part))
-    for part in parts[:first]:
-        plan = Where(plan, part)
-    return timed_span(plan, parts[first:], all_of(plan.schema), "where")
-
-
-def with_lifetime(plan: Node, start: Expression, end: Expression, bound: int | None) -> Node:
-    """Other lifetimes for the events of a step, in one step with it if it reads the times of events.
-
-    Alone that step would hold CTIs back for every event whose end is not final.
-    """
-    new_start, new_end = None if start.column == START else start, None if end.column == END else end
-    if new_start is None and new_end is None:
-        return plan
-    below = _timed_steps(plan) or timed_span(plan, (), all_of(plan.schema), "with_lifetime")
-    return replace(
-        below,
-        start=new_start,
-        end=new_end,
-        bound=bound,
-        verb="with_lifetime",
-    )
-
-
-def _timed_steps(plan: Node) -> TimedSpan | None:
-    """The span steps down to the lowest that reads times, as one; None if none of them does.
-
-    What one of them computes and several read is computed for each of these.
-    """
-    if isinstance(plan, TimedSpan):
-        parts = None if plan.is_altering else (plan.predicates, plan.outputs)
-    else:
-        parts = plan.as_span()
-    if parts is None:
-        return None
-    below = _timed_steps(plan.inputs[0])
-    if below is None:
-        return plan if isinstance(plan, TimedSpan) else None
-    predicates, outputs = parts
-    return replace(
-        below,
-        predicates=(*below.predicates, *(below.expand(predicate) for predicate in predicates)),
-        outputs=tuple((name, below.expand(computed)) for name, computed in outputs),
-    )
-
-
-def name_timed(plan: Node, computed: Sequence[Expression], verb: str) -> tuple[Node, list[Expression]]:
-    """The plan with a column for each expression that reads times, and the expressions over it."""
-    named: dict[Expression, str] = {}
-    for each in computed:
-        if reads_times(each) and each not in named:
-            name = {START: "start", END: "end"}.get(str(each), str(each))
-            while name in plan.schema.names or name in named.values():
-                name += "'"
-            named[each] = name
-    if not named:
-        return plan, list(computed)
-    outputs = (*all_of(plan.schema), *((name, each) for each, name in named.items()))
-    found = [column(named[each]) if each in named else each for each in computed]
-    return timed_span(plan, (), outputs, verb), found

@@ -37,7 +37,7 @@ class Feedback:
 
     def rewire(self, vertices: Sequence[Vertex], running: Sequence[int]) -> None:
         """Streams may have other readers now: what they do not want is sent anew."""
-        self._vertices, self._running = vertices, running
+        self._vertices = vertices
         self._senders = [number for number in running if vertices[number].sends_feedback]
         self._readers: dict[int, list[Edge]] = {}
         for reader in running:

@@ -270,6 +270,11 @@ class Intake:
         placement = self._sub_streams.name_rows(1, None, partition)
         return self._make_push(ReadRows(cti(t, columns), 0), placement, arrival)
 
+    def expect_partitions(self, number: int) -> None:
+        """How many partitions there are, where the source does not say it."""
+        if self._sub_streams.partitions is not None:
+            self._sub_streams.partitions.expect(number)
+
     @property
     def is_clocked(self) -> bool:
         """Can time alone move its CTI?"""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from os import PathLike
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -32,8 +33,9 @@ from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
-from recension.lowering import describe_choice
+from recension.lowering import PhysicalPlan, describe_choice
 from recension.operators.base import Chunks
+from recension.operators.state.chunks import take_prefix
 from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import Table, times_in
@@ -42,9 +44,11 @@ from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
+from recension.runners.recorder import LIMIT, EdgeChoice, Recorder
 from recension.runners.result import Reading, Result
-from recension.runners.session_lock import LockedSession, run_exclusively
+from recension.runners.session_lock import LockedSession, RefusedError, run_exclusively
 from recension.runners.snapshot import (
+    NOTES,
     SESSION,
     open_snapshot,
     require_same_session,
@@ -82,7 +86,7 @@ class Session(LockedSession):
         self._pool, self._clock = pool, clock
         _require_options(batch_size, clock, history_limit)
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, clock, history_limit, times or OneKind(), keep)
+        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep)
         self._merges: dict[str, MergePorts] = {}
 
     @property
@@ -94,6 +98,16 @@ class Session(LockedSession):
     def tables(self) -> set[str]:
         """The names of those that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The steps that run, with the queries and sources by name."""
+        return self._run.plan
+
+    @property
+    def is_clocked(self) -> bool:
+        """Does anything count by the clock? Then `tick` may give something."""
+        return self._run.is_clocked
 
     @property
     def partitioned_sources(self) -> set[str]:
@@ -113,6 +127,14 @@ class Session(LockedSession):
     @closes_inputs.setter
     def closes_inputs(self, closes: bool) -> None:
         self._run.closes_inputs = closes
+
+    def _now(self) -> int:
+        return self._clock()
+
+    @run_exclusively
+    def use_clock(self, clock: Clock) -> None:
+        """Count by another clock from now on, as one who replays what came does."""
+        self._clock = clock
 
     @run_exclusively
     def attach(self, stream: Joining, from_time: TimeLike = BEGINNING, query: str | None = None) -> None:
@@ -224,6 +246,14 @@ class Session(LockedSession):
             self._run.feed(source, self._run.take(source, push))
 
     @run_exclusively
+    def expect_partitions(self, source: str, number: int) -> None:
+        """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
+
+        A snapshot does not keep it.
+        """
+        self._run.intake(source).expect_partitions(number)
+
+    @run_exclusively
     def close(self) -> None:
         """Promise that nothing more comes at any source."""
         self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
@@ -297,6 +327,13 @@ class Session(LockedSession):
         return replace(self._run.answers[name].history(moment), time_type=self._run.time_type)
 
     @run_exclusively
+    def record(
+        self, path: str | PathLike[str], edges: EdgeChoice = "ends", limit: str | int = LIMIT
+    ) -> Recorder:
+        """Record what comes from now on, see `rc.record`."""
+        return self._run.record(path, edges, limit)
+
+    @run_exclusively
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far, and the state it holds."""
         return self._run.metrics(self._run.engine.counters())
@@ -344,15 +381,18 @@ class Session(LockedSession):
         return self._run.intake(source).rows
 
     @run_exclusively
-    def snapshot(self) -> dict[str, pa.Table]:
+    def snapshot(self, notes: Chunks | None = None) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables, with histories and the counts of what was dropped.
 
         Read first: output that was not read, and the dropped elements themselves, are not part of it. The
-        tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather.
+        tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather. ``notes`` are tables of
+        your own, such as how far each input was read: they are sealed with the others, and `restore` gives
+        them back.
         """
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
+        own = {f"{NOTES}/{name}": table for name, table in (notes or {}).items()}
         return seal_snapshot(
-            {SESSION: session_table(self._run.plan), **histories, **tables_of(self._run.parts())}
+            {SESSION: session_table(self._run.plan), **own, **histories, **tables_of(self._run.parts())}
         )
 
     @run_exclusively
@@ -360,8 +400,8 @@ class Session(LockedSession):
         """The state of operators and sources, for who keeps it safe by other means; see `Operator.parts`."""
         return self._run.parts()
 
-    def restore(self, chunks: Chunks) -> None:
-        """Become the session whose snapshot this is; the queries must be the same.
+    def restore(self, chunks: Chunks) -> dict[str, pa.Table]:
+        """Become the session whose snapshot this is; the queries must be the same. Gives its notes.
 
         A snapshot that is damaged, or of another session, is refused, and nothing changes. A session that has
         failed goes on from here. Its next reading follows the last one before the snapshot, if nothing was
@@ -371,6 +411,7 @@ class Session(LockedSession):
             own = open_snapshot(chunks)
             require_same_session(own, self._run.plan)
             self._restore(own)
+            return take_prefix(NOTES, own)
 
     def restore_state(self, chunks: Chunks) -> None:
         """Become the session that has these `parts`."""
@@ -392,8 +433,14 @@ class Session(LockedSession):
     def _step(self) -> Iterator[None]:
         """What comes out in here can be read once all of it has gone well."""
         with self._lock.fail_on_error():
-            yield
-            self._run.answers.publish()
+            try:
+                yield
+            except RefusedError:
+                raise
+            except BaseException:
+                self._run.end_recording("the session failed")
+                raise
+            self._run.publish()
             if self._pool is not None and (warning := self._pool.take_warning()) is not None:
                 self._run.warn(warning)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from os import PathLike
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.paced_partitions import PacedPartitions
+from recension.runners.recorder import EdgeChoice, Recorder
 from recension.runners.session_lock import RefusedError
 from recension.runners.sub_streams import Arrival, IntoPartition, describe_progress
 from recension.runners.table_intake import TableIntake
@@ -68,6 +70,33 @@ class QueryRun:
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False
+        self._recorder: Recorder | None = None
+        self._has_begun = False
+
+    def record(self, path: str | PathLike[str], edges: EdgeChoice, limit: str | int) -> Recorder:
+        """Record what comes on some edges from now on."""
+        if self._recorder is not None and self._recorder.stopped is None:
+            raise RecensionError(
+                f"record: the session is recorded in {self._recorder.path}: close that first"
+            )
+
+        def measure() -> list[Metrics]:
+            return self.metrics(self.engine.counters())
+
+        is_whole = not self._has_begun
+        self._recorder = Recorder(path, edges, limit, self._clock, self.plan, measure, is_whole=is_whole)
+        return self._recorder
+
+    def publish(self) -> None:
+        """What came out of a push can be read, and is recorded."""
+        self.answers.publish()
+        if self._recorder is not None:
+            self._recorder.publish(self.time_type)
+
+    def end_recording(self, reason: str) -> None:
+        """The streams do not go on from here."""
+        if self._recorder is not None:
+            self._recorder.end(reason)
 
     def _open_intakes(self) -> None:
         """An intake for every source; those of sources that are no longer read go."""
@@ -180,6 +209,11 @@ class QueryRun:
         now = self._clock() if self.intakes[source].is_clocked else 0
         return Arrival(partition, now, **options)
 
+    @property
+    def is_clocked(self) -> bool:
+        """Does a step or a source count by the clock?"""
+        return self.engine.is_clocked or any(intake.is_clocked for intake in self.intakes.values())
+
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
         self._tick_steps()
@@ -196,6 +230,9 @@ class QueryRun:
 
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         """Keep what the queries gave; sources forget what can no longer matter."""
+        self._has_begun = True
+        if self._recorder is not None:
+            self._recorder.stage(flows)
         self._ctis |= {vertex: flow.cti for vertex, flow in flows.items() if flow.cti is not None}
         for name, vertex in self.plan.query_vertices.items():
             if vertex in flows:
@@ -236,6 +273,8 @@ class QueryRun:
         self.engine.rewire(self.plan.vertices)
         ports.forget(self.engine.running_vertices)
         self._open_intakes()
+        if self._recorder is not None:
+            self._recorder.rewire()
         if len(answer.batch) or answer.cti is not None:
             given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
             self._collect(self.engine.step({ports.vertex: given}))
@@ -300,6 +339,8 @@ class QueryRun:
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
+        self._has_begun = True
+        self.end_recording("the session was restored from a snapshot")
         self.engine.restore(take_prefix("operators", chunks))
         for source, intake in self.intakes.items():
             intake.restore(take_prefix(f"sources/{source}", chunks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
+from recension.core.pictures import MOST, TakenBack, draw, history_html, plot
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, merge_kinds
@@ -205,6 +207,33 @@ class Result:
     def from_polars(frame: Any) -> Result:
         """A result from a polars frame with control columns, as `to_polars` gives it."""
         return Result.from_arrow(frames.table_of(frame, "result"))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """For all that takes Arrow: the table of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def plot(self, ax: Any = None, *, lanes: str | None = None, most: int = MOST) -> Any:
+        """Draw its history on matplotlib axes, with what was taken back and how far it is final.
+
+        As `History.plot`; a later reading of a session has no history of its own and is refused.
+
+        >>> import matplotlib; matplotlib.use("agg")
+        >>> import recension as rc
+        >>> s = rc.source("s", {"user": "string"})
+        >>> out = rc.run(s, {"s": [rc.Insert({"user": "ann"}, 1, 9), rc.Retract({"user": "ann"}, 1, 9, 5)]})
+        >>> len(out.plot().containers)
+        3
+        """
+        return plot(draw(self.history(), self._taken_back(), lanes=lanes, most=most), ax)
+
+    def _taken_back(self) -> TakenBack:
+        return TakenBack.of(self.batch(), self.time_type)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the timeline and the first events; of a later reading of a session, the changes."""
+        if self.is_whole:
+            return history_html(self.history(), self._taken_back())
+        return f"<pre>{escape(show_changes(self.batch(), 20, self.time_type))}</pre>"
 
     def show(self, rows: int = 20) -> None:
         """Print the history as a table; of a later reading of a session, the changes."""

@@ -30,6 +30,7 @@ STATE_FORMAT: Final = 3
 SEAL_FORMAT: Final = 1
 PLAN: Final = "plan"
 SESSION: Final = "session"
+NOTES: Final = "notes"
 SEAL: Final = "seal"
 TYPES: Final = "types"
 _SESSION_COLUMNS: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("columns", pa.string())])

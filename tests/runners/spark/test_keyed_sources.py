@@ -93,6 +93,11 @@ def test_the_feeds_of_databases_as_data_frames(spark: Any) -> None:
     assert_equivalent(found, rc.run(feed.stream, {"orders": feed.rows(messages)}).history())
     now = [row for row in found.to_pylist() if row["_ve"] is None]
     assert contents(now) == contents(database.rows.values())
+    wrapped = spark.createDataFrame(messages, types).selectExpr("struct(*) as payload", "'x' as schema")
+    wider = rc.debezium("orders", SCHEMA | {"note": "string"}, key=["shard", "id"], optional="note")
+    noted = rc.spark.batch(spark, wider.stream, {"orders": wider.rows(wrapped)}).toArrow()
+    assert noted["note"].null_count == noted.num_rows
+    assert_equivalent(noted.drop_columns(["note"]), found)
     dimension = rc.spark.batch(spark, feed.stream, {"orders": rows})
     out = rc.to_scd2(dimension, key=["shard", "id"])
     assert out.where("is_current").count() == len(database.rows)

@@ -34,16 +34,19 @@ _FOOTER_BLOCKS: Final = (2, 3)
 
 
 class ArrowRows:
-    """The rows of one Arrow file, mapped into memory rather than read."""
+    """The rows of one Arrow file, mapped into memory rather than read.
+
+    ``data`` is what stands there, if it is at hand: a message, of which ``path`` is the name.
+    """
 
     is_typed = True
     may_lack_columns = False
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with format_errors(str(path)), path.open("rb") as file:
-            self._is_file = file.read(len(_MAGIC)) == _MAGIC
-        with format_errors(str(path)), pa.memory_map(str(path)) as source:
+    def __init__(self, path: Path | str, data: pa.Buffer | None = None) -> None:
+        self._path, self._data = path, data
+        with format_errors(str(path)), self._bytes() as source:
+            self._is_file = source.read(len(_MAGIC)) == _MAGIC
+            source.seek(0)
             self._check(source)
         with format_errors(str(path)), self._open() as reader:
             self.schema: pa.Schema = require_readable(reader.schema)
@@ -56,7 +59,7 @@ class ArrowRows:
                 for start in range(0, len(chosen), size):
                     yield chosen.slice(start, size)
 
-    def _check(self, source: pa.MemoryMappedFile) -> None:
+    def _check(self, source: pa.NativeFile) -> None:
         try:
             _check_file(source) if self._is_file else _check_stream(source)
         except (struct.error, EOFError):
@@ -64,9 +67,12 @@ class ArrowRows:
                 "damaged: an offset leads outside of its message", file=str(self._path)
             ) from None
 
+    def _bytes(self) -> Any:
+        return pa.memory_map(str(self._path)) if self._data is None else pa.BufferReader(self._data)
+
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        with pa.memory_map(str(self._path)) as source:
+        with self._bytes() as source:
             open_form = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
             with open_form(source) as reader:
                 yield reader

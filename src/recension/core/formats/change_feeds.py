@@ -7,7 +7,9 @@ cannot make a row of is an error that names the row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,8 @@ from recension.core import frames
 from recension.core.batch import Index, Mask
 from recension.core.errors import FormatError, RecensionError, first_failure, first_line
 from recension.core.formats.columns import describe_missing_column
+from recension.core.formats.files import format_errors
+from recension.core.formats.json_lines import whole_lines
 from recension.core.ticks import from_arrow
 from recension.core.values import cast_exactly
 
@@ -34,41 +38,121 @@ _TIMES: Final = pa.timestamp("us", "UTC")
 _MIXED: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
-def debezium_rows(data: Any, payload: pa.Schema, key: Sequence[str], version: str, name: str) -> pa.Table:
-    """The rows of envelopes (``op``, ``before``, ``after``, ``source``), in the order they came.
+@dataclass(frozen=True)
+class Envelopes:
+    """How the envelopes of Debezium are read: ``op``, ``before``, ``after``, ``source``.
 
-    An update that changes the key deletes the row of the old one. Tombstones, which are null, say nothing.
+    ``version`` is a field of ``source``. A row that lacks a column of the payload is refused, since the name
+    may be misspelt, unless it is ``optional``: so are columns that a table was given later.
     """
-    table = _unwrap(_read(data, name))
-    if not table.num_rows:
-        return _no_log_rows(payload)
-    if isinstance(data, list):
-        table = _with_absent(table, ("before", "after"))
-    op = _texts(table, "op", name)
-    kinds = op.to_pylist()
-    for row, kind in enumerate(kinds, 1):
-        if kind not in (None, DELETES, *STATES):
-            raise FormatError(f"op {kind!r} is not the change of a row", file=name, row=row)
-    before, after, source = (_whole(table, column, name) for column in ("before", "after", "source"))
-    states = _mask(pc.is_in(op, pa.array(STATES)))
-    deletes = _mask(pc.equal(op, DELETES)) | (states & _has_moved(before, after, key, name))
-    gone, there = np.flatnonzero(deletes), np.flatnonzero(states)
-    for image, at, which in ((before, gone, "before"), (after, there, "after")):
-        missing = at[_mask(image.is_null())[at]]
-        if len(missing):
-            reason = (
-                f"op {kinds[missing[0]]!r} without {which!r}: the log must carry whole rows or their keys"
-            )
-            raise FormatError(reason, file=name, row=int(missing[0]) + 1)
-    parts = [
-        _fields(before.take(pa.array(gone)), payload, name, key),
-        _fields(after.take(pa.array(there)), payload, name),
-    ]
-    milliseconds = _whole_numbers(_field(source, "ts_ms", name), "source.ts_ms", name)
-    time = _times_of(milliseconds, name)
-    advice = "; name another field of source with version="
-    versions = _whole_numbers(_field(source, version, name), f"source.{version}", name, advice)
-    return _log_rows(parts, payload, gone, there, time, versions)
+
+    payload: pa.Schema
+    key: tuple[str, ...]
+    version: str
+    optional: tuple[str, ...] = ()
+
+    def rows(self, data: Any, name: str) -> pa.Table:
+        """The rows of envelopes, in the order they came.
+
+        An update that changes the key deletes the row of the old one. Tombstones, which are null, say
+        nothing.
+        """
+        return self.read(data, name)[0]
+
+    def read(self, data: Any, name: str, first_row: int = 1) -> tuple[pa.Table, Index]:
+        """The same, with the envelope that each row was made of."""
+        try:
+            return self._read(data, name)
+        except FormatError as why:
+            row = None if why.row is None else why.row + first_row - 1
+            raise FormatError(why.reason, file=why.file, row=row) from None
+
+    def _read(self, data: Any, name: str) -> tuple[pa.Table, Index]:
+        messages = _parse_all(data, name) if isinstance(data, list) else None
+        table = _unwrap(frames.table_of(data, name) if messages is None else _to_table(messages, name))
+        if not table.num_rows:
+            return _no_log_rows(self.payload), np.zeros(0, np.int64)
+        if messages is not None:
+            table = _with_absent(table, ("before", "after"))
+            self._require_columns(messages, name)
+        op = _texts(table, "op", name)
+        kinds = op.to_pylist()
+        for row, kind in enumerate(kinds, 1):
+            if kind not in (None, DELETES, *STATES):
+                raise FormatError(f"op {kind!r} is not the change of a row", file=name, row=row)
+        before, after, source = (_whole(table, column, name) for column in ("before", "after", "source"))
+        states = _mask(pc.is_in(op, pa.array(STATES)))
+        deletes = _mask(pc.equal(op, DELETES)) | (states & _has_moved(before, after, self.key, name))
+        gone, there = np.flatnonzero(deletes), np.flatnonzero(states)
+        for image, at, which in ((before, gone, "before"), (after, there, "after")):
+            missing = at[_mask(image.is_null())[at]]
+            if len(missing):
+                reason = (
+                    f"op {kinds[missing[0]]!r} without {which!r}: the log must carry whole rows or their keys"
+                )
+                raise FormatError(reason, file=name, row=int(missing[0]) + 1)
+        needed = [column for column in self.payload.names if column not in self.optional]
+        parts = [
+            _fields(before.take(pa.array(gone)), self.payload, name, self.key),
+            _fields(after.take(pa.array(there)), self.payload, name, needed),
+        ]
+        milliseconds = _whole_numbers(_field(source, "ts_ms", name), "source.ts_ms", name)
+        time = _times_of(milliseconds, name)
+        advice = "; name another field of source with version="
+        versions = _whole_numbers(_field(source, self.version, name), f"source.{self.version}", name, advice)
+        came = np.sort(np.append(gone, there))
+        return _log_rows(parts, self.payload, gone, there, time, versions), came
+
+    def _require_columns(self, messages: Sequence[Mapping[str, Any]], name: str) -> None:
+        """Refuse rows that lack a column: Arrow would make nulls of what only some of them have."""
+        needed = {column for column in self.payload.names if column not in self.optional}
+        for row, message in enumerate(messages, 1):
+            after = (message.get("payload") or message if "op" not in message else message).get("after")
+            if isinstance(after, Mapping) and not needed <= after.keys():
+                missing = next(column for column in self.payload.names if column in needed - after.keys())
+                advice = "; if it was added later, name it in optional="
+                reason = describe_missing_column(missing, list(after)) + advice
+                raise FormatError(reason, file=name, row=row)
+
+
+class EnvelopeRows:
+    """The rows of a JSON Lines file of envelopes; ``null`` is a tombstone. Errors name the line."""
+
+    is_typed = True
+    may_lack_columns = False
+
+    def __init__(self, path: Path, envelopes: Envelopes) -> None:
+        self._path, self._envelopes = path, envelopes
+        self.schema: pa.Schema = _no_log_rows(envelopes.payload).schema
+
+    def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+        """The wanted columns, of at most ``size`` envelopes at a time."""
+        line = 1
+        for lines in _lines(self._path):
+            for start in range(0, len(lines), size):
+                part = lines[start : start + size]
+                rows, _ = self._envelopes.read(part, str(self._path), line)
+                line += len(part)
+                yield from rows.select(wanted.names).combine_chunks().to_batches()
+
+
+def has_envelopes(path: Path) -> bool:
+    """Is the first object of a JSON Lines file an envelope, by itself or beside its schema?"""
+    for line in (line for lines in _lines(path) for line in lines):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return False
+        if message is not None:
+            inner = message.get("payload", message) if isinstance(message, dict) else None
+            return isinstance(inner, dict) and {"op", "source"} <= inner.keys()
+    return False
+
+
+def _lines(path: Path) -> Iterator[list[bytes]]:
+    with format_errors(str(path)):
+        for text in whole_lines(path):
+            yield [line for line in text.split(b"\n") if line.strip()]
 
 
 def _has_moved(before: pa.Array, after: pa.Array, key: Sequence[str], name: str) -> Mask:
@@ -166,9 +250,14 @@ def _log_rows(
 
 def _read(data: Any, name: str) -> pa.Table:
     """A table of what came. Messages in a list may be JSON text; one that is null is a row of nulls."""
-    if not isinstance(data, list):
-        return frames.table_of(data, name)
-    messages = [_parse(message, name, row) for row, message in enumerate(data, 1)]
+    return _to_table(_parse_all(data, name), name) if isinstance(data, list) else frames.table_of(data, name)
+
+
+def _parse_all(data: list[Any], name: str) -> list[Mapping[str, Any]]:
+    return [_parse(message, name, row) for row, message in enumerate(data, 1)]
+
+
+def _to_table(messages: list[Mapping[str, Any]], name: str) -> pa.Table:
     # A message may leave out what is null, the first one too.
     names = dict.fromkeys(column for message in messages for column in message)
     return pa.table(

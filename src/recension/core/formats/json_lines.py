@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -57,16 +57,20 @@ class JsonRows:
     is_typed = False
     may_lack_columns = True
 
-    def __init__(self, path: Path, times: TimeColumns, declared: pa.Schema | None) -> None:
-        self._path, self._file, self._times = path, str(path), times
+    def __init__(
+        self, path: Path | str, times: TimeColumns, declared: pa.Schema | None, text: bytes | None = None
+    ) -> None:
+        """``text`` is what stands there, if it is at hand: messages, of which ``path`` is the name."""
+        self._path, self._file, self._times, self._text = Path(path), str(path), times, text
         for field in declared or ():
             if not has_json_form(field.type):
                 raise FormatError(
                     f"column {field.name}: {field.type} cannot be read from JSON", file=self._file
                 )
         self.schema = infer_schema(self._blocks(), times, declared)
-        if declared is not None and (absent := find_absent(declared.names, self._blocks())):
-            self._refuse_absent(absent)
+        # Of messages that come later, some may lack what others have: only files are looked through.
+        if text is None and declared is not None:
+            self.refuse_absent(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, at most ``size`` rows at a time."""
@@ -76,11 +80,14 @@ class JsonRows:
                 for start in range(0, len(batch), size):
                     yield batch.slice(start, size)
 
-    def _refuse_absent(self, absent: Collection[str]) -> None:
+    def refuse_absent(self, declared: pa.Schema) -> None:
         """Refuse columns that no row names, if a row with a payload has one that was not declared.
 
         Without such a name nothing can be misspelt: some writers leave out every null.
         """
+        absent = find_absent(declared.names, self._blocks())
+        if not absent:
+            return
         control = {*CONTROL, *self._times.all}
         expected = pa.schema([pa.field(f.name, self._carrier(f)) for f in self.schema])
         for part in (part for block in self._blocks() for part in block.parts(len(expected))):
@@ -95,7 +102,7 @@ class JsonRows:
     def _blocks(self) -> Iterator[Block]:
         first_row = 1
         with format_errors(self._file):
-            for text in _whole_lines(self._path):
+            for text in whole_lines(self._path) if self._text is None else [self._text]:
                 if not text or text.isspace():
                     continue
                 block = Block.parse(text, self._file, first_row)
@@ -141,7 +148,7 @@ class JsonRows:
         )
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
     """The text of a file in pieces that end where lines do."""
     rest: list[bytes] = []
     with open_bytes(path) as file:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.bitemporal import believed_events
 from recension.core.errors import FormatError, StreamError
+from recension.core.formats.change_feeds import EnvelopeRows, Envelopes, has_envelopes
 from recension.core.formats.changelog import OLD_FORMAT, parts_with_times, read_mark
 from recension.core.formats.columns import (
     BATCH,
@@ -32,6 +33,7 @@ from recension.core.formats.files import format_errors
 from recension.core.formats.listing import StoredFile, format_of, partition_folders, stored_files
 from recension.core.formats.stream_files import (
     FileChunk,
+    FileRows,
     PlacedChunk,
     StreamFile,
     agreed_payload,
@@ -65,6 +67,7 @@ def open_stream(
     version: Version = NEWEST,
     is_timeless: bool = False,
     places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
 ) -> StreamReader:
     """Open a stream file, a directory of them, or a plain table.
 
@@ -74,7 +77,8 @@ def open_stream(
     happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
     events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
     ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
-    whose rows are true for ever. The files are opened at once and read as the batches are asked for.
+    whose rows are true for ever. JSON Lines may hold ``envelopes`` of changes. The files are opened at once
+    and read as the batches are asked for.
 
     ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
     and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
@@ -87,7 +91,7 @@ def open_stream(
     if places is not None and (found := partition_folders(Path(path), places.partition)):
         folders = {**found}
     files = [
-        replace(open_file(file, times, schema, places), partition=partition)
+        replace(open_file(file, times, schema, places, envelopes), partition=partition)
         for folder, partition in folders.items()
         for file in stored_files(folder, version)
     ]
@@ -100,16 +104,28 @@ def open_file(
     times: TimeColumns,
     declared: pa.Schema | None,
     places: PartitionColumns | None = None,
+    envelopes: Envelopes | None = None,
 ) -> StreamFile:
     """Open one file of a stream."""
     known, name = format_of(file.path), str(file.path)
-    if places is not None and declared is not None and known.is_text:
-        # What nobody declares is read as it looks.
-        there = known.open_rows(file, times, None).schema
-        extra = [name for name in places.names if name in there.names and name not in declared.names]
-        declared = pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
-    rows = known.open_rows(file, times, declared)
+    rows: FileRows
+    if envelopes is not None and known.name == "json" and has_envelopes(file.path):
+        rows = EnvelopeRows(file.path, envelopes)
+    else:
+        rows = known.open_rows(file, times, _declare_places(file, times, declared, places))
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
+
+
+def _declare_places(
+    file: StoredFile, times: TimeColumns, declared: pa.Schema | None, places: PartitionColumns | None
+) -> pa.Schema | None:
+    """The columns to read of a text: what nobody declares of those that place a row is read as it looks."""
+    known = format_of(file.path)
+    if places is None or declared is None or not known.is_text:
+        return declared
+    there = known.open_rows(file, times, None).schema
+    extra = [name for name in places.names if name in there.names and name not in declared.names]
+    return pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
 
 
 class StreamReader:
@@ -312,20 +328,37 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     when the events are true. The rows with ``believed_from <= t`` and ``believed_to > t``, or null, are what
     was believed at ``t``.
     """
+    log = read_micro_batches(path, version)
+    if log is None:
+        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+    return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """A changelog as it was written: batches of elements, each with the wall clock of its micro-batch."""
+
+    schema: pa.Schema
+    time_type: pa.DataType
+    batches: Iterator[tuple[int, EventBatch]]
+
+
+def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> MicroBatches | None:
+    """A changelog by micro-batches; None if the path is none, or one that has no times."""
     folder = Path(path)
     with format_errors(str(folder)):
         mark = read_mark(folder) if folder.is_dir() else None
     if mark is None or mark.format == OLD_FORMAT:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(folder))
+        return None
     parts = parts_with_times(folder, mark, version)
     files = {part: open_file(StoredFile(part.path, seal=part.seal), TimeColumns(), None) for part in parts}
     schema = agreed_payload(list(files.values()), None)
     kind = reduce(merge_kinds, (file.layout.kind for file in files.values()), None)
-    versions = (
+    batches = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
         for batch in StreamReader(
             [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
         )
     )
-    return replace(believed_events(versions, schema), time_type=TICKS if kind is None else kind)
+    return MicroBatches(schema, TICKS if kind is None else kind, batches)

@@ -48,6 +48,11 @@ class TextSink(ABC):
         """Append rows."""
         if not len(batch):
             return
+        self._file.write("\n".join(self.encode_rows(batch).to_pylist()).encode() + b"\n")
+        self._row += len(batch)
+
+    def encode_rows(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rows as texts, a line each."""
         columns = [
             convert_column(
                 column,
@@ -58,8 +63,7 @@ class TextSink(ABC):
             )
             for name, column in zip(self._names, batch.columns, strict=True)
         ]
-        self._file.write("\n".join(self.join_columns(columns).to_pylist()).encode() + b"\n")
-        self._row += len(batch)
+        return self.join_columns(columns)
 
     def close(self) -> None:
         """Finish the file."""

@@ -135,13 +135,21 @@ class BlockTable:
     def _read(self, blocks: Index) -> Extract:
         if not len(blocks):
             return Extract(blocks, self.empty_columns(), np.zeros(0, np.bool_))
-        ends = np.flatnonzero(np.append(np.diff(blocks) > 1, blocks[-1] + 1 < len(self._page)))
-        read, is_follower = np.insert(blocks, ends + 1, blocks[ends] + 1), np.zeros(len(blocks), np.bool_)
-        is_follower = np.insert(is_follower, ends + 1, True)
+        read, is_follower = self._with_followers(blocks)
         size = np.where(is_follower, 1, self._size[read])
         at = self._rows_of(self._page[read], size)
         columns = {name: room.take(at) for name, room in self._room.items()}
         return Extract(blocks, columns, np.repeat(is_follower, size))
+
+    def _with_followers(self, blocks: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
+        """The blocks and, after each run of them, the one that follows; which those are."""
+        first, stop = int(blocks[0]), int(blocks[-1]) + 1
+        if stop - first == len(blocks):  # one run, as most often
+            read = np.arange(first, min(stop + 1, len(self._page)))
+            return read, read == stop
+        ends = np.flatnonzero(np.append(np.diff(blocks) > 1, stop < len(self._page)))
+        is_follower = np.insert(np.zeros(len(blocks), np.bool_), ends + 1, True)
+        return np.insert(blocks, ends + 1, blocks[ends] + 1), is_follower
 
     def _rows_of(self, page: Index, size: Index) -> Index:
         """Where the first so many rows of pages are, page by page."""
@@ -236,6 +244,8 @@ class BlockTable:
 
 def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_equal: bool = False) -> Index:
     """Positions of (group, time) keys among sorted ones."""
+    if not len(group):
+        return _NONE
     if len(groups) <= _MANY * len(group):
         known, wanted = sort_keys([groups, group], [times, time])
         return np.searchsorted(known, wanted, "right" if after_equal else "left")

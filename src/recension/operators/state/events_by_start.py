@@ -27,6 +27,7 @@ from recension.operators.state.row_blocks import RowBlocks
 from recension.operators.state.row_store import RowStore
 
 _FIRST_LOOK = 64
+_FIRST_READ = 256  # to read a few blocks takes hardly longer than to read one
 _IDENTITY: Final = ("group", "time", "end")
 
 
@@ -58,7 +59,7 @@ class EventsByStart:
 
     def read_until_open(self, t: int) -> Extract:
         """The first blocks: all events that start no later than the first that does not end before ``t``."""
-        rows = 1
+        rows = _FIRST_READ
         while True:
             head = self._table.head(rows)
             start, rows = head.columns["group"], len(head.follower)

@@ -42,16 +42,15 @@ class _Block:
         """The numbers of all rows."""
         return np.arange(self.first, self.first + self.size) if self.numbers is None else self.numbers
 
-    def find(self, numbers: Index) -> tuple[Index, Mask]:
-        """The place of each number in this block's range, and whether its row is there."""
-        if self.numbers is None:
-            at, is_there = numbers - self.first, numbers < self.first + self.size
-        else:
-            at = self._search(self.numbers, numbers)
-            is_there = self.numbers[at] == numbers
-        if self.gone is not None:
-            is_there = is_there & ~self.gone[np.minimum(at, self.size - 1)]
-        return at, is_there
+    def places(self, numbers: Index) -> Index:
+        """The place of each number in this block's range, or any place if it has none."""
+        return numbers - self.first if self.numbers is None else self._search(self.numbers, numbers)
+
+    def has(self, numbers: Index) -> Mask:
+        """Whether the row of each number in this block's range is there."""
+        at = self.places(numbers)
+        is_there = at < self.size if self.numbers is None else self.numbers[at] == numbers
+        return is_there if self.gone is None else is_there & ~self.gone[np.minimum(at, self.size - 1)]
 
     def _search(self, own: Index, numbers: Index) -> Index:
         """The place of each number, or any place if it is not there."""
@@ -67,7 +66,7 @@ class _Block:
         """Let go of rows that are there."""
         if self.gone is None:
             self.gone = np.zeros(self.size, np.bool_)
-        self.gone[self.find(numbers)[0]] = True
+        self.gone[self.places(numbers)] = True
         self.left -= len(numbers)
 
     def live_part(self, first: int = 0) -> tuple[Index, pa.RecordBatch]:
@@ -157,8 +156,8 @@ class RowStore:
         if not len(numbers) or not self.schema.names:
             return null_payload(0, self.schema)
         self._before_taking(len(numbers))
-        places, order = self._split(numbers)
-        parts = [take_rows(block.rows, block.find(own)[0]) for block, own in places]
+        blocks, order = self._split(numbers)
+        parts = [take_rows(block.rows, block.places(own)) for block, own in blocks]
         if len(parts) == 1:
             return parts[0]
         gathered = pa.concat_batches(parts)
@@ -171,6 +170,8 @@ class RowStore:
 
     def _split(self, numbers: Index) -> tuple[list[tuple[_Block, Index]], Index]:
         """The numbers block by block (Arrow would copy all blocks into one), and the order that makes."""
+        if len(self._blocks) == 1:
+            return [(self._blocks[0], numbers)], np.arange(len(numbers))
         block = np.searchsorted(self._firsts, numbers, "right") - 1
         if bool((block == block[0]).all()):
             return [(self._blocks[int(block[0])], numbers)], np.arange(len(numbers))
@@ -246,7 +247,7 @@ class RowStore:
             numbers = numbers[numbers >= self._blocks[0].first]
         if not len(numbers) or not self._blocks:
             return numbers[:0]
-        return np.concatenate([own[block.find(own)[1]] for block, own in self._split(numbers)[0]])
+        return np.concatenate([own[block.has(own)] for block, own in self._split(numbers)[0]])
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""

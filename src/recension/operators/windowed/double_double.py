@@ -5,17 +5,22 @@ Taking a value back out of a plain running sum leaves a rounding error behind; i
 
 Assumes     values so small that no sum overflows: it would be NaN, and NaN never leaves again.
 
-Source      Ogita, Rump, Oishi: Accurate Sum and Dot Product (2005).
+Source      Ogita, Rump, Oishi: Accurate Sum and Dot Product (2005); Rump, Ogita, Oishi: Accurate
+            Floating-Point Summation, part I (2008), for `exact_parts`.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+
+_MOST_PARTS: Final = 3
+_LARGEST: Final = 2.0**960
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -44,6 +49,23 @@ def _halves(a: Floats) -> tuple[Floats, Floats]:
     scaled = a * float(2**27 + 1)
     high = scaled - (scaled - a)
     return high, a - high
+
+
+def exact_parts(values: Floats, most: int) -> list[Floats] | None:
+    """Parts that make up the values; of each, so many can be added in any order without rounding.
+
+    The digits of a part are all above one place, so that ``most`` of them add up within 53 bits. None if
+    that takes many parts: the values are of very different sizes.
+    """
+    parts, rest = list[Floats](), values
+    while largest := float(np.abs(rest).max(initial=0.0)):
+        if len(parts) == _MOST_PARTS or not largest <= _LARGEST:
+            return None
+        bound = math.ldexp(1.0, math.frexp(largest)[1] + most.bit_length())
+        part = (rest + bound) - bound
+        parts.append(part)
+        rest = rest - part
+    return parts
 
 
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:

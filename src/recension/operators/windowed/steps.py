@@ -10,6 +10,7 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,9 +109,11 @@ def axis_steps(
     change = _EndChange(group, vs, a, b, since)
     extra = _Extra.collect(group, since, look, spans, amounts.points)
     begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
-    is_counted = not amounts.pairs and amounts.points is None
+    is_counted = amounts.points is None
     if is_counted and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
-        return _count_steps(dense, change, amounts.ints, extra)
+        pairs = dense.change_pairs(amounts.pairs)
+        if pairs is not None:
+            return _count_steps(dense, change, amounts.ints, pairs, extra)
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
@@ -179,19 +182,23 @@ class _EndChange:
         return np.where(self.a < self.b, 0, -1), np.where(self.a < self.b, -1, 0)
 
 
-def _count_steps(dense: DenseAxis, change: _EndChange, ints: list[Index], extra: _Extra) -> AxisSteps:
+def _count_steps(
+    dense: DenseAxis, change: _EndChange, ints: list[Index], pairs: Sequence[Pair], extra: _Extra
+) -> AxisSteps:
     at = dense.points()
     begins, ends = dense.counts()
     n = begins - ends
     refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
+    covered = np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0
+    every = np.arange(len(at))
     return AxisSteps(
         dense.spread(change.group, change.group, extra.group)[at],
         dense.spread(change.a, change.b, extra.time)[at],
         refs[at],
         np.cumsum(n[at]),
-        np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0,
+        covered,
         [np.cumsum(dense.change(x, n)[at]) for x in ints],
-        [],
+        [_running_pair(pair, at, every, covered) for pair in pairs],
     )
 
 
@@ -302,11 +309,13 @@ class DenseAxis:
     def try_build(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
         """None if counting would not pay, or sums would not be exact in floats."""
         count = 2 * len(begins) + len(looked)
-        if not count or any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):
-            return None
         every = [keys for keys in (begins, ends, looked) if len(keys)]
+        if not count:
+            return None
         low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
         if high - low > 2 * count:
+            return None
+        if any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):
             return None
         return DenseAxis(begins - low, ends - low, looked - low, high - low + 1)
 
@@ -335,6 +344,21 @@ class DenseAxis:
         return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
             np.int64
         )
+
+    def change_pairs(self, pairs: Sequence[Pair]) -> list[Pair] | None:
+        """The same of floats, exactly; None if they cannot be added without rounding."""
+        most = 2 * max(int(places.max(initial=0)) for places in self.counts()) if pairs else 0
+        nothing, changes = np.zeros(self.size), list[Pair]()
+        for high, low in pairs:
+            parts = None if bool(low.any()) else dd.exact_parts(high, most)
+            if parts is None:
+                return None
+            change = nothing, nothing
+            for part in parts:
+                come = np.bincount(self.begins, part, self.size).astype(np.float64, copy=False)
+                change = dd.add(change, (come - np.bincount(self.ends, part, self.size), nothing))
+            changes.append(change)
+        return changes
 
     def sum(self, ends: tuple[Index, Index]) -> Index:
         """What is added at the two ends."""

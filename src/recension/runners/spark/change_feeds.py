@@ -8,6 +8,7 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
 
 from recension.core.errors import SchemaError
 from recension.core.formats.change_feeds import (
@@ -19,14 +20,17 @@ from recension.core.formats.change_feeds import (
     PRE_IMAGES,
     ROW_FROM,
     STATES,
+    Envelopes,
 )
 from recension.runners.spark.batch.times import to_ticks
+from recension.runners.spark.types import carrier
 
 
-def debezium_rows(
-    frame: DataFrame, payload: pa.Schema, key: Sequence[str], version: str, name: str
-) -> DataFrame:
-    """The rows of envelopes; a change of the key is two rows."""
+def debezium_rows(frame: DataFrame, envelopes: Envelopes, name: str) -> DataFrame:
+    """The rows of envelopes, by themselves or under ``payload``; a change of the key is two rows."""
+    payload, key, version = envelopes.payload, envelopes.key, envelopes.version
+    if "op" not in frame.columns and "payload" in frame.columns:
+        frame = frame.select("payload.*")
     op, before, after = f.col("op"), f.col("before"), f.col("after")
     time = f.timestamp_millis(f.col("source.ts_ms").cast("bigint"))
     number = f.col(f"source.{version}").cast("bigint")
@@ -34,15 +38,17 @@ def debezium_rows(
     there = {field.name for field in frame.schema["before"].dataType.fields}
     if missing := [column for column in key if column not in there]:
         raise SchemaError(f"{name}: no field {missing[0]} in before, which is in the key")
+    given = {field.name for field in frame.schema["after"].dataType.fields}
+    needed = [column for column in payload.names if column not in envelopes.optional]
+    if missing := [column for column in needed if column not in given]:
+        raise SchemaError(
+            f"{name}: no field {missing[0]} in after; if it was added later, name it in optional="
+        )
     moved = reduce(lambda a, b: a | b, (before[column] != after[column] for column in key))
 
-    def row(image: Column, names: set[str] | None, deleted: bool) -> Column:
+    def row(image: Column, names: set[str], deleted: bool) -> Column:
         columns = [
-            (
-                image[one.name]
-                if names is None or one.name in names
-                else f.lit(None).cast(_type(frame, one.name))
-            ).alias(one.name)
+            (image[one.name] if one.name in names else f.lit(None).cast(_type(frame, one))).alias(one.name)
             for one in payload
         ]
         extra = (time.alias(LOG_TIME), number.alias(LOG_VERSION), f.lit(deleted).alias(LOG_DELETED))
@@ -50,14 +56,16 @@ def debezium_rows(
 
     gone = f.when((op == DELETES) | (states & f.coalesce(moved, f.lit(False))), row(before, there, True))
     unknown = f.raise_error(f.concat(f.lit(f"{name}: op "), op, f.lit(" is not the change of a row")))
-    now = f.when(states, row(after, None, False))
+    now = f.when(states, row(after, given, False))
     rows = f.when((op == DELETES) | states, f.array_compact(f.array(gone, now))).otherwise(unknown)
     made = frame.where(op.isNotNull()).select(f.explode(rows).alias("row"))
     return made.select("row.*")
 
 
-def _type(frame: DataFrame, column: str) -> object:
-    return frame.schema["after"].dataType[column].dataType
+def _type(frame: DataFrame, column: pa.Field) -> DataType:
+    """The type of a column in the envelopes, or that of the source if they have none."""
+    fields = {field.name: field.dataType for field in frame.schema["after"].dataType.fields}
+    return fields.get(column.name) or carrier(column.type, column.name)
 
 
 def delta_rows(frame: DataFrame, payload: pa.Schema) -> DataFrame:

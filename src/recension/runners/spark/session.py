@@ -18,6 +18,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError
@@ -36,12 +37,15 @@ RUNTIME_SETTINGS = {
 # Only when the session is made.
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "recension.runners.spark.daemon",
     # On a busy machine a Python process may take longer than the usual 15 s to say who it is.
     "spark.python.authenticate.socketTimeout": "120s",
+}
+# On one machine only: executors elsewhere must find the driver, and may not have our daemon.
+LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "recension.runners.spark.daemon",
 }
 # How checkpoints are written. On a local disk Hadoop's FileContext, Spark's choice, starts a process or more
 # for every file it renames, ninety a micro-batch; its older FileSystem does not, and renames as atomically.
@@ -59,7 +63,8 @@ def session(master: str = "local[2,4]", name: str = "recension", **settings: str
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     given = {key.replace("__", "."): value for key, value in settings.items()}
-    for key, value in (SESSION_SETTINGS | RUNTIME_SETTINGS | given).items():
+    here = LOCAL_SETTINGS if is_local_master(master) else {}
+    for key, value in (SESSION_SETTINGS | here | RUNTIME_SETTINGS | given).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -118,23 +123,37 @@ def delay_interrupts() -> Iterator[None]:
 
 
 def check(spark: Any) -> None:
-    """Refuse, with the reason, a session on which no query can run; set what can still be set."""
+    """Refuse, with the reason, what is no session; set what can still be set."""
+    if is_connect(spark):
+        return
     if not isinstance(spark, SparkSession):
-        kind = type(spark)
-        if kind.__module__.startswith("pyspark.sql.connect"):
-            raise RecensionError(
-                "Spark Connect sessions are not supported: queries need a classic session, "
-                "made by rc.spark.session() or SparkSession.builder without .remote()"
-            )
-        raise RecensionError(f"a SparkSession is needed, not a {kind.__name__}")
+        raise RecensionError(f"a SparkSession is needed, not a {type(spark).__name__}")
     use_this_interpreter(spark)
+
+
+def is_connect(spark: Any) -> bool:
+    """Is it a session of Spark Connect, which has no JVM at hand? Its class is loaded by those who use it."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local_master(master: str) -> bool:
+    """Does Spark run on this machine alone?"""
+    return master.startswith("local")
+
+
+def default_parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    if not is_connect(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    # A client of Connect is not told: a range has as many partitions, unless its session says otherwise.
+    return int(spark.range(1 << 16).select(F.spark_partition_id()).distinct().count())
 
 
 def use_this_interpreter(spark: SparkSession) -> None:
     """Workers on this machine run what runs here, unless the user has named another interpreter."""
     context = spark.sparkContext
     is_named = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local") and not is_named:
+    if is_local_master(context.master) and not is_named:
         context.pythonExec = sys.executable
 
 
@@ -142,8 +161,9 @@ def prepare_streaming(spark: SparkSession) -> None:
     """Set on a running session what streaming queries need; refuse what cannot be set."""
     check(spark)
     require_streaming_packages()
-    for key, value in (RUNTIME_SETTINGS | _local_disk_settings(spark)).items():
+    for key, value in RUNTIME_SETTINGS.items():
         spark.conf.set(key, value)
+    choose_file_manager(spark)
 
 
 def require_streaming_packages() -> None:
@@ -152,14 +172,24 @@ def require_streaming_packages() -> None:
         raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
 
 
-def _local_disk_settings(spark: SparkSession) -> dict[str, str]:
-    """What checkpoints on a local disk gain from; clusters and object stores are left to Spark."""
-    context = spark.sparkContext
-    is_here = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "")).startswith("file:")
-    if not is_here or not context.master.startswith("local") or spark.conf.get(FILE_MANAGER, None):
-        return {}
-    loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
-    return next(({FILE_MANAGER: name} for name in LOCAL_MANAGERS if loadable(name)), {})
+def choose_file_manager(spark: SparkSession, address: str | None = None) -> None:
+    """Let checkpoints on a local disk be written faster; clusters and object stores are left to Spark.
+
+    It goes by the checkpoint's address, or where that is not known by the session's own file system. What
+    the user has chosen stays.
+    """
+    if is_connect(spark) or not is_local_master(spark.sparkContext.master):
+        return
+    context, chosen = spark.sparkContext, spark.conf.get(FILE_MANAGER, None)
+    if chosen is not None and chosen not in LOCAL_MANAGERS:
+        return
+    if not (address or str(context._jsc.hadoopConfiguration().get("fs.defaultFS", ""))).startswith("file:"):
+        spark.conf.unset(FILE_MANAGER)
+    elif chosen is None:
+        loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
+        for name in filter(loadable, LOCAL_MANAGERS):
+            spark.conf.set(FILE_MANAGER, name)
+            return
 
 
 def _is_installed(module: str) -> bool:

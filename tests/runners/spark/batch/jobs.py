@@ -14,14 +14,10 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.plan.nodes import Source, walk
+from recension.testing.assertions import assert_equivalent
 
-# For a handful of rows compiling the plan and spreading it out is all the cost.
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+# For a handful of rows spreading the plan out is all the cost.
+QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
 
 
 def frame(spark: Any, events: Sequence[Event], schema: pa.Schema) -> Any:
@@ -63,3 +59,18 @@ def answers(results: Sequence[Any]) -> list[list[Event]]:
         payload = dict(zip(names[number], values, strict=True))
         found[number].append(Event(payload, vs, FOREVER if ve is None else ve))
     return found
+
+
+def check_as_local(
+    spark: Any, queries: Sequence[rc.Stream], events: Sequence[Event], schema: pa.Schema
+) -> None:
+    """What the local engine says of the source ``s`` is what Spark says."""
+    given = frame(spark, events, schema)
+    found = answers([batch(spark, query, {"s": given}) for query in queries])
+    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
+    for query, got in zip(queries, found, strict=True):
+        expected = rc.run(query, {"s": inserts}, close=True).history().to_events()
+        try:
+            assert_equivalent(got, expected)
+        except AssertionError as why:
+            raise AssertionError(f"{query.plan.label}\n{why}") from None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.runners.spark.batch.jobs import answers, batch, frame
+from tests.runners.spark.batch.jobs import answers, batch, check_as_local, frame
 
 import recension as rc
 from recension.core.events import Event
@@ -84,7 +84,7 @@ MANY: dict[str, dict[str, Any]] = {
 
 def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
     events = _events(1)
-    source, given = rc.source("s", SCHEMA), frame(quick, events, SCHEMA)
+    source = rc.source("s", SCHEMA)
     queries = []
     for n, named in enumerate(MANY.values()):
         queries += [source.agg(**named)] if n % 2 else [source.group_by("k").agg(**named)]
@@ -100,14 +100,7 @@ def test_all_aggregates_as_the_local_engine_has_them(quick: Any) -> None:
         source.group_by("k").sessions(1).agg(**MANY["order"]),
         source.sessions(3).agg(**MANY["sums"]),
     ]
-    found = answers([batch(quick, query, {"s": given}) for query in queries])
-    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
-    for query, got in zip(queries, found, strict=True):
-        expected = rc.run(query, {"s": inserts}, close=True).history().to_events()
-        try:
-            assert_equivalent(got, expected)
-        except AssertionError as why:
-            raise AssertionError(f"{query.plan.label}\n{why}") from None
+    check_as_local(quick, queries, events, SCHEMA)
 
 
 def test_sums_beyond_int64_are_refused_as_on_the_local_engine(quick: Any) -> None:
@@ -135,7 +128,7 @@ def test_lifetimes_saturate(quick: Any) -> None:
         for ve in (*edges[1:], FOREVER)
         if vs < ve and vs != BEGINNING
     ]
-    source, given = rc.source("s", schema), frame(quick, events, schema)
+    source = rc.source("s", schema)
     queries = [
         source.shift(5),
         source.shift(-5),
@@ -148,14 +141,7 @@ def test_lifetimes_saturate(quick: Any) -> None:
         source.alter_lifetime(start=lambda vs, ve: vs - 2, duration=lambda vs, ve: np.minimum(ve - vs, 3)),
         source.alter_lifetime(duration=3),
     ]
-    found = answers([batch(quick, query, {"s": given}) for query in queries])
-    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
-    for query, got in zip(queries, found, strict=True):
-        expected = rc.run(query, {"s": inserts}, close=True).history().to_events()
-        try:
-            assert_equivalent(got, expected)
-        except AssertionError as why:
-            raise AssertionError(f"{query.plan.label}\n{why}") from None
+    check_as_local(quick, queries, events, schema)
 
 
 def test_windows_at_the_ends_of_time(quick: Any) -> None:
@@ -170,8 +156,4 @@ def test_windows_at_the_ends_of_time(quick: Any) -> None:
         source.hopping(2**62, 2**61, offset=FOREVER - 1).agg(n=n),
         source.hopping(3, 1).agg(n=n),
     ]
-    given = frame(quick, events, schema)
-    found = answers([batch(quick, query, {"s": given}) for query in queries])
-    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
-    for query, got in zip(queries, found, strict=True):
-        assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
+    check_as_local(quick, queries, events, schema)

@@ -9,14 +9,13 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from tests.runners.spark.batch.jobs import answers, batch, frame
+from tests.runners.spark.batch.jobs import batch, check_as_local, frame
 
 import recension as rc
 from recension import col, lit, when
 from recension.core.events import Event
 from recension.plan.expressions import expression
 from recension.runners.spark.batch.span import to_spark
-from recension.testing.assertions import assert_equivalent
 
 SCHEMA = pa.schema(
     [
@@ -123,23 +122,17 @@ def test_these_are_left_to_arrow(name: str, spark: Any) -> None:
     assert to_spark(expression(BY_ARROW[name]), SCHEMA, f.col) is None
 
 
-@pytest.mark.parametrize("compiled", ["true", "false"])
-def test_values_and_types_are_those_of_arrow(spark: Any, compiled: str) -> None:
+@pytest.mark.parametrize("setting", ["spark", "as_users_run_it"], ids=["interpreted", "compiled"])
+def test_values_and_types_are_those_of_arrow(
+    spark: Any, request: pytest.FixtureRequest, setting: str
+) -> None:
     """What Spark compiles must agree, and what it interprets too."""
+    request.getfixturevalue(setting)
     source, events = rc.source("s", SCHEMA), _events()
-    given = frame(spark, events, SCHEMA)
     queries = [source.select("i", **NATIVE), source.select("i", **BY_ARROW)]
     queries += [source.where(e).select("i", "x") for e in NATIVE.values() if _is_boolean(e)][::3]
     queries += [source.where(col("x") / col("y") > 1).where(col("i") > 0).select("i", "x")]
-    before = spark.conf.get("spark.sql.codegen.wholeStage")
-    spark.conf.set("spark.sql.codegen.wholeStage", compiled)
-    try:
-        found = answers([batch(spark, query, {"s": given}) for query in queries])
-    finally:
-        spark.conf.set("spark.sql.codegen.wholeStage", before)
-    inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
-    for query, got in zip(queries, found, strict=True):
-        assert_equivalent(got, rc.run(query, {"s": inserts}, close=True).history().to_events())
+    check_as_local(spark, queries, events, SCHEMA)
 
 
 @pytest.mark.parametrize(

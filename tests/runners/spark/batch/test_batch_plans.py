@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.properties.plans import STEPS, Plan
+from tests.properties.plans import STEPS, Plan, one_form_of_each
 from tests.properties.step import StepKind
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
@@ -41,14 +41,23 @@ def _plans(seed: int, size: int) -> list[Plan]:
     return [Plan(tuple(rnd.choices(steps, k=rnd.choice([2, 3])))) for _ in range(size)]
 
 
+CHOSEN = one_form_of_each(_steps())
+OTHERS = [step for step in _steps() if step not in CHOSEN]
 SAMPLES = [
-    *(([Plan((step,)) for step in _steps()[at::4]], at) for at in range(4)),
-    (_plans(7, 12), 7),
-    (_plans(8, 10), 8),
+    *(pytest.param([Plan((step,)) for step in CHOSEN[at::3]], at, id=f"steps {at}") for at in range(3)),
+    pytest.param(_plans(7, 10), 7, id="plans 7"),
+    *(
+        pytest.param([Plan((step,)) for step in OTHERS[at::2]], at, id=f"others {at}", marks=pytest.mark.soak)
+        for at in range(2)
+    ),
+    *(
+        pytest.param(_plans(seed, 12), seed, id=f"plans {seed}", marks=pytest.mark.soak)
+        for seed in range(8, 12)
+    ),
 ]
 
 
-@pytest.mark.parametrize(("plans", "seed"), SAMPLES, ids=lambda part: part if isinstance(part, int) else "")
+@pytest.mark.parametrize(("plans", "seed"), SAMPLES)
 def test_plans(quick: Any, plans: list[Plan], seed: int) -> None:
     rnd = random.Random(seed)
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
@@ -62,9 +71,9 @@ def test_plans(quick: Any, plans: list[Plan], seed: int) -> None:
             raise AssertionError(f"{plan.steps}\n{why}") from None
 
 
-def test_a_plan_as_spark_would_run_it(spark: Any) -> None:
+def test_a_plan_as_spark_would_run_it(as_users_run_it: Any) -> None:
     """Compiled, adaptive, on two partitions: with more rows, so that both hold some."""
-    rnd = random.Random(3)
+    rnd, spark = random.Random(3), as_users_run_it
     s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
     histories = {name: [event for _ in range(20) for event in _history(rnd)] for name in ("s", "t")}
     frames = {name: frame(spark, events, SCHEMA).repartition(2) for name, events in histories.items()}

@@ -175,7 +175,7 @@ DRIVER = """
 import sys
 import recension as rc
 folder = sys.argv[1]
-spark = rc.spark.session("local[1]")
+spark = rc.spark.session("local[1]", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1")
 schema = spark.read.parquet(folder + "/in").schema
 frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/in")
 rc.spark.write(
@@ -190,7 +190,7 @@ def test_a_killed_driver_leaves_a_table_to_go_on_with(spark: Any, tmp_path: Path
     put(tmp_path / "in", batches)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], start_new_session=True, **quiet)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while len(list((tmp_path / "log").glob("part-*"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     # Spark with it, which would else go on until it misses the driver.

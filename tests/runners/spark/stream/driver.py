@@ -23,6 +23,8 @@ from recension.core.history import History
 from recension.testing.generator.settings import SCHEMA
 
 SHARDS = 2
+# Java compiles lightly, and tidies up alone: in a minute the better code would not pay.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def query() -> Stream:
@@ -65,7 +67,9 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
 
 def main() -> None:
     folder, master = sys.argv[1:]
-    spark = rc.spark.session(master, "recovery", spark__driver__memory="1g")
+    spark = rc.spark.session(
+        master, "recovery", spark__driver__memory="1g", spark__driver__extraJavaOptions=SHORT_LIVED
+    )
     start(spark, Path(folder)).awaitTermination()
     spark.stop()
 

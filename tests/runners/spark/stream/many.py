@@ -39,17 +39,20 @@ def run_together(
     prepare_streaming(spark)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
     arriving = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(folder / "packets"))
-    collected: dict[int, list[Packet]] = {}
+    collected = folder / "collected"
+    collected.mkdir()
 
+    # Into files: with Connect this runs in a process of the server.
     def collect(batch: Any, number: int) -> None:
-        collected[number] = [Packet(**row.asDict()) for row in batch.collect()]
+        pq.write_table(batch.toArrow(), collected / f"{number}.parquet")
 
     flowing = through_levels(rehearsal.plan, lambda level: [arriving] if level == 1 else [])
     writer = flowing.writeStream.foreachBatch(collect).option(
         "checkpointLocation", str(folder / "checkpoint")
     )
     writer.trigger(availableNow=True).start().awaitTermination()
-    packets = [collected[number] for number in range(len(turns))]
+    found = [pq.read_table(collected / f"{number}.parquet").to_pylist() for number in range(len(turns))]
+    packets = [[Packet(**row) for row in rows] for rows in found]
     return [[rehearsal.output(p, query) for p in packets] for query in range(len(queries))]
 
 
@@ -60,8 +63,9 @@ def _write(rehearsal: Rehearsal, turns: Sequence[Turn], folder: Path) -> None:
         packets = [
             packet
             for source in rehearsal.plan.sources()
+            if source in turn
             for level in range(1, rehearsal.plan.levels + 1)
-            for packet in packed(rehearsal.plan, source, level, turn.get(source, []))
+            for packet in packed(rehearsal.plan, source, level, turn[source])
         ]
         rows = [packet._replace(shard=keys[packet.shard])._asdict() for packet in packets]
         file = folder / f"{number:04}.parquet"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.runners.spark.stream.driver import SHORT_LIVED
 
 import recension as rc
 from recension.api.stream import Stream
@@ -89,7 +90,7 @@ def main() -> None:
         "local[1,4]",
         "replica",
         spark__driver__memory="512m",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        spark__driver__extraJavaOptions=SHORT_LIVED,
     )
     running = run_replica(spark, Path(folder), *name) if name else run_merge(spark, Path(folder))
     running.awaitTermination()

@@ -162,7 +162,7 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
     ("shards", "transcripts", "plans"),
     [
         pytest.param(3, 1, PLANS, id="3 shards"),
-        pytest.param(1, 4, PLANS // 4, id="1 shard, a quarter"),
+        pytest.param(1, 8, PLANS // 8, id="1 shard, an eighth"),
         pytest.param(1, 1, PLANS, id="1 shard", marks=pytest.mark.soak),
     ],
 )

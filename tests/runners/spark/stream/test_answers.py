@@ -14,7 +14,7 @@ import pytest
 
 import recension as rc
 from recension.core.formats import open_stream
-from recension.runners.spark.session import FILE_MANAGER, prepare_streaming
+from recension.runners.spark.session import FILE_MANAGER, choose_file_manager, prepare_streaming
 from recension.runners.spark.types import arrow_carrier
 
 COLUMNS = {
@@ -124,7 +124,21 @@ def test_a_local_disk_has_its_files_renamed_without_starting_processes(spark: An
     ours = spark.conf.get(FILE_MANAGER)
     assert ours.endswith("FileSystemBasedCheckpointFileManager")
     own = ours.replace("FileSystemBased", "FileContextBased")
+    # The checkpoint's own address decides where it is known.
+    choose_file_manager(spark, "s3a://bucket/checkpoint")
+    assert spark.conf.get(FILE_MANAGER, None) is None
+    choose_file_manager(spark, "file:/checkpoint")
+    assert spark.conf.get(FILE_MANAGER) == ours
     spark.conf.set(FILE_MANAGER, own)
     prepare_streaming(spark)
     assert spark.conf.get(FILE_MANAGER) == own
     spark.conf.set(FILE_MANAGER, ours)
+
+
+@pytest.mark.parametrize("refresh", [None, "10m"])
+def test_an_address_that_tasks_cannot_open_is_refused_as_it_was_given(spark: Any, refresh: Any) -> None:
+    source = (
+        rc.source("s", {"x": "int64"}) if refresh is None else rc.table("s", {"x": "int64"}, refresh=refresh)
+    )
+    with pytest.raises(rc.RecensionError, match=r"^s3a://bucket/in: tasks read folders of the disks"):
+        rc.spark.stream(spark, source, {"s": "s3a://bucket/in"}, shards=1)

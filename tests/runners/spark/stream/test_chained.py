@@ -15,7 +15,7 @@ from recension.core.reconstitution import reconstitute
 from recension.testing.generator import StreamSettings, generate
 from recension.testing.generator.settings import SCHEMA
 
-FILES = 3
+FILES = 2
 
 
 def _query() -> rc.Stream:

@@ -16,7 +16,10 @@ from tests.runners.spark.stream.processes import Program
 
 from recension.core.history import History
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
+    pytest.mark.spark,
+]
 
 
 class Run:
@@ -56,7 +59,7 @@ def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:
     for attempt in range(4):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        expected = driver.write_inputs(folder, files=10, size=30_000)
+        expected = driver.write_inputs(folder, files=7, size=30_000)
         run = Run(folder)
         if not attempt:
             run.wait_for_batches(2)

@@ -23,7 +23,7 @@ def turn(session: Session, report: Report, since: int) -> dict[str, Any]:
     session.push("s", [rc.Insert({"x": x}, x, x + 5) for x in range(since, since + 60)])
     stages = dict.fromkeys(STAGES, 0)
     told = {**json.loads(json.dumps(report.take())), **stages, "level": 0, "shard": 0, "was_live": True}
-    return {"observedMetrics": {"recension 0": {"reports": [json.dumps(told)]}}}
+    return {"observedMetrics": {"recension 0": (json.dumps([told]),)}}
 
 
 def test_a_warning_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,11 +47,11 @@ def test_the_share_of_the_largest_shard_is_told() -> None:
         packets = rehearsal.turn({"s": [from_elements(rows, source.schema)]})
         stages = dict.fromkeys(STAGES, 0)
         reports = [
-            json.dumps(json.loads(packet.info) | stages | {"was_live": True})
+            json.loads(packet.info) | stages | {"was_live": True}
             for packet in packets
             if packet.edge == METRICS
         ]
-        told.append(pipeline_metrics([{"observedMetrics": {"recension 0": {"reports": reports}}}]).levels)
+        told.append(pipeline_metrics([{"observedMetrics": {"recension 0": (json.dumps(reports),)}}]).levels)
     processor._parked.clear()
     whole, parts = told
     assert [level.rows.total() for level in whole] == [1000]

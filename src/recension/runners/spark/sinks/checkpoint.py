@@ -42,6 +42,9 @@ class CheckpointFiles(Protocol):
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it is not there."""
 
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+
 
 def files_of(spark: SparkSession, checkpoint: AnyPath) -> CheckpointFiles:
     """The files of a checkpoint, wherever it is."""
@@ -67,6 +70,12 @@ class LocalFiles:
         place = self._folder / folder
         with format_errors(str(place)):
             return [file.name for file in place.iterdir()] if place.is_dir() else []
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            publish_text(self._folder / name, text)
 
 
 class HadoopFiles:
@@ -95,6 +104,15 @@ class HadoopFiles:
             if not self._system.exists(self._path(folder)):
                 return []
             return [str(found.getPath().getName()) for found in self._system.listStatus(self._path(folder))]
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file that is not there yet."""
+        with self._one_line_errors():
+            stream = self._system.create(self._path(name), False)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
 
     @contextmanager
     def _one_line_errors(self) -> Iterator[None]:
@@ -178,7 +196,7 @@ class InputLog:
     """
 
     def __init__(self, files: CheckpointFiles, query: str, sources: Sequence[int]) -> None:
-        self._files, self._query, self._sources = files, query, sources
+        self._files, self.query, self._sources = files, query, sources
         self._last: tuple[int, str] | None = None
 
     def contents(self, number: int) -> tuple[str, str | None]:
@@ -203,7 +221,7 @@ class InputLog:
             for line, offset in enumerate(until)
             for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
         ]
-        return digest_of(self._query, str(number), *until, *taken)
+        return digest_of(self.query, str(number), *until, *taken)
 
     def _offsets(self, number: int) -> list[str]:
         text = self._files.text(f"offsets/{number}")
@@ -271,6 +289,17 @@ def source_numbers(execution: Any) -> list[int]:
     identity = [_identity(sources.apply(i)) for i in range(sources.size())]
     found = {key: i for i, key in enumerate(dict.fromkeys(identity))}
     return [found[key] for key in identity]
+
+
+def listed_sources(files: CheckpointFiles, number: int) -> list[int]:
+    """The same where the running query cannot be asked: as the checkpoint lists them.
+
+    A plan that reads a source twice has more lines than sources, and which is which is not known: then the
+    offsets alone say what a micro-batch was made of.
+    """
+    text = files.text(f"offsets/{number}") or ""
+    lines = len(text.splitlines()[_FIRST_SOURCE:])
+    return list(range(lines)) if len(files.names("sources")) == lines else []
 
 
 def _identity(source: Any) -> str:

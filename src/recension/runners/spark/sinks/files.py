@@ -1,12 +1,7 @@
-"""The directories of tables, and files in them that survive a kill.
-
-A file is complete and on the disk before anyone can see it. The file system must be able to rename and lock.
-"""
+"""The directories of tables, and files in them that survive a kill (durable_files.py)."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -19,6 +14,10 @@ import pyarrow as pa
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.files import describe_file_error, format_errors, seal_of
 from recension.core.formats.parquet import ParquetSink
+from recension.runners.durable_files import hold_lock, sync_file
+from recension.runners.durable_files import publish as publish
+from recension.runners.durable_files import publish_text as publish_text
+from recension.runners.durable_files import sync_folder as sync_folder
 from recension.runners.spark.failures import is_full, no_space
 
 AnyPath: TypeAlias = str | PathLike[str]
@@ -86,35 +85,8 @@ def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Sche
             sink.write(batch)
     finally:
         sink.close()
-    _sync(path, os.O_RDONLY)
+    sync_file(path)
     return seal_of(path)
-
-
-def publish(partial: Path, path: Path) -> None:
-    """Give a complete file its name, at once and for good."""
-    os.replace(partial, path)
-    sync_folder(path.parent)
-
-
-def publish_text(path: Path, text: str) -> None:
-    """Write a small file that is either there as a whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    _sync(partial, os.O_RDONLY)
-    publish(partial, path)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder safe."""
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    handle = os.open(path, flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -131,13 +103,8 @@ def disk_errors(table: Path) -> Iterator[None]:
 @contextmanager
 def writer_lock(folder: Path, table: Path) -> Iterator[None]:
     """Keep a second writer out, in this process or another; a killed one leaves no lock behind."""
-    with disk_errors(table):
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RecensionError(
-                    f"{table}: another query is writing there; each needs its own path"
-                ) from None
-            yield
+    with (
+        disk_errors(table),
+        hold_lock(folder, f"{table}: another query is writing there; each needs its own path"),
+    ):
+        yield

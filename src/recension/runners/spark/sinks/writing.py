@@ -7,13 +7,16 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
-from recension.runners.spark.session import check
+from recension.runners.spark.failures import is_worker_missing
+from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -21,6 +24,7 @@ from recension.runners.spark.sinks.checkpoint import (
     claim,
     files_of,
     is_begun,
+    listed_sources,
     query_of,
     require_owner,
     source_numbers,
@@ -36,6 +40,7 @@ from recension.runners.spark.types import arrow_schema
 KEEP: Final = "15m"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _MOST_BUCKETS: Final = 64
+_ATTEMPTS: Final = 4
 # Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
 FEW: Final = 1 << 16
 
@@ -84,19 +89,51 @@ def write(
     _check_owner(sinks, sdf, files)
     if owner:
         claim(checkpoint, owner)
-    inputs: dict[str, InputLog] = {}
-    writer = MicroBatchWriter(sinks, _buckets(spark))
-
-    def commit(frame: DataFrame, number: int) -> None:
-        query = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
-        if query not in inputs:
-            execution = spark._jsparkSession.streams().get(query).streamingQuery()
-            inputs[query] = InputLog(files, query, source_numbers(execution))
-        writer.write(frame, query, number, *inputs[query].contents(number))
-
-    started = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
+    choose_file_manager(spark, spark_address(checkpoint))
+    commit = Commit(
+        MicroBatchWriter(sinks, _buckets(spark)), checkpoint, None if is_connect(spark) else spark
+    )
+    writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
+    # Connect sends functions only, and this one to its server, where it then stays.
+    started = writer.foreachBatch(lambda frame, number: commit(frame, number))
     started = started.queryName(query_name) if query_name is not None else started
-    return (started.trigger(**trigger) if trigger is not None else started).start()
+    return _start(started.trigger(**trigger) if trigger is not None else started)
+
+
+def _start(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query. Connect's server first starts a Python process, which on a busy machine takes long."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return writer.start()
+        except PySparkException as why:
+            if not attempts_left or not is_worker_missing(str(why)):
+                raise
+    raise AssertionError("the last attempt ends in one way or the other")
+
+
+class Commit:
+    """Commits the micro-batches of one query, and says what each was made of.
+
+    ``spark`` is the classic session that started the query, and can be asked about it.
+    """
+
+    def __init__(self, writer: MicroBatchWriter, checkpoint: AnyPath, spark: SparkSession | None) -> None:
+        self._writer, self._checkpoint, self._spark = writer, checkpoint, spark
+        self._inputs: InputLog | None = None
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Commit a micro-batch."""
+        if self._inputs is None:
+            self._inputs = self._read_inputs(frame.sparkSession, number)
+        self._writer.write(frame, self._inputs.query, number, *self._inputs.contents(number))
+
+    def _read_inputs(self, running: SparkSession, number: int) -> InputLog:
+        files = files_of(running, self._checkpoint)
+        if self._spark is None:
+            return InputLog(files, query_of(files) or "", listed_sources(files, number))
+        query = str(running.sparkContext.getLocalProperty(_QUERY_ID))
+        execution = self._spark._jsparkSession.streams().get(query).streamingQuery()
+        return InputLog(files, query, source_numbers(execution))
 
 
 class MicroBatchWriter:
@@ -138,7 +175,7 @@ class MicroBatchWriter:
 
 def _buckets(spark: SparkSession) -> int:
     """As many as there are cores when a table is made; at most so many files a micro-batch."""
-    return min(int(spark.sparkContext.defaultParallelism), _MOST_BUCKETS)
+    return min(default_parallelism(spark), _MOST_BUCKETS)
 
 
 def _sinks(

@@ -45,8 +45,9 @@ from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import AnyPath, local_path, publish_text, spark_pattern
+from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
@@ -85,12 +86,13 @@ def read_folder(
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
     """
-    if "://" in str(folder):
-        raise RecensionError(f"{folder}: tasks read folders of the file system; give a streaming DataFrame")
     folder = folder.absolute()
     require_seen_by_spark(folder)
     start, end, places = source.start, source.end, source.sub_streams
-    reader = open_stream(folder, schema=source.columns, start=start, end=end, places=places)
+    envelopes = envelopes_of(source)
+    reader = open_stream(
+        folder, schema=source.columns, start=start, end=end, places=places, envelopes=envelopes
+    )
     # Directories in it are partitions: also one that is not there yet.
     has_folders = bool(source.partition) and not folder.is_file()
     options = {"recursiveFileLookup": "true"} if has_folders else {}
@@ -100,6 +102,16 @@ def read_folder(
         frame = frame.union(watch_files(spark, closing, None))
     inlet = Inlet(delay, folder=folder if has_folders else None)
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
+
+
+def local_folder(given: str | Path, source: str) -> Path:
+    """The folder of an input; an address of another file system is refused, before `Path` mangles it."""
+    if not is_local(given):
+        raise RecensionError(
+            f"{given}: tasks read folders of the disks that they see; for {source!r} give a streaming "
+            f"DataFrame, such as spark.readStream.schema(...).parquet({str(given)!r})"
+        )
+    return local_path(given)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
@@ -189,7 +201,8 @@ def _order_columns(
         return []
     places = [F.col("_metadata.file_path").alias(FILE), (F.col("_metadata.row_index") + 1).alias(ROW)]
     try:
-        frame.select(*places)
+        # Connect analyses a plan when its columns are asked for.
+        _ = frame.select(*places).schema
     except AnalysisException:
         why = f"rows of a stream with {KIND}" if is_stream else "rows of keys without a version="
         raise RecensionError(

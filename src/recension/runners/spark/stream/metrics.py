@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
@@ -165,7 +165,13 @@ def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]
     names = [name for name in observed if name.startswith(_NAME)]
     # Numbered as they were built; a query that is started again has other numbers, in the same order.
     names.sort(key=lambda name: int(name.removeprefix(_NAME)))
-    return [(number, json.loads(text)) for number, n in enumerate(names) for text in observed[n]["reports"]]
+    return [(number, report) for number, n in enumerate(names) for report in json.loads(_first(observed[n]))]
+
+
+def _first(observed: Sequence[Any]) -> str:
+    """The only value of an observed row. Connect gives a row of a list of the values, and of their names."""
+    value = observed[0]
+    return str(value[0] if isinstance(value, list) else value)
 
 
 def elements_in(progress: Mapping[str, Any]) -> int:

@@ -27,6 +27,7 @@ from recension.core.formats.stream_files import StreamFile, read_places, row_num
 from recension.core.partitions import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.spark.stream.clocks import EdgeSender
 from recension.runners.spark.stream.packets import (
@@ -67,7 +68,7 @@ class SourcePacker:
 
     def packets(self, packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
         """What one task sends for its rows."""
-        for rows in _join_batches(batches):
+        for rows in join_batches(batches):
             for run in _runs_of_files(rows.rename_columns([unquote(name) for name in rows.schema.names])):
                 yield from packing.packets(run)
 
@@ -112,9 +113,11 @@ class Packing:
 
     def read_file(self, path: Path) -> Iterator[Packet]:
         """The packets of a file."""
-        times = TimeColumns() if path.name == CLOSING else self._times
-        places = None if path.name == CLOSING else self._origin.sub_streams
-        file, row = open_file(StoredFile(path), times, self._origin.columns, places), 1
+        times, places = self._times, self._origin.sub_streams
+        if path.name == CLOSING:
+            times, places = TimeColumns(), None
+        envelopes = envelopes_of(self._origin)
+        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
         if places is not None and self._folder is not None:
             file = replace(file, partition=partition_of(path, self._folder, places.partition))
         self._require_kind(file)
@@ -167,6 +170,31 @@ class Packing:
         kept = pa.array(decoded.kept)
         kept_extra = {n: c.filter(kept) for n, c in extra.items()}
         yield from self._send(decoded.batch, kept_extra, file, layout.is_table, placement)
+
+    def send(
+        self,
+        events: EventBatch,
+        order: Mapping[str, pa.Array],
+        is_table: bool,
+        placement: Placement | None,
+    ) -> Iterator[Packet]:
+        """The packets of events that were decoded elsewhere."""
+        yield from self._send(events, order, "", is_table, placement)
+
+    def count(self, reason: str, number: int) -> None:
+        """Count what was dropped where the events were decoded."""
+        if number:
+            self._decoder.counts[reason] += number
+
+    @property
+    def source(self) -> Source:
+        """The source whose rows these are."""
+        return self._origin
+
+    @property
+    def is_counting(self) -> bool:
+        """Is it here that what is dropped of the source is counted? It may be read at several levels."""
+        return self._counting_edge in self._senders
 
     @property
     def _times(self) -> TimeColumns:
@@ -230,7 +258,7 @@ def is_closing(place: str) -> bool:
     return place.startswith(_AFTER_ALL)
 
 
-def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Spark's small batches, joined to large ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

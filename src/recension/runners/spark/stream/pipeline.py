@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -28,12 +28,14 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
-from recension.runners.spark.session import prepare_streaming
+from recension.runners.spark.kafka.source import KafkaInput
+from recension.runners.spark.session import default_parallelism, prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     columns_of_streams,
+    local_folder,
     read_folder,
     read_frame,
     read_root,
@@ -60,7 +62,7 @@ SourcePackets: TypeAlias = Callable[[int], list[DataFrame]]
 def stream(
     spark: SparkSession,
     query: Node,
-    inputs: Mapping[str, DataFrame | str | Path],
+    inputs: Mapping[str, DataFrame | KafkaInput | str | Path],
     *,
     shards: int | None = None,
     skew: Sequence[str] = (),
@@ -74,6 +76,8 @@ def stream(
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     limit = None if memory is None else require_limit(memory)
     prepare_streaming(spark)
+    for topic in (given for given in inputs.values() if isinstance(given, KafkaInput)):
+        query = topic.expect_partitions(query)
     sources = {node.name: node for node in walk(query) if isinstance(node, Source)}
     require_inputs(inputs, sources)
     by_arrival = {node.input for node in walk(query) if isinstance(node, ByKey) and node.needs_arrival}
@@ -86,12 +90,16 @@ def stream(
         if isinstance(source, Table):
             tables[name] = read_table(spark, source, inputs[name])
             continue
+        lag = (watermark or {}).get(name)
+        delay = None if lag is None else duration(lag)
         match inputs[name]:
+            case KafkaInput() as topic:
+                topic.require_source(source)
+                ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                lag = (watermark or {}).get(name)
-                delay = None if lag is None else duration(lag)
-                ready[name] = read_folder(spark, source, Path(folder), files_per_batch, delay, end)
+                place = local_folder(folder, name)
+                ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
@@ -178,7 +186,7 @@ def build_pipeline(
     inputs in ``feedback_folder``.
     """
     refuse_ambiguous(spark, query.schema.names, "the query's output")
-    shards = shards or spark.sparkContext.defaultParallelism
+    shards = shards or default_parallelism(spark)
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
     # If no file is there yet the output has ticks, and the files that come must have them too.
     kind = TICKS if found is None else found
@@ -276,16 +284,21 @@ def _rows_of_last_level(packets: DataFrame, plan: Topology, unpacker: Unpacker) 
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema())
     rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
-    observed = rows.observe(metrics_name(), F.collect_list(REPORT).alias("reports"))
+    observed = rows.observe(metrics_name(), _as_text(F.col(REPORT)).alias("reports"))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
 
 def _unpack(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
-    reports = F.collect_list(F.when(F.col("edge") == METRICS, F.col("info")))
+    reports = _as_text(F.when(F.col("edge") == METRICS, F.col("info")))
     observed = flowing.observe(metrics_name(), reports.alias("reports"))
     if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
     return observed.mapInArrow(unpacker.__call__, _columns(plan, unpacker.schema()))
+
+
+def _as_text(reports: Column) -> Column:
+    """All reports as one JSON list: Connect passes on plain values only."""
+    return F.concat(F.lit("["), F.concat_ws(",", F.collect_list(reports)), F.lit("]"))
 
 
 def _columns(plan: Topology, schema: pa.Schema) -> StructType:

@@ -42,9 +42,11 @@ from recension.core.frames import table_of
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Table
+from recension.runners.spark.session import is_connect
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     column_named,
+    local_folder,
     refuse_ambiguous,
     require_payload,
     require_seen_by_spark,
@@ -122,9 +124,7 @@ def watch_versions(spark: SparkSession, table: Table, given: Any) -> InputFrame:
             f"{table.name}: a table with refresh= is a folder of versions, not a {type(given).__name__}: "
             "rc.spark.write_version(table, folder, data) writes one, rc.spark.refresh(...) those to come"
         )
-    if "://" in str(given):
-        raise RecensionError(f"{given}: tasks read versions of tables from the file system")
-    folder = Path(given).absolute()
+    folder = local_folder(given, table.name)
     if not folder.is_dir() or (newest := newest_version(folder)) is None:
         raise RecensionError(
             f"{table.name}: a table with refresh= is a folder of versions, and {folder} has none: "
@@ -157,7 +157,10 @@ def _send_file(spark: SparkSession, rows: bytes) -> str:
     atexit.register(rmtree, folder, ignore_errors=True)
     path = Path(folder) / f"table-{uuid4().hex}.arrows"
     path.write_bytes(rows)
-    spark.sparkContext.addFile(str(path))
+    if is_connect(spark):
+        spark.addArtifacts(str(path), file=True)
+    else:
+        spark.sparkContext.addFile(str(path))
     return path.name
 
 

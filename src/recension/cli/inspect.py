@@ -1,0 +1,103 @@
+"""``recension inspect``: a recording, a query over files, a stream or a changelog, as a page."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recension.cli.query_file import load_query
+from recension.cli.root import app
+from recension.core.formats.files import format_errors
+
+if TYPE_CHECKING:
+    from recension.inspector.questions import Questions
+
+
+@app.command()
+def inspect(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|QUERY.py[:name]|PATH",
+            help="A recording, a query to run and record, a stream, or a changelog of Spark.",
+        ),
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="NAME=PATH", help="A source of the query and its stream."),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY.py[:name]", help="The query of a recording: answers can be explained."),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR|PATH", help="Another recording or stream, to lay over the first."),
+    ] = None,
+    close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Elements taken in a step; by default one, or so many that it is 2,000 steps."
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="Write the page to one file, and serve nothing.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many elements are shown, the last ones.")] = 200_000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the server; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Look at streams: what came when, what was revised, what is final, and why.
+
+    The page shows the plan, every recorded edge as a timeline, and any moment of arrival. It is served on the
+    loopback only, until Ctrl-C, or written to one file with --export. A query is run over its inputs and
+    recorded first; its file is Python and is executed.
+    """
+    # The engine is loaded when it is used.
+    from recension.cli.inspected import open_recording
+    from recension.inspector.export import page_in_one_file
+    from recension.inspector.page_data import Shown
+    from recension.inspector.questions import Questions
+    from recension.runners.recording import read_recording
+
+    with ExitStack() as stack:
+        folder, plan = stack.enter_context(open_recording(target, inputs or [], batch_size, close=close))
+        if query is not None:
+            plan = load_query(query).plan
+        others = [
+            (Path(other).stem, stack.enter_context(open_recording(other, [], batch_size, close=close))[0])
+            for other in beside or []
+        ]
+        shown = Shown(
+            f"Recension: {Path(target).name}",
+            [(_name_of(target), read_recording(folder))]
+            + [(name, read_recording(path)) for name, path in others],
+            limit,
+        )
+        questions = Questions(shown, [folder, *(path for _, path in others)], plan)
+        if export is not None:
+            with format_errors(str(export)):
+                export.write_text(page_in_one_file(questions.export({})), encoding="utf-8")
+        else:
+            _serve(questions, port, opens=browser)
+
+
+def _name_of(target: str) -> str:
+    return Path(target).name.removesuffix(".py") or target
+
+
+def _serve(questions: Questions, port: int, *, opens: bool) -> None:
+    from recension.inspector.server import InspectorServer
+
+    with InspectorServer(questions.answers, port) as server:
+        print(f"recension: the inspector is at {server.address} until Ctrl-C", file=sys.stderr, flush=True)
+        if opens:
+            webbrowser.open(server.address)
+        with suppress(KeyboardInterrupt):  # the way to end it
+            server.serve_forever()

@@ -1,0 +1,1 @@
+"""The inspector: a page that shows a recording, on the loopback or as one file."""

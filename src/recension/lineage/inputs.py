@@ -1,0 +1,158 @@
+"""What came in at the sources of a query, of which parts can be had without looking at the rest.
+
+A part is whole chains: an event with all its retractions. Rows keep their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, inserts, new_end
+from recension.core.errors import StreamError
+from recension.core.formats.reader import StreamReader
+from recension.core.history import History
+from recension.core.reconstitution import reconstitute
+from recension.core.rowhash import combine, row_hash
+from recension.core.ticks import BEGINNING
+from recension.core.time_kind import TICKS, OneKind, TimeKind, merge_kinds
+from recension.core.values import values_of
+from recension.denote.lineage import Region
+from recension.denote.order import value_order
+from recension.plan.node import Node
+from recension.plan.nodes import Finalize, Source, Table
+from recension.plan.source import require_one_kind, sources_of
+from recension.runners.intake import Data, Intake, require_inputs
+from recension.runners.local import Session
+
+
+@dataclass(frozen=True)
+class SourceInput:
+    """The valid elements of one source, in the order they came."""
+
+    source: Source
+    batch: EventBatch
+    kind: TimeKind
+    is_closed: bool = False
+    """Does it end with a CTI at the end of time, as a plain table does?"""
+    is_mended: bool = False
+    """Does a step above mend its retractions? Then elements alone have no history."""
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @cached_property
+    def ctis(self) -> Index:
+        """The rows that are CTIs."""
+        return np.flatnonzero(self.batch.kind == CTI)
+
+    def rows(self, region: Region) -> Index:
+        """The rows of all events that were ever in a region."""
+        batch, rows = self.batch, self._rows_where(region.where)
+        rows = rows[batch.vs[rows] <= region.end]
+        if region.start == BEGINNING or self.source.are_rows:
+            return rows
+        touches = new_end(batch)[rows] >= region.start
+        if bool((batch.kind[rows] != 0).any()):
+            part = batch.take(rows)
+            chains = combine(row_hash(part.payload, len(part)), part.vs)
+            touches = np.isin(chains, chains[touches])
+        return rows[touches]
+
+    def _rows_where(self, where: tuple[tuple[str, Any], ...]) -> Index:
+        """The rows with these values, at all times: they are asked for again when more time is needed."""
+        key = tuple((name, value_order(value)) for name, value in where)
+        if key not in self._found:
+            keep = self.batch.is_data()
+            for name, value in where:
+                keep &= equal_rows(self.batch.payload.column(name), value)
+            self._found[key] = np.flatnonzero(keep)
+        return self._found[key]
+
+    @cached_property
+    def _found(self) -> dict[tuple[Any, ...], Index]:
+        return {}
+
+    def history(self, region: Region) -> History:
+        """The events of a region as they are in the end; of rows with keys, the rows as they came."""
+        part = self.batch.take(self.rows(region))
+        if self.source.are_rows:
+            return History(part.vs, part.ve, pa.Table.from_batches([part.payload]))
+        if self.is_mended:
+            return _touching(self._mended(part), region)
+        return _touching(reconstitute([part], self.source.columns), region)
+
+    def _mended(self, part: EventBatch) -> History:
+        """What Finalize makes of elements that may be orphans or repeats."""
+        try:
+            return reconstitute([part], self.source.columns)
+        except StreamError:
+            plain = replace(self.source, external_ctis=False, since=0)
+            session = Session({"mended": Finalize(plain, 2**63 - 1)}, history_limit=None)
+            session.feed(plain.name, part)
+            return replace(session.history(), time_type=TICKS)
+
+
+def _touching(history: History, region: Region) -> History:
+    return history.filter((history.vs <= region.end) & (history.ve >= region.start))
+
+
+def read_inputs(plan: Node, inputs: Mapping[str, Data], *, close: bool = False) -> dict[str, SourceInput]:
+    """All inputs of a query, checked as a run checks them; with ``close`` all of them are closed."""
+    sources = sources_of(plan)
+    require_inputs(inputs, sources)
+    unchecked = Session({"query": plan}, history_limit=0).unchecked_sources
+    times, found = OneKind(), dict[str, SourceInput]()
+    for name, source in sources.items():
+        batch, kind, is_table = _read(source, inputs[name], name not in unchecked, times)
+        found[name] = SourceInput(source, batch, kind, is_table or close, name in unchecked)
+    require_one_kind(plan, {name: one.kind for name, one in found.items()})
+    return found
+
+
+def common_kind(inputs: Mapping[str, SourceInput]) -> pa.DataType:
+    """The type of the times of all inputs."""
+    kind = reduce(merge_kinds, (one.kind for one in inputs.values()), None)
+    return TICKS if kind is None else kind
+
+
+def _read(source: Source, data: Data, checks: bool, times: OneKind) -> tuple[EventBatch, TimeKind, bool]:
+    is_table = isinstance(source, Table)
+    if isinstance(data, StreamReader):
+        batches = list(data)
+        return concat(batches) if batches else empty(source.columns), data.kind, is_table or data.is_table
+    intake = Intake(source, check_orphans=checks, times=times)
+    push = intake.judge(data)
+    return intake.take(push), push.kind, is_table or intake.is_table
+
+
+def to_inserts(history: History) -> EventBatch:
+    """A history as a stream in order."""
+    order = np.lexsort((history.ve, history.vs))
+    table = history.payload.combine_chunks()
+    (payload,) = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    payload = payload.take(pa.array(order)) if payload.num_columns else payload
+    return inserts(history.vs[order], history.ve[order], payload)
+
+
+def equal_rows(column: Any, value: Any) -> Mask:
+    """Where a column has a value; null equals null, NaN equals NaN."""
+    if value is None:
+        return _mask(pc.is_null(column))
+    try:
+        if value != value:
+            return _mask(pc.is_nan(column))
+        return _mask(pc.equal(column, pa.scalar(value, column.type)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
+        wanted = value_order(value)
+        return np.array([value_order(each) == wanted for each in values_of(column)], np.bool_)
+
+
+def _mask(truth: Any) -> Mask:
+    return np.asarray(pc.fill_null(truth, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,556 @@
+"""A session that reads topics, writes topics, and goes on after a kill as if nothing had happened.
+
+    messages ── TopicReader ──> tables ── Session.push, read ──> elements ── Journal, then Sender ──> topics
+
+Assumes     topics keep their messages for as long as the newest snapshot is old, and one service at a time
+            has the folder.
+Guarantees  every message is counted once: offsets are kept with the state. The answers in the output topics
+            carry run, batch and seq; after a kill some stand there twice, with the same numbers. A reader
+            that skips numbers which are not above the highest of their run and partition has each once.
+State       the session's; per partition of the inputs an offset; what was sent since the last snapshot.
+Cost        a write to the disk for each batch; for a snapshot, the whole state.
+
+Batches are cut once. A replay after a kill has the same messages in the same batches, by the same clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recension.core.batch import CTI, EventBatch
+from recension.core.errors import RecensionError, StreamError, suggest_name
+from recension.core.formats.columns import COUNT
+from recension.core.formats.encode import stream_rows, stream_schema
+from recension.core.formats.json_lines import JsonSink
+from recension.core.formats.json_schema import has_json_form
+from recension.core.formats.messages import TOMBSTONE, MessageFormat
+from recension.core.rowhash import row_hash
+from recension.core.wall_clock import Clock
+from recension.plan.keyed import ByKey
+from recension.plan.node import Node, walk
+from recension.plan.source import Table
+from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start
+from recension.runners.kafka.journal import MESSAGES, BatchRecord, Journal, Ranges, TopicPartition
+from recension.runners.kafka.messages import ClientReader, describe_message
+from recension.runners.local import Session
+from recension.runners.result import Result
+from recension.runners.topic_rows import STARTS, UNREADABLE, columns_of
+
+_NOTES: Final = "kafka"
+_SECOND: Final = 1_000_000
+_TICK: Final = _SECOND
+_LOOK: Final = 30 * _SECOND
+
+Until: TypeAlias = Literal["end"] | Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class InputTopic:
+    """A topic that feeds a source.
+
+    ``columns`` are columns of the source that come from beside the value, by what they come from: ``key``,
+    ``timestamp``, ``topic``, ``partition``, ``offset`` or ``headers.NAME``. Columns that the source names as
+    its partition and order need not be listed if they have these names. A message that cannot be read goes to
+    the topic ``dead_letters``, if one is named; else the policy of the source says whether it stops the
+    service or is dropped. ``start`` is where a new service begins: ``earliest`` or ``latest``. Values are
+    ``json``, ``avro`` or ``confluent-avro`` with an ``avro_schema``, ``arrow`` or ``parquet``.
+    """
+
+    name: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    dead_letters: str | None = None
+    start: Start = "earliest"
+    format: MessageFormat = "json"
+    avro_schema: Any = None
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise RecensionError(f"topic {self.name}: start is 'earliest' or 'latest', not {self.start!r}")
+
+
+@dataclass(frozen=True)
+class OutputTopic:
+    """A topic that gets the elements of a query.
+
+    ``key`` names columns of the payload: rows that agree in them go to one partition, and their values are
+    the key of the message. Without it the whole payload decides on the partition. So a retraction always
+    follows its insert. A CTI goes to every partition.
+    """
+
+    name: str
+    key: str | Sequence[str] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key)
+
+
+class Service:
+    """Runs a session over topics; see `rc.kafka.service`."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: Config,
+        inputs: Mapping[str, InputTopic],
+        outputs: Mapping[str, OutputTopic],
+        folder: Path,
+        *,
+        snapshot_every: int,
+        wait: int,
+        batch_size: int,
+        clock: Clock,
+    ) -> None:
+        self.session = session
+        self._inputs, self._outputs, self._clock = dict(inputs), dict(outputs), clock
+        self._wait, self._every, self._size = wait / _SECOND, snapshot_every, batch_size
+        self._commits = "group.id" in config
+        self._now = clock()
+        _require_inputs(session, inputs)
+        self._readers: dict[str, ClientReader] = {}
+        for query, output in outputs.items():
+            _require_writable(session, query, output)
+        self._is_stopping = self._is_closed = False
+        self._journal = Journal(folder)
+        try:
+            self._fetcher = Fetcher(config)
+            try:
+                self._open(config)
+            except BaseException:
+                self._fetcher.close()
+                raise
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _open(self, config: Config) -> None:
+        """Begin anew, or where the folder says."""
+        self.session.use_clock(lambda: self._now)
+        chunks = self._journal.load_state()
+        listed = {topic.name for topic in self._inputs.values()}
+        self._widths = {o.name: len(self._fetcher.partitions(o.name)) for o in self._outputs.values()}
+        if chunks is None:
+            self._notes = _Notes(uuid4().hex, self._fetcher.cluster(), self._topics(), dict(self._widths))
+            starts = {topic.name: topic.start for topic in self._inputs.values()}
+            places = [(name, p) for name in sorted(listed) for p in self._fetcher.partitions(name)]
+            self._notes.offsets = {at: self._fetcher.first_offset(at, starts[at[0]]) for at in places}
+            self._notes.expected = dict(Counter(name for name, _ in places))
+        else:
+            self._notes = _Notes.from_table(self.session.restore(chunks)[_NOTES])
+            self._notes.require_same(self._fetcher.cluster(), self._topics(), self._widths)
+        for source, topic in self._inputs.items():
+            self._open_reader(source, topic, self._count_partitions(topic.name))
+            self._readers[source].is_known = source in self._notes.known
+            self.session.expect_partitions(source, self._notes.expected[topic.name])
+        if chunks is None:
+            self._save()
+        self._saved_at = self._ticked_at = self._looked_at = self._clock()
+        self._fetcher.start(self._notes.offsets)
+        self._sender = Sender(config, self._notes.run)
+        self._delivered = self._notes.batch
+        self._replay()
+
+    def _open_reader(self, source: str, topic: InputTopic, partitions: int) -> None:
+        """How the messages of a topic are read; refuses a source that takes several partitions for one."""
+        node: Node = self.session.plan.sources[source]
+        steps = (step for plan in self.session.plan.queries.values() for step in walk(plan))
+        keyed = [step for step in steps if isinstance(step, ByKey) and step.input is node]
+        node = keyed[0] if keyed else node
+        columns = columns_of(node, [topic.name], partitions, topic.format, topic.avro_schema, topic.columns)
+        is_known = source in self._readers and self._readers[source].is_known
+        self._readers[source] = ClientReader(self.session.plan.sources[source], topic.name, columns)
+        self._readers[source].is_known = is_known
+
+    def _count_partitions(self, topic: str) -> int:
+        return sum(name == topic for name, _ in self._notes.offsets)
+
+    def _topics(self) -> dict[str, str]:
+        return {source: topic.name for source, topic in self._inputs.items()}
+
+    @property
+    def run_id(self) -> str:
+        """The run in the headers of what this service writes: a new one for every new folder."""
+        return self._notes.run
+
+    @property
+    def offsets(self) -> dict[str, dict[int, int]]:
+        """Per topic and partition, the first offset that was not taken in yet."""
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in sorted(self._notes.offsets.items()):
+            found.setdefault(topic, {})[partition] = offset
+        return found
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """Per source, the messages that gave no rows, by reason; for elements see ``session.counts()``."""
+        return {source: Counter(counts) for source, counts in self._notes.counts.items()}
+
+    def lag(self) -> dict[str, int]:
+        """Per topic, how many offsets it is ahead of what was taken in."""
+        lags: Counter[str] = Counter()
+        for place, offset in self._notes.offsets.items():
+            lags[place[0]] += max(0, self._fetcher.ends(place)[1] - max(offset, self._reached(place)))
+        return {topic: lags[topic] for topic in sorted({*self._topics().values()})}
+
+    def poll(self, timeout: float | None = None) -> int:
+        """Take in what has come, or wait for so many seconds until something does; how many messages it was.
+
+        After an error the service is closed. Start a new one over the same folder: it goes on from there.
+        """
+        if self._is_closed:
+            raise RecensionError("the service is closed: make a new one over the same folder")
+        try:
+            self._find_new_partitions()
+            taken = self._fetcher.take(self._size, self._wait if timeout is None else timeout)
+            self._now = max(self._now, self._clock())
+            if taken:
+                self._work(taken)
+            elif self._now - self._ticked_at >= _TICK and self.session.is_clocked:
+                self._work([])
+            if self._now - self._saved_at >= self._every:
+                self.save()
+            return len(taken)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def run(self, until: Until | None = None) -> None:
+        """Poll until `stop` is called, or ``until()`` is true, or to the ends that the topics have now."""
+        goal = {at: self._fetcher.ends(at)[1] for at in self._notes.offsets} if until == "end" else {}
+        self._is_stopping = False
+        while not self._is_stopping:
+            if until == "end":
+                if all(self._reached(place) >= end for place, end in goal.items()):
+                    return
+            elif until is not None and until():
+                return
+            self.poll()
+
+    def stop(self) -> None:
+        """Let `run` end after the batch that it is at; for signal handlers and other threads."""
+        self._is_stopping = True
+
+    def save(self) -> None:
+        """Keep a snapshot now: what was sent has arrived, and a restart has nothing to do again."""
+        self._sender.flush()
+        self._delivered = self._notes.batch
+        self._save()
+        if self._commits:
+            self._fetcher.commit(self._notes.offsets)
+
+    def close(self) -> None:
+        """Keep a snapshot and let go of broker and folder."""
+        if not self._is_closed:
+            try:
+                self.save()
+            finally:
+                self._abandon()
+
+    def _abandon(self) -> None:
+        """Let go of everything as it is; the folder has what is needed to go on."""
+        if not self._is_closed:
+            self._is_closed = True
+            with suppress(Exception):
+                self._sender.close()
+            with suppress(Exception):
+                self._fetcher.close()
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if why is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def _save(self) -> None:
+        self._notes.known = [source for source, reader in self._readers.items() if reader.is_known]
+        chunks = self.session.snapshot({_NOTES: self._notes.to_table()})
+        self._journal.save_state(self._notes.batch, chunks)
+        self._saved_at = self._now
+
+    def _reached(self, place: TopicPartition) -> int:
+        """The offset up to which nothing is left to take in of a partition."""
+        taken = self._notes.offsets[place]
+        return self._fetcher.reached(place) if self._fetcher.has_taken(place) else taken
+
+    def _find_new_partitions(self) -> None:
+        """A topic that has grown is read whole: what its new partitions hold came after the start."""
+        now = self._clock()
+        if now - self._looked_at < _LOOK:
+            return
+        self._looked_at = now
+        places = [(n, p) for n in {*self._topics().values()} for p in self._fetcher.partitions(n)]
+        new = {
+            at: self._fetcher.first_offset(at, "earliest") for at in places if at not in self._notes.offsets
+        }
+        if new:
+            self._add_partitions(new)
+
+    def _add_partitions(self, new: Mapping[TopicPartition, int]) -> None:
+        self._notes.offsets |= new
+        for source, topic in self._inputs.items():
+            self._open_reader(source, topic, self._count_partitions(topic.name))
+        self._fetcher.start(new)
+
+    def _work(self, messages: Sequence[Message]) -> None:
+        """One batch: into the session, to the disk, then to the topics."""
+        self._ticked_at = self._now
+        ranges = self._ranges(messages)
+        dead = self._push(messages)
+        sent = [*dead, *self._read_outputs()]
+        self._notes.advance(ranges)
+        if self._sender.has_delivered():
+            self._delivered = self._notes.batch - 1
+        record = BatchRecord(self._notes.batch, self._now, ranges, self._delivered, _concat(sent))
+        self._journal.append(record)
+        self._sender.send(record)
+
+    def _ranges(self, messages: Iterable[Message]) -> Ranges:
+        ends = dict[TopicPartition, int]()
+        for message in messages:
+            place = (message.topic(), message.partition())
+            ends[place] = max(ends.get(place, 0), message.offset() + 1)
+        return {place: (self._notes.offsets[place], end) for place, end in ends.items()}
+
+    def _replay(self) -> None:
+        """Do again what was done since the snapshot, and send what may not have arrived."""
+        records = list(self._journal.read_log())
+        delivered = max((record.delivered for record in records), default=0)
+        for record in records:
+            new = {at: first for at, (first, _) in record.ranges.items() if at not in self._notes.offsets}
+            if new:
+                self._add_partitions(new)
+            self._now = record.now
+            self._push(self._fetcher.take_ranges(record.ranges))
+            self._read_outputs()
+            self._notes.advance(record.ranges)
+            if record.number > delivered:
+                self._sender.send(record)
+        self._delivered = max(self._delivered, delivered)
+
+    def _push(self, messages: Sequence[Message]) -> list[pa.Table]:
+        """Give messages to their sources; those that cannot be read, as messages to the dead letters."""
+        by_topic: dict[str, list[Message]] = {}
+        for message in sorted(messages, key=lambda one: (one.partition(), one.offset())):
+            by_topic.setdefault(message.topic(), []).append(message)
+        dead = list[pa.Table]()
+        for source, topic in self._inputs.items():
+            if topic.name in by_topic:
+                dead += self._push_to(source, topic, by_topic[topic.name])
+        if not messages:
+            self.session.tick()
+        return dead
+
+    def _push_to(self, source: str, topic: InputTopic, messages: Sequence[Message]) -> list[pa.Table]:
+        read, dead = self._readers[source].read(messages), list[pa.Table]()
+        self._count(source, TOMBSTONE, read.tombstones)
+        if read.faults:
+            if topic.dead_letters is not None:
+                dead = [_dead_letters(topic.dead_letters, read.faults)]
+            elif self._readers[source].source.on_violation == "raise":
+                message, reason = read.faults[0]
+                raise StreamError(reason, file=describe_message(message))
+            self._count(source, UNREADABLE, len(read.faults))
+        if len(read.rows):
+            first = self.session.rows_seen(source) + 1
+            try:
+                self.session.push(source, read.rows)
+            except StreamError as why:
+                if why.row is None:
+                    raise
+                message = messages[read.made_of[why.row - first]]
+                raise StreamError(why.reason, file=describe_message(message)) from None
+        return dead
+
+    def _count(self, source: str, reason: str, number: int) -> None:
+        if number:
+            self._notes.counts.setdefault(source, Counter())[reason] += number
+
+    def _read_outputs(self) -> list[pa.Table]:
+        """What the queries gave, as messages. Those that go to no topic are read too: they have a history."""
+        found = []
+        for query in self.session.plan.queries:
+            result = self.session.read(query)
+            if query in self._outputs and any(map(len, result.batches)):
+                output = self._outputs[query]
+                width = self._notes.widths[output.name]
+                found.append(_messages_of(result, output, width, self._widths[output.name]))
+        return found
+
+
+@dataclass
+class _Notes:
+    """What a service keeps with the state of its session."""
+
+    run: str
+    cluster: str
+    topics: dict[str, str]
+    widths: dict[str, int]
+    """The number of partitions of each output topic when the service began: where rows go depends on it."""
+    batch: int = 0
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    expected: dict[str, int] = field(default_factory=dict)
+    """The number of partitions of each input topic when the service began: all must speak before a CTI."""
+    known: list[str] = field(default_factory=list)
+    """The sources of which messages were read."""
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def advance(self, ranges: Ranges) -> None:
+        """A batch has been taken in."""
+        self.batch += 1
+        self.offsets |= {place: end for place, (_, end) in ranges.items()}
+
+    def to_table(self) -> pa.Table:
+        stored = {**self.__dict__, "offsets": [[*at, offset] for at, offset in self.offsets.items()]}
+        return pa.table({"notes": [json.dumps(stored)]})
+
+    @staticmethod
+    def from_table(table: pa.Table) -> _Notes:
+        stored = json.loads(table["notes"][0].as_py())
+        stored["offsets"] = {(topic, partition): offset for topic, partition, offset in stored["offsets"]}
+        stored["counts"] = {source: Counter(counts) for source, counts in stored["counts"].items()}
+        return _Notes(**stored)
+
+    def require_same(self, cluster: str, topics: Mapping[str, str], widths: Mapping[str, int]) -> None:
+        """Refuse a folder of a service over other topics, or elsewhere."""
+        if cluster != self.cluster:
+            raise RecensionError(
+                f"the folder is of a service at the cluster {self.cluster}, and this is {cluster}: offsets "
+                "of one mean nothing at another; start with a new folder"
+            )
+        for source in {**self.topics, **topics}:
+            if (was := self.topics.get(source)) != (now := topics.get(source)):
+                raise RecensionError(
+                    f"the folder is of a service whose source {source!r} reads the topic {was!r}, not "
+                    f"{now!r}: start with a new folder"
+                )
+        for name, width in widths.items():
+            self.widths.setdefault(name, width)
+            if width < self.widths[name]:
+                raise RecensionError(
+                    f"topic {name} has {width} partitions, and had {self.widths[name]}: it was made anew; "
+                    "start with a new folder"
+                )
+
+
+def _require_inputs(session: Session, inputs: Mapping[str, InputTopic]) -> None:
+    """A topic for every source but tables, and no other."""
+    sources = session.plan.sources
+    for name in inputs:
+        if name not in sources:
+            known = ", ".join(sources)
+            raise RecensionError(f"no source {name!r}{suggest_name(name, list(sources))}; there are {known}")
+    for name, source in sources.items():
+        if name not in inputs and not isinstance(source, Table):
+            raise RecensionError(f"no topic for source {name!r}: add it to inputs=")
+    starts: dict[str, Start] = {}
+    for topic in inputs.values():
+        if starts.setdefault(topic.name, topic.start) != topic.start:
+            raise RecensionError(f"topic {topic.name} has two starts: one is enough for all its sources")
+
+
+def _require_writable(session: Session, query: str, output: OutputTopic) -> None:
+    schema = session.plan.queries[query].schema
+    for column in schema:
+        if not has_json_form(column.type):
+            raise RecensionError(f"topic {output.name}: column {column.name}: {column.type} has no JSON form")
+    for name in output.keys:
+        if name not in schema.names:
+            there = ", ".join(schema.names)
+            raise RecensionError(
+                f"topic {output.name}: key={name!r}{suggest_name(name, schema.names)} is no column of "
+                f"{query!r}; there are {there}"
+            )
+
+
+def _messages_of(result: Result, output: OutputTopic, width: int, partitions: int) -> pa.Table:
+    """The elements of a query as messages, in their order; a CTI for every partition."""
+    batch = result.batch()
+    columns = stream_schema(result.schema, result.time_type)
+    rows = stream_rows(batch, columns).drop_columns([COUNT])
+    values = _encode(rows, f"topic {output.name}").cast(pa.binary())
+    keys = _keys(batch, output.keys)
+    partition, of = _spread(batch, output.keys, width, partitions)
+    at = pa.array(of)
+    return pa.table(
+        [
+            pa.repeat(output.name, len(of)),
+            pa.array(partition, pa.int32()),
+            keys.take(at),
+            values.take(at),
+            at,
+            pa.nulls(len(of), MESSAGES.field("headers").type),
+        ],
+        schema=MESSAGES,
+    )
+
+
+def _spread(batch: EventBatch, key: Sequence[str], width: int, partitions: int) -> tuple[Any, Any]:
+    """The partition of each message and the row that it has: those of a CTI stand in all partitions."""
+    is_cti = batch.kind == CTI
+    by = batch.payload.select(list(key)) if key else batch.payload
+    home = (row_hash(by, len(batch)) % np.uint64(width)).astype(np.int64)
+    times = np.where(is_cti, partitions, 1)
+    of = np.repeat(np.arange(len(batch)), times)
+    copy = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
+    return np.where(is_cti[of], copy, home[of]), of
+
+
+def _keys(batch: EventBatch, key: Sequence[str]) -> pa.Array:
+    """The columns of the key as a JSON object; none for a CTI."""
+    if not key:
+        return pa.nulls(len(batch), pa.binary())
+    texts = _encode(batch.payload.select(list(key)), "key").cast(pa.binary())
+    mask = pa.array(batch.kind == CTI)
+    return pc.if_else(mask, pa.scalar(None, pa.binary()), texts)
+
+
+def _encode(rows: pa.RecordBatch, name: str) -> pa.Array:
+    return JsonSink(Path(name), rows.schema, BytesIO()).encode_rows(rows)
+
+
+def _dead_letters(topic: str, bad: Sequence[tuple[Message, str]]) -> pa.Table:
+    """Messages that cannot be read, as they came, with where they come from and what is wrong."""
+    rows = []
+    for message, reason in bad:
+        facts = {
+            "_error": reason,
+            "_topic": message.topic(),
+            "_partition": str(message.partition()),
+            "_offset": str(message.offset()),
+        }
+        headers = [*(message.headers() or ()), *((name, text.encode()) for name, text in facts.items())]
+        rows.append(
+            {
+                "topic": topic,
+                "partition": None,
+                "key": message.key(),
+                "value": message.value(),
+                "seq": None,
+                "headers": [{"name": name, "value": value} for name, value in headers],
+            }
+        )
+    return pa.Table.from_pylist(rows, MESSAGES)
+
+
+def _concat(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables) if tables else MESSAGES.empty_table()

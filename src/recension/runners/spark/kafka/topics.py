@@ -1,0 +1,107 @@
+"""What the driver asks a broker, through the Java client that Spark's Kafka connector brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from recension.core.errors import RecensionError, first_line
+from recension.core.formats.columns import BATCH, RUN
+
+SETTING: Final = "kafka."
+SERVERS: Final = f"{SETTING}bootstrap.servers"
+_PATIENCE: Final = "30000"  # milliseconds
+_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+class Topics:
+    """The topics of a broker. ``options`` are those of Spark's connector."""
+
+    def __init__(self, spark: SparkSession, servers: str, options: Mapping[str, str]) -> None:
+        self._jvm: Any = spark._jvm
+        self._servers = servers
+        if isinstance(self._jvm.org.apache.kafka.clients.admin.AdminClient, JavaPackage):
+            raise RecensionError(
+                "this Spark session has no Kafka connector: name its jars when the session is made, as in "
+                "rc.spark.session(spark__jars=...); the guide on Kafka lists them"
+            )
+        self._settings: dict[str, str] = {
+            "bootstrap.servers": servers,
+            "default.api.timeout.ms": _PATIENCE,
+            "request.timeout.ms": "20000",
+            **{key.removeprefix(SETTING): value for key, value in options.items() if key.startswith(SETTING)},
+        }
+        self._admin: Any = None
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has now."""
+        with self._errors(topic):
+            if self._admin is None:
+                self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map({}))
+            names = self._jvm.java.util.ArrayList()
+            names.add(topic)
+            found = self._admin.describeTopics(names).topicNameValues().get(topic).get()
+            return int(found.partitions().size())
+
+    def highest_batch(self, topic: str, run: str) -> int | None:
+        """The highest micro-batch of a run among the last messages of the topic's partitions."""
+        places = self._jvm.java.util.ArrayList()
+        for partition in range(self.partitions(topic)):
+            places.add(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition))
+        deserializers = {"key.deserializer": _BYTES, "value.deserializer": _BYTES}
+        with self._errors(topic):
+            consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(self._map(deserializers))
+            try:
+                return self._find_highest(consumer, places, run)
+            finally:
+                consumer.close()
+
+    def _find_highest(self, consumer: Any, places: Any, run: str) -> int | None:
+        first, last = consumer.beginningOffsets(places), consumer.endOffsets(places)
+        consumer.assign(places)
+        waited = {place for place in last if last[place] > first[place]}
+        for place in last:
+            consumer.seek(place, max(last[place] - 1, 0))
+        found: list[int] = []
+        # What was removed between the two questions never comes.
+        for _ in range(30):
+            if not waited:
+                break
+            records = consumer.poll(self._jvm.java.time.Duration.ofSeconds(1)).iterator()
+            while records.hasNext():
+                record = records.next()
+                waited = {place for place in waited if place.partition() != record.partition()}
+                headers = {header.key(): header.value() for header in record.headers().toArray()}
+                if headers.get(RUN) is not None and bytes(headers[RUN]).decode() == run:
+                    found.append(int(bytes(headers[BATCH])))
+        return max(found, default=None)
+
+    def _map(self, more: Mapping[str, str]) -> Any:
+        made = self._jvm.java.util.HashMap()
+        for key, value in {**self._settings, **more}.items():
+            made.put(key, value)
+        return made
+
+    @contextmanager
+    def _errors(self, topic: str) -> Iterator[None]:
+        """Errors of the client become one line."""
+        try:
+            yield
+        except Py4JJavaError as why:
+            cause = why.java_exception.getCause() or why.java_exception
+            name = cause.getClass().getSimpleName()
+            if name == "UnknownTopicOrPartitionException":
+                reason = f"no topic {topic!r} at {self._servers}: create it first"
+            else:
+                reason = f"topic {topic}: {self._servers} does not answer: {name}: {first_line_of(cause)}"
+            raise RecensionError(reason) from None
+
+
+def first_line_of(cause: Any) -> str:
+    """The first line of what a Java exception says."""
+    return first_line(Exception(str(cause.getMessage() or "no reason given")))
