@@ -17,7 +17,7 @@ import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.core.formats import open_stream, read_history
+from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.testing import assert_equivalent
 from recension.testing.model import StreamModel
@@ -116,7 +116,7 @@ def test_partitions_at_different_speeds_over_a_restart(spark: Any, tmp_path: Pat
         running = _run(spark, query, frame.repartition(3), tmp_path)
     assert _read(spark, tmp_path) == expected
     assert sum(map(len, expected)) == 4
-    assert_equivalent(read_history(tmp_path / "log"), local.history())
+    assert_equivalent(list(open_stream(tmp_path / "log")), local.history())
     (line,) = [one for one in rc.spark.metrics(running).operators if one.partitions]
     assert [(one.name, one.cti) for one in line.partitions] == [(str(n), 10_000) for n in range(4)]
 
@@ -150,17 +150,12 @@ def test_a_watermark_by_partition_over_a_folder_and_idleness(spark: Any, tmp_pat
     with pytest.raises(rc.RecensionError, match=r"s: the source names its order \(o\).*leave order_by= out"):
         rc.spark.stream(spark, source, {"s": _frame(spark)}, order_by={"s": ["o"]})
     with pytest.raises(rc.SchemaError, match=r"s: no column p.*the DataFrame has t, k, o"):
-        rc.spark.stream(
-            spark, rc.source("s", {"k": "int64"}, partition="p", order="o"), {"s": _frame(spark).drop("p")}
-        )
+        rc.spark.stream(spark, source, {"s": _frame(spark).drop("p")})
 
 
 def _frame(spark: Any) -> Any:
-    return (
-        spark.readStream.format("rate")
-        .load()
-        .selectExpr("value AS _vs", "value AS k", "value AS p", "value AS o")
-    )
+    names = ("t", "k", "p", "o")
+    return spark.readStream.format("rate").load().selectExpr(*(f"value AS {name}" for name in names))
 
 
 @pytest.mark.slow
