@@ -106,8 +106,8 @@ def everyone(spark: Any, broker: Broker, topic: str, batch: int, folder: Path) -
 
 def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]:
     """Everything in one go, for the table of all benchmarks too."""
-    batch = 100_000 if quick else 250_000
-    events, rounds = (8 if quick else 10) * batch, 1 if quick else 2
+    batch = 50_000 if quick else 250_000
+    events, rounds = (7 if quick else 10) * batch, 1 if quick else 2
     connector = ",".join(str(jar) for jar in jars("connector"))
     settings = {"spark__driver__memory": "4g", "spark__jars": connector, **QUIET}
     spark = rc.spark.session("local[2]", "benchmark", **settings)
