@@ -56,6 +56,15 @@ class Known:
         """The events in a region."""
         if not self.region.covers(region):
             raise Widen(self.node, region)
+        return self._select(region)
+
+    def find(self, region: Region) -> History:
+        """The events that are known, as far as they are in a region."""
+        if not self.region.for_ever().covers(region):
+            raise Widen(self.node, region)
+        return self._select(region)
+
+    def _select(self, region: Region) -> History:
         near = (self.history.vs <= region.end) & (self.history.ve >= region.start)
         found = self.history.filter(near)
         by_key = [pair for pair in region.where if pair[0] in self.stable]
@@ -63,11 +72,6 @@ class Known:
         if not self.is_whole:
             self._require_inside(found, region)
         return _filter(found, [pair for pair in region.where if pair not in by_key]).to_events()
-
-    def find(self, region: Region) -> History:
-        """The events in a region as far as it is known."""
-        start, end = max(region.start, self.region.start), min(region.end, self.region.end)
-        return self.touching(replace(region, start=start, end=end)) if start <= end else []
 
     def _require_inside(self, found: HistoryTable, region: Region) -> None:
         """Refuse events that may go on beyond what is known."""

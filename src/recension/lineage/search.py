@@ -57,6 +57,7 @@ def explain_answer(
     found = search.settle(lambda: search.find(question))
     trace = search.settle(lambda: search.trace(found))
     trace.named = {name: trace.named[name] for name in inputs if name in trace.named}
+    search.verify(trace, found)
     named = search.mark(trace, found) if marks else trace.named
     question = search.narrow(question, found)
     told = None
@@ -211,6 +212,17 @@ class _Search:
             found.named[source.name] = [Named(e, "shared") for e in named]
         found.absences += [Absence(source.name, region) for region in regions]
 
+    def verify(self, trace: _Trace, answer: Event) -> None:
+        """Run what is named alone; if the answer is not there, an error: better none than a wrong reason."""
+        parts = {
+            name: keep_named(part, trace.named.get(name, [])) for name, part in self.replay.parts.items()
+        }
+        if not holds(self.replay.answers(parts), answer):
+            raise RecensionError(
+                f"why: {self._show(answer)} does not follow from the events that were found; if nothing in "
+                "the query depends on when its inputs come, this is an error in the library"
+            )
+
     # What it needs.
 
     def mark(self, trace: _Trace, answer: Event) -> dict[str, list[Named]]:
@@ -236,6 +248,14 @@ class _Search:
             return holds(self.replay.answers(parts), answer)
         except RecensionError:
             return False
+
+
+def keep_named(history: HistoryTable, named: list[Named]) -> HistoryTable:
+    """The events of a history that are named."""
+    wanted = {identity(one.event) for one in named}
+    rows = rows_of(history.payload) if history.payload.num_columns else [{}] * len(history)
+    times = zip(rows, history.vs.tolist(), history.ve.tolist(), strict=True)
+    return history.filter(np.array([identity(Event(*each)) in wanted for each in times], np.bool_))
 
 
 def remove_one(history: HistoryTable, event: Event) -> HistoryTable:
