@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.operators.test_snapshot_aggregate import INPUT, KEY, VARIANTS, Query, shown
 
 from recension import denote
@@ -120,7 +121,7 @@ def histories() -> st.SearchStrategy[History]:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", QUERIES)
 @given(data=st.data())
-@settings(max_examples=max(5, settings().max_examples // 4))
+@settings(max_examples=examples(15))
 def test_after_every_batch_the_history_is_the_oracles(
     name: str, variant: Speculate, grouped: bool, data: st.DataObject
 ) -> None:
@@ -140,7 +141,7 @@ def test_after_every_batch_the_history_is_the_oracles(
 @pytest.mark.parametrize("view", ["ended", "all"])
 @pytest.mark.parametrize("name", QUERIES)
 @given(data=st.data())
-@settings(max_examples=max(5, settings().max_examples // 4))
+@settings(max_examples=examples(15))
 def test_windows_of_a_grid(name: str, view: View, data: st.DataObject) -> None:
     query, size, hop = QUERIES[name], *data.draw(st.sampled_from([(5, 5), (6, 2), (2, 5)]))
 

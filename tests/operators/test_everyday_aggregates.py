@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 
 import recension as rc
 from recension import denote
@@ -130,7 +131,7 @@ def means(over: Meaning, rows: Any, history: History, *, grouped: bool) -> Histo
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("what", ANSWERS)
 @given(data=st.data())
-@settings(max_examples=max(4, settings().max_examples // 10))
+@settings(max_examples=examples(10))
 def test_eager_shows_the_answers_at_once(what: str, windows: str, grouped: bool, data: st.DataObject) -> None:
     build, over = WINDOWS[windows]
     named = {name: of for name, (of, _) in ANSWERS[what].items()}
@@ -149,7 +150,7 @@ def test_eager_shows_the_answers_at_once(what: str, windows: str, grouped: bool,
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("what", ANSWERS)
 @given(data=st.data())
-@settings(max_examples=max(2, settings().max_examples // 20))
+@settings(max_examples=examples(5))
 def test_the_other_variants_show_what_has_ended(
     what: str, windows: str, variant: str, data: st.DataObject
 ) -> None:
