@@ -24,7 +24,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
 # So much waits: unhashed events take more memory than hashes, and many small batches more than their rows.
 _MOST_WAITING: Final = 256
-_MOST_BYTES: Final = 1 << 26
+_MOST_BYTES: Final = 1 << 25
 
 
 class EventCounts(Protocol):
