@@ -22,6 +22,7 @@ from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.kafka import KafkaInput, write_kafka
 from recension.runners.spark.kafka import read_kafka as open_topic
+from recension.runners.spark.listener import Listener, MicroBatch
 from recension.runners.spark.refresh import Refresher
 from recension.runners.spark.refresh import write_version as write_plan_version
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
@@ -41,6 +42,8 @@ from recension.runners.spark.stream.pipeline import stream as stream_plan
 
 __all__ = [
     "KafkaInput",
+    "Listener",
+    "MicroBatch",
     "attach",
     "batch",
     "detach",
@@ -101,6 +104,7 @@ def stream(
     files_per_batch: int | None = None,
     feedback: FolderLike | None = None,
     memory: str | int | None = None,
+    name: str | None = None,
     verify_modules: bool = False,
 ) -> DataFrame:
     """Run a query as a Structured Streaming pipeline: a streaming DataFrame of its physical output.
@@ -139,6 +143,9 @@ def stream(
     memory
         How much of a shard's state stays in the memory of its worker, such as ``"512MB"``. What is beyond
         lies in files in Spark's local directory: work goes on, slower, and the metrics say so.
+    name
+        Its metrics are called ``recension NAME`` in Spark's progress. By default they are ``recension``, and
+        ``recension 2`` if this reads a DataFrame that already has those.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
     """
@@ -154,6 +161,7 @@ def stream(
         files_per_batch=files_per_batch,
         feedback=None if feedback is None else local_path(feedback),
         memory=memory,
+        name=name,
     )
 
 
@@ -244,6 +252,7 @@ def merge(
     shards: int | None = None,
     files_per_batch: int | None = None,
     memory: str | int | None = None,
+    name: str | None = None,
 ) -> DataFrame:
     """One streaming DataFrame out of several that are physically different and logically the same.
 
@@ -269,7 +278,7 @@ def merge(
         What is known of every input; ``case="auto"`` relies on it.
     on_violation
         What happens to elements of an input that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
-    shards, files_per_batch, memory
+    shards, files_per_batch, memory, name
         As for `rc.spark.stream`.
     """
     how: dict[str, Any] = {"case": case, "policy": policy, "lag": duration(lag)}
@@ -279,7 +288,9 @@ def merge(
         raise RecensionError("merge: give either streaming DataFrames or root=FOLDER")
     if root is None:
         frames = inputs if isinstance(inputs, Mapping) else _name_frames(inputs)
-        return merge_frames(spark, frames, how, source, shards=shards, feedback=feedback, memory=memory)
+        return merge_frames(
+            spark, frames, how, source, shards=shards, feedback=feedback, memory=memory, name=name
+        )
     return merge_root(
         spark,
         local_path(root),
@@ -291,6 +302,7 @@ def merge(
         timestamps=timestamps,
         files_per_batch=files_per_batch,
         memory=memory,
+        name=name,
     )
 
 

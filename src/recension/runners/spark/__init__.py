@@ -7,4 +7,5 @@ The only place where pyspark is imported.
     stream/     a query as a streaming pipeline       failures    why a job failed, in one line
     sinks/      its output as tables                  job         stream and sinks over folders of files
     refresh     versions of tables that are read again
+    listener    a query's progress as flat numbers
 """

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core import wall_clock
-from recension.core.batch import EventBatch, concat, cti, empty
+from recension.core.batch import RETRACT, EventBatch, concat, cti, empty
 from recension.core.change_log import tables_of
 from recension.core.errors import RecensionError, StreamError
 from recension.core.memory_pool import MemoryPool, open_pool
@@ -119,14 +119,20 @@ class Host:
         mine = {self._numbers[edge.source.name] for f in self._fragments for edge in f.edges}
         answers = [p for number, passing in by_edge.items() if number not in mine for p in passing]
         files = ShardFiles(self._topology, self._level, self._shard)
+        answered: dict[int, dict[str, int]] = {}
         for place, (fragment, session) in enumerate(zip(self._fragments, self._sessions, strict=True)):
             self._feed_fragment(place, self._packets_of(fragment, by_edge, files))
             for number, (node, _) in enumerate(fragment.outputs):
                 batches = session.read(str(number)).batches
                 changes, t = split_ctis(concat(batches) if batches else empty(node.schema))
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
+                if any(node is root for root in self._topology.roots):
+                    answered[place] = self._describe_answer(f"{place}/{number}", changes)
         position = {"level": self._level, "shard": self._shard}
-        reports = [position | report.take(is_first=self._shard == 0) for report in self._reports]
+        reports = [
+            position | report.take(is_first=self._shard == 0) | answered.get(place, {})
+            for place, report in enumerate(self._reports)
+        ]
         if self._pool is not None and reports:  # fragments share the memory of their shard: one reports it
             use = self._pool.measure()
             reports[0] |= {"resident_bytes": use.resident_bytes, "spilled_bytes": use.spilled_bytes}
@@ -311,6 +317,15 @@ class Host:
         for root in (number for number, root in enumerate(self._topology.roots) if root is node):
             packets += self._answer_packets(root, changes, now, previous)
         return packets
+
+    def _describe_answer(self, name: str, changes: EventBatch) -> dict[str, int]:
+        """What is said in a report of the query's answer."""
+        retractions = int((changes.kind == RETRACT).sum())
+        return {
+            "events_out": len(changes),
+            "retractions_out": retractions,
+            "cti": self._memory.output_cti[name],
+        }
 
     def _answer_packets(self, root: int, changes: EventBatch, now: int, previous: int) -> list[Packet]:
         """Changes to the task that writes this shard's; the CTI to all of them."""

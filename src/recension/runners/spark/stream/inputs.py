@@ -17,8 +17,8 @@ same messages of who joins and leaves. So files must never change, and appear as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 
@@ -51,7 +51,7 @@ from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, p
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
-from recension.runners.spark.stream.topology import Inlet, Topology
+from recension.runners.spark.stream.topology import OBSERVED, Inlet, Topology
 from recension.runners.spark.types import arrow_schema
 
 _WATERMARK = "spark.watermarkDelayMs"
@@ -72,6 +72,8 @@ class InputFrame:
     packer: Callable[[Topology, str, int, list[int]], SourcePacker] = SourcePacker
     is_quickly_read: bool = False
     """Files of columns, which every shard may as well read for itself?"""
+    observed: Mapping[str, int] = field(default_factory=dict)
+    """The pipelines that it comes out of in the same query, by the names of their metrics."""
 
 
 def read_folder(
@@ -164,7 +166,8 @@ def read_frame(
         places += _order_columns(source, frame, order_by, is_stream, by_arrival)
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
     delay = _delay(frame, times.vs)
-    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind)
+    observed = (frame.schema[BATCH].metadata or {}).get(OBSERVED, {}) if BATCH in names else {}
+    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind, observed=observed)
 
 
 def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> list[Column]:
@@ -232,10 +235,12 @@ def require_payload(source: Source, found: pa.Schema) -> None:
     """Refuse columns that are missing or of a kind that cannot be read as the source's."""
     if (reason := describe_missing(source.columns, found)) is not None:
         raise SchemaError(f"{source.name}: {reason}")
-    for field in source.columns:
-        there = found.field(field.name).type
-        if not _fits(there, field.type):
-            raise SchemaError(f"{source.name}: column {field.name} is {there}, the source says {field.type}")
+    for wanted in source.columns:
+        there = found.field(wanted.name).type
+        if not _fits(there, wanted.type):
+            raise SchemaError(
+                f"{source.name}: column {wanted.name} is {there}, the source says {wanted.type}"
+            )
 
 
 def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:

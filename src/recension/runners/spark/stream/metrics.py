@@ -1,6 +1,7 @@
 """What the operators of a pipeline do: a report a micro-batch from every shard, and their totals.
 
-Reports travel to the driver in Spark's own progress reports.
+Reports travel to the driver in Spark's own progress reports: as a text with all of them, which
+`pipeline_metrics` adds up, and beside it as flat numbers (`NUMBERS`), for anybody's listener.
 """
 
 from __future__ import annotations
@@ -12,16 +13,27 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
 
+from recension.core.errors import RecensionError
 from recension.core.partitions import PartitionProgress
+from recension.core.validity import ADJUSTED, LATE
 from recension.runners.local import Session
-from recension.runners.metrics import Metrics
+from recension.runners.metrics import Metrics, dropped_count
 
-_NAME: Final = "recension "
+_NAME: Final = "recension"
 _pipelines: Final = count()
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted", "partitions", "held_back_by")
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
 _SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
+# What a report has as flat numbers, and how shards and levels add up; those of the answer come from the last.
+SUMMED: Final = {
+    **dict.fromkeys(("elements", "events_out", "retractions_out", "late", "dropped"), "bigint"),
+    **dict.fromkeys(("state_rows", "state_bytes", "resident_bytes", "spilled_bytes"), "bigint"),
+    **{name: "double" if name.endswith("seconds") else "bigint" for name in STAGES},
+}
+CTI_NUMBER: Final = "cti"
+LAG: Final = "lag_seconds"
+NUMBERS: Final = (*SUMMED, CTI_NUMBER, LAG)
 # Which pipeline of the query, a level, and the number of an operator there.
 OperatorKey: TypeAlias = tuple[int, int, int]
 
@@ -75,9 +87,14 @@ class Report:
         operators = [_metrics_since(old, new) for old, new in pairs]
         for operator in operators:
             operator["partitions"] = [p for p in operator["partitions"] if is_first or p["dropped"]]
+        reasons = sum((Counter(found) for found in counts.values()), Counter[str]())
         return {
             "elements": elements,
             "rows": rows,
+            "late": reasons[LATE] + reasons[ADJUSTED],
+            "dropped": dropped_count(reasons),
+            "state_rows": sum(operator["state_rows"] for operator in operators),
+            "state_bytes": sum(operator["state_bytes"] for operator in operators),
             "operators": operators,
             "counts": {name: dict(counted) for name, counted in counts.items() if counted},
             "inputs": inputs,
@@ -154,22 +171,54 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     return total
 
 
-def metrics_name() -> str:
-    """A name for a pipeline's reports. A query may be made of several, one reading what another puts out."""
-    return f"{_NAME}{next(_pipelines)}"
+def metrics_names(asked: str | None, inputs: Iterable[Mapping[str, int]]) -> tuple[str, dict[str, int]]:
+    """What the metrics of a pipeline are called, and so all names that are taken in its query.
+
+    A query may be made of several pipelines, one reading what another puts out: they are numbered from its
+    beginning, so that one that is started again has the same names. Siblings cannot know of each other.
+    """
+    taken: dict[str, int] = {}
+    for name, built in (item for names in inputs for item in names.items()):
+        if taken.setdefault(name, built) != built:
+            raise RecensionError(
+                f"two pipelines that go into one query call their metrics {name!r}: give one of them another "
+                "name, as in rc.spark.stream(..., name='sites')"
+            )
+    if asked is not None and not asked.strip():
+        raise RecensionError("the name of a pipeline's metrics is empty")
+    free = (_NAME if number == 1 else f"{_NAME} {number}" for number in count(1))
+    name = next(name for name in free if name not in taken) if asked is None else f"{_NAME} {asked}"
+    if name in taken:
+        raise RecensionError(f"a pipeline that this one reads has its metrics' name, {name!r}: take another")
+    return name, taken | {name: next(_pipelines)}
 
 
 def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The reports of all shards for one micro-batch, each with the number of its pipeline in the query."""
+    rows = observed_rows(progress).values()
+    return [(number, report) for number, row in enumerate(rows) for report in json.loads(_first(row))]
+
+
+def observed_rows(progress: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """What was observed of each pipeline, by the name of its metrics, those that others read first."""
     observed = progress["observedMetrics"]
-    names = [name for name in observed if name.startswith(_NAME)]
-    # Numbered as they were built; a query that is started again has other numbers, in the same order.
-    names.sort(key=lambda name: int(name.removeprefix(_NAME)))
-    return [(number, report) for number, n in enumerate(names) for report in json.loads(_first(observed[n]))]
+    names = [name for name in observed if name == _NAME or name.startswith(f"{_NAME} ")]
+    return {name: observed[name] for name in sorted(names, key=_position)}
+
+
+def _position(name: str) -> tuple[bool, int, str]:
+    number = name.removeprefix(_NAME).strip()
+    return (False, int(number or 1), "") if number.isdecimal() or not number else (True, 0, name)
+
+
+def observed_numbers(row: Any) -> dict[str, Any]:
+    """The flat numbers of an observed row. Connect gives rows of a list of values, and one of names."""
+    named = dict(zip(row[1], row[0], strict=True)) if isinstance(row[0], list) else row.asDict()
+    return {name: named.get(name) for name in NUMBERS}
 
 
 def _first(observed: Sequence[Any]) -> str:
-    """The only value of an observed row. Connect gives a row of a list of the values, and of their names."""
+    """The first value of an observed row, the text of all reports."""
     value = observed[0]
     return str(value[0] if isinstance(value, list) else value)
 

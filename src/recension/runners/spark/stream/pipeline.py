@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import reduce
 from os.path import normpath
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import BATCH, KIND, TimeColumns, layout_of
 from recension.core.memory_pool import require_limit
-from recension.core.ticks import DurationLike, duration
+from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
 from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
@@ -43,13 +43,20 @@ from recension.runners.spark.stream.inputs import (
     watch_files,
 )
 from recension.runners.spark.stream.membership import ANY
-from recension.runners.spark.stream.metrics import metrics_name
+from recension.runners.spark.stream.metrics import CTI_NUMBER, LAG, SUMMED, metrics_names
 from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
 from recension.runners.spark.stream.routing import partition_keys
 from recension.runners.spark.stream.tables import TableContent, read_table, watch_versions
-from recension.runners.spark.stream.topology import OWNER, Inlet, Topology, require_refreshable, topology
+from recension.runners.spark.stream.topology import (
+    OBSERVED,
+    OWNER,
+    Inlet,
+    Topology,
+    require_refreshable,
+    topology,
+)
 from recension.runners.spark.stream.unpacking import REPORT, Unpacker
 from recension.runners.spark.types import arrow_schema
 
@@ -72,6 +79,7 @@ def stream(
     closing: Path | None = None,
     feedback: Path | None = None,
     memory: str | int | None = None,
+    name: str | None = None,
 ) -> DataFrame:
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     limit = None if memory is None else require_limit(memory)
@@ -105,7 +113,7 @@ def stream(
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
     files = None if feedback is None else _watch_feedback(spark, feedback)
     return build_pipeline(
-        spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables
+        spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables, called=name
     )
 
 
@@ -118,6 +126,7 @@ def merge_frames(
     shards: int | None,
     feedback: bool | AnyPath,
     memory: str | int | None,
+    name: str | None = None,
 ) -> DataFrame:
     """The merge of streaming DataFrames, each in the order of its own ``_batch`` and ``_seq``."""
     limit = None if memory is None else require_limit(memory)
@@ -127,14 +136,14 @@ def merge_frames(
     if not frames:
         raise SchemaError("merge: nothing to merge")
     columns = [_payload(name, frame) for name, frame in frames.items()]
-    for name, other in zip(frames, columns, strict=True):
+    for given, other in zip(frames, columns, strict=True):
         if set(other.names) != set(columns[0].names):
-            raise SchemaError(f"merge: {name} has the columns {other.names}, the first {columns[0].names}")
+            raise SchemaError(f"merge: {given} has the columns {other.names}, the first {columns[0].names}")
     sources = {name: Source(name, columns[0], **source) for name in frames}
     ready = {name: read_frame(sources[name], frame, ()) for name, frame in frames.items()}
     plan = Merge(tuple(sources.values()), **how)
     folder = local_path(feedback) if feedback else None
-    return build_pipeline(spark, plan, ready, shards, feedback_folder=folder, memory=limit)
+    return build_pipeline(spark, plan, ready, shards, feedback_folder=folder, memory=limit, called=name)
 
 
 def _payload(name: str, frame: DataFrame) -> pa.Schema:
@@ -153,6 +162,7 @@ def merge_root(
     timestamps: bool,
     files_per_batch: int | None,
     memory: str | int | None,
+    name: str | None = None,
 ) -> DataFrame:
     """The merge of the streams in the sub-folders of a root, those of today and those to come."""
     limit = None if memory is None else require_limit(memory)
@@ -165,7 +175,9 @@ def merge_root(
     given = read_root(spark, root, files_per_batch, kind)
     plan = Merge((Source(ANY, columns, **source),), is_open=True, **how)
     folder = root / FOLDER if feedback is True else local_path(feedback) if feedback else None
-    return build_pipeline(spark, plan, {ANY: given}, shards, feedback_folder=folder, memory=limit)
+    return build_pipeline(
+        spark, plan, {ANY: given}, shards, feedback_folder=folder, memory=limit, called=name
+    )
 
 
 def build_pipeline(
@@ -179,13 +191,15 @@ def build_pipeline(
     feedback_folder: Path | None = None,
     memory: int | None = None,
     tables: Mapping[str, TableContent] | None = None,
+    called: str | None = None,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed, and tables, which were read.
 
     ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
-    inputs in ``feedback_folder``.
+    inputs in ``feedback_folder``. ``called`` is a name for its metrics.
     """
     refuse_ambiguous(spark, query.schema.names, "the query's output")
+    observing = _Observing(*metrics_names(called, (given.observed for given in inputs.values())))
     shards = shards or default_parallelism(spark)
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
     # If no file is there yet the output has ticks, and the files that come must have them too.
@@ -208,8 +222,8 @@ def build_pipeline(
     schema, first = plan.roots[0].schema, partition_keys(shards)[0]
     unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.is_ordered, feedback=feedback_folder)
     if plan.is_gathered or not unpacker.is_simple:
-        return _unpack(through_levels(plan, arriving), plan, unpacker)
-    return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker)
+        return _unpack(through_levels(plan, arriving), plan, unpacker, observing)
+    return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
 
 
 def _require_stream_first(plan: Topology) -> None:
@@ -279,30 +293,51 @@ def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
     return packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
 
 
-def _rows_of_last_level(packets: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
+class _Observing(NamedTuple):
+    """What the metrics of a pipeline are called, and all such names in the query."""
+
+    name: str
+    taken: Mapping[str, int]
+
+
+def _rows_of_last_level(
+    packets: DataFrame, plan: Topology, unpacker: Unpacker, observing: _Observing
+) -> DataFrame:
     """The last level gives the rows of the output itself."""
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
-    columns = _columns(plan, unpacker.reporting_schema())
+    columns = _columns(plan, unpacker.reporting_schema(), observing)
     rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
-    observed = rows.observe(metrics_name(), _as_text(F.col(REPORT)).alias("reports"))
+    observed = rows.observe(observing.name, *_observed(F.col(REPORT), plan))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
 
-def _unpack(flowing: DataFrame, plan: Topology, unpacker: Unpacker) -> DataFrame:
-    reports = _as_text(F.when(F.col("edge") == METRICS, F.col("info")))
-    observed = flowing.observe(metrics_name(), reports.alias("reports"))
+def _unpack(flowing: DataFrame, plan: Topology, unpacker: Unpacker, observing: _Observing) -> DataFrame:
+    reports = F.when(F.col("edge") == METRICS, F.col("info"))
+    observed = flowing.observe(observing.name, *_observed(reports, plan))
     if plan.is_gathered:
         observed = observed.repartition(plan.shards, "shard")
-    return observed.mapInArrow(unpacker.__call__, _columns(plan, unpacker.schema()))
+    return observed.mapInArrow(unpacker.__call__, _columns(plan, unpacker.schema(), observing))
 
 
-def _as_text(reports: Column) -> Column:
-    """All reports as one JSON list: Connect passes on plain values only."""
-    return F.concat(F.lit("["), F.concat_ws(",", F.collect_list(reports)), F.lit("]"))
+def _observed(reports: Column, plan: Topology) -> list[Column]:
+    """All reports as one JSON list, and their numbers flat: Connect passes on plain values only."""
+    text = F.concat(F.lit("["), F.concat_ws(",", F.collect_list(reports)), F.lit("]"))
+
+    def told(name: str, kind: str) -> Column:
+        return F.get_json_object(reports, f"$.{name}").cast(kind)
+
+    sums = [F.sum(told(name, kind)).alias(name) for name, kind in SUMMED.items()]
+    cti = F.min(told(CTI_NUMBER, "bigint"))
+    known = F.when(cti > BEGINNING, cti)
+    # By the timestamp of the micro-batch, as for rows that go by time. Ticks are not on a clock.
+    has_clock = all(inlet.kind is not None and inlet.kind != TICKS for inlet in plan.inlets.values())
+    late_by = (F.unix_micros(F.current_timestamp()) - cti) / 1_000_000
+    lag = F.when((cti > BEGINNING) & (cti < FOREVER), late_by) if has_clock else F.lit(None)
+    return [text.alias("reports"), *sums, known.alias(CTI_NUMBER), lag.cast("double").alias(LAG)]
 
 
-def _columns(plan: Topology, schema: pa.Schema) -> StructType:
-    """The columns as Spark has them; the metadata of one names the owner."""
+def _columns(plan: Topology, schema: pa.Schema, observing: _Observing) -> StructType:
+    """The columns as Spark has them; the metadata of one names the owner, and what is observed."""
     columns = from_arrow_schema(schema)
-    columns[BATCH].metadata = {OWNER: plan.owner}
+    columns[BATCH].metadata = {OWNER: plan.owner, OBSERVED: dict(observing.taken)}
     return columns

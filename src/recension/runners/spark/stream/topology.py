@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 FORMAT: Final = 3
 # The key of the owner in the metadata of the output's column _batch.
 OWNER: Final = "recension.owner"
+# There too: the names that the metrics of this pipeline have in the query, and of those that it reads.
+OBSERVED: Final = "recension.observed"
 CUT_OVER: Final = (
     "start it with a new checkpoint; to change a running query without a gap see 'cut-over' in the guide"
 )

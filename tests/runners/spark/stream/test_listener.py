@@ -1,0 +1,93 @@
+"""A query's progress as flat numbers: in Spark's progress, in our listener, and in Spark's metrics system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recension as rc
+from recension.core.formats import write_stream
+from recension.runners.spark.stream.metrics import NUMBERS, metrics_names, observed_numbers, observed_rows
+
+SCHEMA = {"k": "int64"}
+NAMES = ["recension", "recension 2"]
+
+
+def _put(folder: Path, number: int, *elements: rc.Insert | rc.Retract | rc.Cti) -> None:
+    folder.mkdir(exist_ok=True)
+    source = rc.source("s", SCHEMA)
+    batch = rc.run(source, {"s": list(elements)}).batch()
+    write_stream(folder / f"{number}.parquet", [batch], source.schema)
+
+
+def test_numbers_of_two_pipelines_in_one_query(spark: Any, tmp_path: Path) -> None:
+    """A count, and the largest count read from it; the query is started again with one element more."""
+    counts = rc.source("s", SCHEMA).group_by("k").agg(n=rc.count(), speculate="eager")
+    most = rc.source("counts", counts.schema).agg(most=rc.max("n"), speculate="eager")
+    listener = rc.spark.Listener(gauges=True)
+    spark.streams.addListener(listener)
+
+    def run() -> Any:
+        first = rc.spark.stream(spark, counts, {"s": tmp_path / "in"}, shards=2)
+        output = rc.spark.stream(spark, most, {"counts": first}, shards=2)
+        query = rc.spark.write(
+            output,
+            changelog=tmp_path / "log",
+            checkpoint=tmp_path / "ck",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+        return query
+
+    try:
+        _put(tmp_path / "in", 0, rc.Insert({"k": 1}, 0, 10), rc.Insert({"k": 2}, 0, 5), rc.Cti(3))
+        query = run()
+        progress = [dict(p) for p in query.recentProgress if "addBatch" in p["durationMs"]]
+        _put(tmp_path / "in", 1, rc.Insert({"k": 1}, 4, 8))
+        again = run()
+        progress += [dict(p) for p in again.recentProgress if "addBatch" in p["durationMs"]]
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+    told = [[observed_numbers(row) for row in observed_rows(p).values()] for p in progress]
+    assert all(list(observed_rows(p)) == NAMES for p in progress)
+    assert all(list(numbers) == list(NUMBERS) for pair in told for numbers in pair)
+    first, second = told[0]
+    assert (first["elements"], first["events_out"], first["retractions_out"], first["cti"]) == (4, 2, 0, 3)
+    assert first["lag_seconds"] is None  # ticks are not on a clock
+    assert first["state_rows"] > 0
+    assert first["state_bytes"] > 0
+    assert 0 < first["kernel_seconds"] < 60
+    assert second["cti"] == 3
+    assert told[-1][0]["retractions_out"] == 1
+    assert (told[-1][0]["late"], told[-1][0]["dropped"]) == (0, 0)
+    seen = [{name: getattr(batch, name) for name in NUMBERS} for batch in listener.batches]
+    assert seen == [numbers for pair in told for numbers in pair]
+    assert {batch.query for batch in listener.batches} == {str(query.id)}
+    gauges = _gauges(spark)
+    assert gauges[f"{query.id}.recension.retractions_out"] == 1
+    assert gauges[f"{query.id}.recension_2.cti"] == 3
+    assert gauges[f"{query.id}.recension.batch"] == progress[-1]["batchId"]
+
+
+def _gauges(spark: Any) -> dict[str, float]:
+    """What Spark's metrics system would tell Prometheus of our gauges."""
+    system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    found = system.getSourcesByName("AccumulatorSource")
+    sources = [found.apply(number) for number in range(found.size())]
+    gauges = [dict(source.metricRegistry().getGauges()) for source in sources]
+    return {name: gauge.getValue() for several in gauges for name, gauge in several.items()}
+
+
+def test_names_are_given_by_position() -> None:
+    first, names = metrics_names(None, [])
+    second, more = metrics_names(None, [names, names])
+    assert [first, second] == NAMES == list(more)
+    assert metrics_names(None, [])[0] == "recension"
+    assert metrics_names("sites", [names])[0] == "recension sites"
+    with pytest.raises(rc.RecensionError, match=r"two pipelines that go into one query .* 'recension'"):
+        metrics_names(None, [names, metrics_names(None, [])[1]])
+    with pytest.raises(rc.RecensionError, match="'recension 2': take another"):
+        metrics_names("2", [more])
