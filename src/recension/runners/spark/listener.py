@@ -32,7 +32,7 @@ class MicroBatch:
     at: str
     """When the micro-batch began, as Spark writes it."""
     elements: int
-    """Elements that came in, those that were dropped included."""
+    """Elements that came in, those that were dropped included; a CTI counts once in every shard."""
     events_out: int
     """Inserts and retractions of the answer."""
     retractions_out: int
