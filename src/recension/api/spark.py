@@ -161,7 +161,7 @@ def stream(
         files_per_batch=files_per_batch,
         feedback=None if feedback is None else local_path(feedback),
         memory=memory,
-        name=name,
+        called=name,
     )
 
 
@@ -289,7 +289,7 @@ def merge(
     if root is None:
         frames = inputs if isinstance(inputs, Mapping) else _name_frames(inputs)
         return merge_frames(
-            spark, frames, how, source, shards=shards, feedback=feedback, memory=memory, name=name
+            spark, frames, how, source, shards=shards, feedback=feedback, memory=memory, called=name
         )
     return merge_root(
         spark,
@@ -302,7 +302,7 @@ def merge(
         timestamps=timestamps,
         files_per_batch=files_per_batch,
         memory=memory,
-        name=name,
+        called=name,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 
 from recension.core.errors import RecensionError
@@ -32,7 +32,7 @@ class MicroBatch:
     at: str
     """When the micro-batch began, as Spark writes it."""
     elements: int
-    """Elements that came in, those that were dropped included."""
+    """Elements that came in, those that were dropped included; a CTI counts once in every shard."""
     events_out: int
     """Inserts and retractions of the answer."""
     retractions_out: int
@@ -79,8 +79,8 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
     on_batch
         Called with each `MicroBatch`, on the thread of Spark's listeners: be quick.
     gauges
-        Publish every number as a gauge of Spark's metrics system on the driver, for Prometheus and the other
-        sinks that Spark is set up with: ``AccumulatorSource.QUERY.PIPELINE.late`` and so on.
+        A session, to publish every number as a gauge of its metrics system, on the driver, for Prometheus and
+        the other sinks that it is set up with: ``AccumulatorSource.QUERY.PIPELINE.late`` and so on.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
         keep: int = 1000,
         on_batch: Callable[[MicroBatch], None] | None = None,
         *,
-        gauges: bool = False,
+        gauges: SparkSession | None = None,
     ) -> None:
         # Connect's clients have no JVM.
-        self._context = SparkContext._active_spark_context if gauges else None
-        if gauges and self._context is None:
-            raise RecensionError("gauges are made on the driver: start a classic Spark session there first")
+        self._context = None if gauges is None else getattr(gauges, "sparkContext", None)
+        if gauges is not None and self._context is None:
+            raise RecensionError("gauges are made on the driver: give the classic Spark session there")
         self._on_batch = on_batch
         self.batches: deque[MicroBatch] = deque(maxlen=keep)
         """The last micro-batches of all queries, in the order in which they ended."""

@@ -79,7 +79,7 @@ def stream(
     closing: Path | None = None,
     feedback: Path | None = None,
     memory: str | int | None = None,
-    name: str | None = None,
+    called: str | None = None,
 ) -> DataFrame:
     """The output of a query over streaming DataFrames and folders, as a streaming DataFrame."""
     limit = None if memory is None else require_limit(memory)
@@ -113,7 +113,7 @@ def stream(
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
     files = None if feedback is None else _watch_feedback(spark, feedback)
     return build_pipeline(
-        spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables, called=name
+        spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables, called=called
     )
 
 
@@ -126,7 +126,7 @@ def merge_frames(
     shards: int | None,
     feedback: bool | AnyPath,
     memory: str | int | None,
-    name: str | None = None,
+    called: str | None = None,
 ) -> DataFrame:
     """The merge of streaming DataFrames, each in the order of its own ``_batch`` and ``_seq``."""
     limit = None if memory is None else require_limit(memory)
@@ -136,14 +136,14 @@ def merge_frames(
     if not frames:
         raise SchemaError("merge: nothing to merge")
     columns = [_payload(name, frame) for name, frame in frames.items()]
-    for given, other in zip(frames, columns, strict=True):
+    for name, other in zip(frames, columns, strict=True):
         if set(other.names) != set(columns[0].names):
-            raise SchemaError(f"merge: {given} has the columns {other.names}, the first {columns[0].names}")
+            raise SchemaError(f"merge: {name} has the columns {other.names}, the first {columns[0].names}")
     sources = {name: Source(name, columns[0], **source) for name in frames}
     ready = {name: read_frame(sources[name], frame, ()) for name, frame in frames.items()}
     plan = Merge(tuple(sources.values()), **how)
     folder = local_path(feedback) if feedback else None
-    return build_pipeline(spark, plan, ready, shards, feedback_folder=folder, memory=limit, called=name)
+    return build_pipeline(spark, plan, ready, shards, feedback_folder=folder, memory=limit, called=called)
 
 
 def _payload(name: str, frame: DataFrame) -> pa.Schema:
@@ -162,7 +162,7 @@ def merge_root(
     timestamps: bool,
     files_per_batch: int | None,
     memory: str | int | None,
-    name: str | None = None,
+    called: str | None = None,
 ) -> DataFrame:
     """The merge of the streams in the sub-folders of a root, those of today and those to come."""
     limit = None if memory is None else require_limit(memory)
@@ -176,7 +176,7 @@ def merge_root(
     plan = Merge((Source(ANY, columns, **source),), is_open=True, **how)
     folder = root / FOLDER if feedback is True else local_path(feedback) if feedback else None
     return build_pipeline(
-        spark, plan, {ANY: given}, shards, feedback_folder=folder, memory=limit, called=name
+        spark, plan, {ANY: given}, shards, feedback_folder=folder, memory=limit, called=called
     )
 
 
