@@ -335,3 +335,33 @@ def test_silence_moves_what_goes_by_partition() -> None:
     now = 100
     session.tick()
     assert read(session) == [Cti(60)]
+
+
+def test_partitions_that_are_expected_hold_back_advance_time_too() -> None:
+    """As a service says it, which counts the partitions of a topic."""
+    session = rc.session(BY_HAND.advance_time(5))
+    session.expect_partitions("feed", 2)
+    session.push("feed", [insert(90), insert(100)], partition=0)
+    assert read(session) == [insert(90), insert(100)]
+    session.push("feed", [insert(12)], partition=1)
+    assert read(session) == [insert(12), Cti(7)]
+
+
+def test_what_is_left_out_keeps_a_partition_alive_for_advance_time_too() -> None:
+    now = 0
+    how: dict[str, Any] = {"start": "t", "partition": "p", "sequence": "n", "on_violation": "drop"}
+    feed = rc.source("feed", {"v": "int64"}, idle=100, partitions=3, **how)
+    session = rc.session(feed.advance_time(0), clock=lambda: now)
+
+    def push(*rows: tuple[int, int, int]) -> None:
+        t, p, n = ([row[i] for row in rows] for i in range(3))
+        session.push("feed", pa.table({"t": t, "v": t, "p": p, "n": n}))
+
+    push((50, 0, 0), (5, 1, 0))
+    session.push("feed", [Retract({"v": 9}, 1, 9, 5)], partition=2)
+    assert [p.name for p in session.metrics()[1].partitions] == ["0", "1", "2"]
+    now = 60
+    push((60, 0, 1), (5, 1, 0))
+    now = 110
+    assert read(session)[-1] == Cti(5)
+    assert session.metrics()[1].held_back_by == "1"

@@ -108,6 +108,8 @@ class PlacedRows:
     sequences: Highest
     dropped: Sequence[tuple[str, EventBatch | None, Index]] = ()
     """By reason, what was left out here, and how many of each partition; repeats are counted only."""
+    spoke: Sequence[str] = ()
+    """The partitions of all rows, also of those that were left out."""
 
     @property
     def salt(self) -> Hashes:
@@ -258,7 +260,7 @@ class Partitions:
         salts = self._salts_of(after.names)
         return PlacedRows(
             *(rows.batch, rows.partition, before, rows.row, after.names, salts),
-            *(after.source_cti, after, sequences, dropped),
+            *(after.source_cti, after, sequences, dropped, placement.names),
         )
 
     def note(self, placed: PlacedRows) -> None:

@@ -274,6 +274,8 @@ class Intake:
         """How many partitions there are, where the source does not say it."""
         if self._sub_streams.partitions is not None:
             self._sub_streams.partitions.expect(number)
+        for paced in self._paced.values():
+            paced.partitions.expect(number)
 
     @property
     def is_clocked(self) -> bool:
@@ -345,7 +347,9 @@ class Intake:
             kept, rows = self._checker.kept, self._checker.checked
             places = Placement(placed.names, placed.partition[kept])
             valid = rows.filter(kept)
-            self._given = {at: paced.take(valid, places, push.arrival) for at, paced in self._paced.items()}
+            self._given = {
+                at: paced.take(valid, places, push.arrival, placed.spoke) for at, paced in self._paced.items()
+            }
         if placed.cti > self._checker.frontier:
             self._checker.advance(placed.cti)
             batch = concat([batch, cti(placed.cti, batch.schema)])

@@ -249,7 +249,7 @@ class Session(LockedSession):
     def expect_partitions(self, source: str, number: int) -> None:
         """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
 
-        A snapshot does not keep it.
+        A snapshot keeps it: what was said first holds.
         """
         self._run.intake(source).expect_partitions(number)
 

@@ -17,14 +17,14 @@ Source      rulings A1 to A4 and P8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EventBatch, Index, concat, cti, empty
 from recension.core.late_elements import LateElements
-from recension.core.partitions import PartitionProgress, Partitions
+from recension.core.partitions import Heard, PartitionProgress, Partitions
 from recension.core.placement import Placement
 from recension.core.segments import group_starts, running_max, stable_order
 from recension.core.ticks import BEGINNING, Ticks
@@ -63,12 +63,20 @@ class PacedPartitions(DroppedElements):
         """The partition that the others wait for."""
         return self.partitions.held_back_by()
 
-    def take(self, batch: EventBatch, placement: Placement, arrival: Arrival) -> EventBatch:
-        """What becomes of valid rows of the source and of the CTIs of its partitions."""
+    def take(
+        self, batch: EventBatch, placement: Placement, arrival: Arrival, spoke: Sequence[str]
+    ) -> EventBatch:
+        """What becomes of valid rows of the source and of the CTIs of its partitions.
+
+        Partitions that ``spoke`` are alive, also if the source let nothing of them pass.
+        """
         placement = placement.without_unused()
         batch, placement = self._insert_ctis(batch, placement)
         before = self.partitions.cti
-        placed = self.partitions.judge(batch, placement, arrival.now, promise=arrival.promise)
+        alive = pa.table({"name": pa.array(spoke, pa.string()), "latest_start": [BEGINNING] * len(spoke)})
+        placed = self.partitions.judge(
+            batch, placement, arrival.now, promise=arrival.promise, heard=Heard(alive)
+        )
         adjusted = self._late.adjust(placed.batch, placed.before, None, placed.salt)
         self.partitions.note(placed)
         for reason, rows in ((LATE, adjusted.is_dropped), (ADJUSTED, adjusted.is_moved)):
