@@ -58,7 +58,7 @@ class LateLease:
             f"At noon {REPLICA} said that the {site} had {self.said.payload['devices']:,} devices online at "
             f"{clock(self.at)}; it had {devices:,}.",
             f"Late: the lease of {self.lease.payload['device']}, [{clock(self.lease.vs)}, "
-            f"{clock(self.lease.ve)}), which came {_within(self.came)} as element {self.row:,} of the feed.",
+            f"{clock(self.lease.ve)}), which came {_within(self.came)} (row {self.row:,}).",
         ]
         if self.final_by is not None and self.final_came is not None:
             reached = "the end" if self.final_by == FOREVER else clock(self.final_by)
@@ -107,9 +107,8 @@ def _lacking_one(said: History, truth: History) -> Iterator[tuple[Event, Event]]
         # Answers of a site do not overlap: the true one at the start of what was said is the last begun.
         for event, at in zip(before, np.searchsorted(starts, [e.vs for e in before], "right"), strict=True):
             true = after[at - 1] if at else None
-            if true is not None and event.vs < true.ve:
-                if true.payload["devices"] - event.payload["devices"] == 1:
-                    pairs.append((event, true))
+            if true is not None and event.vs < true.ve and _devices([true])[0] == _devices([event])[0] + 1:
+                pairs.append((event, true))
     pairs.sort(key=lambda pair: (-pair[0].vs, pair[0].payload["site"]))
     return iter(pairs)
 
