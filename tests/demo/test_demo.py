@@ -39,6 +39,8 @@ def test_on_spark(capsys: pytest.CaptureFixture[str], spark: Any, tmp_path: Path
     assert "equals the batch answer" in said
     assert "yes" in said
     assert "NO" not in said
+    assert "At noon south said" in said
+    assert "Late: the lease of device" in said
     assert "Structured Streaming" in report.read_text(encoding="utf-8")
     assert not spark.streams.active, "nothing is left running"
     spark.conf.set(PARTITIONS, shards)
@@ -62,6 +64,7 @@ def test_without_spark_it_says_why_and_goes_on(
     said = _said(capsys)
     assert f"Spark needs {missing}, which is not here." in said
     assert "yes" in said
+    assert "At noon south said" in said
     assert "the local engine" in report.read_text(encoding="utf-8")
     assert "merged" in report.with_name("report-inspector.html").read_text(encoding="utf-8")
     monkeypatch.setattr(run_spark, "find_spec", lambda name: None)

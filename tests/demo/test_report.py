@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_the_page_says_what_was_found(report: str, played: tuple[Trace, Verdict]
     assert "R3: (vs, payload) is a key" in report
     for stream in [*trace.streams, MERGED]:
         assert f">{stream}</text>" in report
+
+
+def test_the_page_says_why_noon_was_wrong(played: tuple[Trace, Verdict], report: str) -> None:
+    trace, verdict = played
+    late = verdict.late_lease
+    assert late is not None
+    for line in late.tell():
+        assert escape(line) in report
+    named = replace(late.lease, payload={**late.lease.payload, "device": "<img src=x onerror=alert(1)>"})
+    told = page(trace, replace(verdict, late_lease=replace(late, lease=named)), "local")
+    assert "<img" not in told
+    assert "&lt;img src=x onerror=alert(1)&gt;" in told
+    assert 'id="why"' not in page(trace, replace(verdict, late_lease=None), "local")
 
 
 def test_the_page_says_so_when_the_answer_is_wrong(played: tuple[Trace, Verdict]) -> None:

@@ -69,6 +69,7 @@ def page(trace: Trace, verdict: Verdict, engine: str) -> str:
             _verdict(verdict),
             _numbers(verdict),
             _table(trace, verdict),
+            _late_lease(verdict),
             *_figures(trace, verdict),
             "<footer>Written by <code>recension demo</code>.</footer>",
         ]
@@ -110,6 +111,14 @@ def _row(trace: Trace, stream: StreamSummary) -> str:
     cells = [*(f"{n:,}" for n in numbers), describe_final(stream), f"{stream.missed:,}", f"{stream.wrong:,}"]
     name = f'<span class="key {style_of(stream.name, trace.streams)}"></span>{escape(stream.name)}'
     return f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _late_lease(verdict: Verdict) -> str:
+    """Why one answer was wrong at noon, if one was."""
+    if verdict.late_lease is None:
+        return ""
+    told = "<br>".join(map(escape, verdict.late_lease.tell()))
+    return f'<section id="why"><h2>Wrong at noon: why?</h2><p>{told}</p></section>'
 
 
 def _figures(trace: Trace, verdict: Verdict) -> list[str]:

@@ -16,6 +16,7 @@ from recension.core.difference import Difference, difference
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.demo.late_lease import LateLease, find_late_lease
 from recension.demo.leases import as_history, clock
 from recension.demo.plans import first_plan
 from recension.demo.script import ReplicaStage, World
@@ -55,6 +56,8 @@ class Verdict:
     output: StreamSummary
     speculative: Sequence[float]
     """Of the answers that were shown before they were final: for how many seconds they were not."""
+    late_lease: LateLease | None
+    """Why an answer was wrong at noon; none if none was wrong for want of one lease."""
 
     @property
     def is_right(self) -> bool:
@@ -86,6 +89,7 @@ def judge(world: World, stage: ReplicaStage) -> Verdict:
         inputs=[_summarize(name, trace, truth) for name in trace.streams],
         output=_summarize(MERGED, trace, truth),
         speculative=_speculative_seconds(trace.outputs_of(MERGED), merged),
+        late_lease=find_late_lease(world, trace, truth),
     )
 
 
@@ -147,6 +151,9 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         f"{len(verdict.speculative):,} answers were shown before they were final: speculative for "
         f"{verdict.usual_wait:.1f} s at the median, {verdict.longest_wait:.1f} s at most."
     )
+    if verdict.late_lease is not None:
+        for line in verdict.late_lease.tell():
+            console.print(line, markup=False, highlight=False)
     word = "yes" if verdict.is_right else "NO"
     console.print(
         f"Merged history ({len(verdict.merged):,} answers) equals the batch answer "
