@@ -74,7 +74,7 @@ def test_numbers_of_two_pipelines_in_one_query(spark: Any, tmp_path: Path) -> No
 
 def _gauges(spark: Any) -> dict[str, float]:
     """What Spark's metrics system would tell Prometheus of our gauges."""
-    system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    system = spark.sparkContext._jsc.sc().metricsSystem()
     found = system.getSourcesByName("AccumulatorSource")
     sources = [found.apply(number) for number in range(found.size())]
     gauges = [dict(source.metricRegistry().getGauges()) for source in sources]
