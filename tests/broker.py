@@ -159,6 +159,7 @@ class Broker:
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         # It starts a third faster if it does not compile much, and a test is over before that pays.
         command = [
+            *_ends_with_parent(),
             self._java,
             f"-Xmx{self._memory}",
             "-XX:TieredStopAtLevel=1",
@@ -186,6 +187,12 @@ def running_broker(folder: Path, memory: str = "512m") -> Iterator[Broker]:
         yield broker
     finally:
         broker.stop()
+
+
+def _ends_with_parent() -> list[str]:
+    """Before a command: it ends with the tests, also if they are killed. Only where Linux has the tool."""
+    tool = shutil.which("setpriv")
+    return [] if tool is None else [tool, "--pdeathsig", "KILL"]
 
 
 def _free_ports(number: int) -> list[int]:
