@@ -54,7 +54,7 @@ class MicroBatch:
     cti: int | None = None
     """How far the answer is final, in ticks; microseconds if times are timestamps. None: not at all."""
     lag_seconds: float | None = None
-    """From there to the time of the micro-batch; None if times are ticks, or nothing more can come."""
+    """From there to the clock of the workers; None if times are ticks, or nothing more can come."""
 
 
 def micro_batches(progress: Any) -> Iterator[MicroBatch]:

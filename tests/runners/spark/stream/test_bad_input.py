@@ -133,6 +133,10 @@ def test_policies_and_watermarks_leave_out_what_comes_late_and_count_it(spark: A
     running = rc.spark.write_history(answers, tmp_path / "table", **where)
     running.awaitTermination()
     counts = pipeline_metrics(running.recentProgress).counts
+    told = [p["observedMetrics"]["recension"] for p in running.recentProgress if p["observedMetrics"]]
+    assert (sum(row.late for row in told), sum(row.dropped for row in told)) == (4, 3)
+    assert all((row.cti is None) == (row.lag_seconds is None) for row in told)
+    assert all(row.lag_seconds > 10**9 for row in told if row.cti is not None)  # it plays in 1970
     assert counts["d"]["breaks an earlier cti"] == 1
     assert counts["d"]["retracts an event that is not there"] == 1
     assert counts["a"]["moved to the last cti"] == 2

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
 
+from recension.core import wall_clock
 from recension.core.errors import RecensionError
 from recension.core.partitions import PartitionProgress
 from recension.core.validity import ADJUSTED, LATE
@@ -32,6 +33,7 @@ SUMMED: Final = {
     **{name: "double" if name.endswith("seconds") else "bigint" for name in STAGES},
 }
 CTI_NUMBER: Final = "cti"
+CLOCK: Final = "clock"
 LAG: Final = "lag_seconds"
 NUMBERS: Final = (*SUMMED, CTI_NUMBER, LAG)
 # Which pipeline of the query, a level, and the number of an operator there.
@@ -91,6 +93,7 @@ class Report:
         return {
             "elements": elements,
             "rows": rows,
+            CLOCK: wall_clock.now(),
             "late": reasons[LATE] + reasons[ADJUSTED],
             "dropped": dropped_count(reasons),
             "state_rows": sum(operator["state_rows"] for operator in operators),

@@ -43,7 +43,7 @@ from recension.runners.spark.stream.inputs import (
     watch_files,
 )
 from recension.runners.spark.stream.membership import ANY
-from recension.runners.spark.stream.metrics import CTI_NUMBER, LAG, SUMMED, metrics_names
+from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, metrics_names
 from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
@@ -329,10 +329,10 @@ def _observed(reports: Column, plan: Topology) -> list[Column]:
     sums = [F.sum(told(name, kind)).alias(name) for name, kind in SUMMED.items()]
     cti = F.min(told(CTI_NUMBER, "bigint"))
     known = F.when(cti > BEGINNING, cti)
-    # By the timestamp of the micro-batch, as for rows that go by time. Ticks are not on a clock.
+    # By the clocks of workers: Spark lets nothing be observed that depends on its own. Ticks are on no clock.
     has_clock = all(inlet.kind is not None and inlet.kind != TICKS for inlet in plan.inlets.values())
-    late_by = (F.unix_micros(F.current_timestamp()) - cti) / 1_000_000
-    lag = F.when((cti > BEGINNING) & (cti < FOREVER), late_by) if has_clock else F.lit(None)
+    behind = (F.max(told(CLOCK, "bigint")) - cti) / 1_000_000
+    lag = F.when((cti > BEGINNING) & (cti < FOREVER), behind) if has_clock else F.lit(None)
     return [text.alias("reports"), *sums, known.alias(CTI_NUMBER), lag.cast("double").alias(LAG)]
 
 
