@@ -14,9 +14,8 @@ from recension.cli.progress import show_progress
 from recension.cli.query_file import load_query
 from recension.cli.root import app
 from recension.core.errors import RecensionError, suggest_name
+from recension.core.formats import BATCH_SIZE
 from recension.core.ticks import instant
-from recension.lineage import explain_answer
-from recension.runners.local import BATCH_SIZE, Session
 
 
 @app.command()
@@ -56,6 +55,10 @@ def why(
     The answer is named by values of its columns and a time at which it is true. Events are marked as needed
     (without it the answer is another) or shared (one of several reasons).
     """
+    # The engine is loaded when it is used.
+    from recension.lineage import explain_answer
+    from recension.runners.local import Session
+
     if not where and at is None:
         raise RecensionError("say which answer, as in --where site=Oslo --at 9")
     paths, plan = parse_inputs(inputs), load_query(query).plan
