@@ -7,11 +7,14 @@ Reports travel to the driver in Spark's own progress reports: as a text with all
 from __future__ import annotations
 
 import json
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
+
+from pyspark.sql import DataFrame
 
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
@@ -22,6 +25,8 @@ from recension.runners.metrics import Metrics, dropped_count
 
 _NAME: Final = "recension"
 _pipelines: Final = count()
+# By the identity of a DataFrame, as long as it is there: the name of its metrics.
+_held: Final[dict[int, tuple[str, weakref.finalize[Any, Any]]]] = {}
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted", "partitions", "held_back_by")
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
@@ -178,7 +183,8 @@ def metrics_names(asked: str | None, inputs: Iterable[Mapping[str, int]]) -> tup
     """What the metrics of a pipeline are called, and so all names that are taken in its query.
 
     A query may be made of several pipelines, one reading what another puts out: they are numbered from its
-    beginning, so that one that is started again has the same names. Siblings cannot know of each other.
+    beginning, so that one that is started again has the same names. Those that are built and not yet written
+    may become a part of the same query: their names are not taken either.
     """
     taken: dict[str, int] = {}
     for name, built in (item for names in inputs for item in names.items()):
@@ -190,10 +196,24 @@ def metrics_names(asked: str | None, inputs: Iterable[Mapping[str, int]]) -> tup
     if asked is not None and not asked.strip():
         raise RecensionError("the name of a pipeline's metrics is empty")
     free = (_NAME if number == 1 else f"{_NAME} {number}" for number in count(1))
-    name = next(name for name in free if name not in taken) if asked is None else f"{_NAME} {asked}"
+    held = {name for name, _ in _held.values()} | taken.keys()
+    name = next(name for name in free if name not in held) if asked is None else f"{_NAME} {asked}"
     if name in taken:
         raise RecensionError(f"a pipeline that this one reads has its metrics' name, {name!r}: take another")
     return name, taken | {name: next(_pipelines)}
+
+
+def hold_name(frame: DataFrame, name: str) -> DataFrame:
+    """Keep a name from the pipelines that are built while this one is there and has not been written."""
+    _held[id(frame)] = name, weakref.finalize(frame, _held.pop, id(frame), None)
+    return frame
+
+
+def release_name(frame: DataFrame) -> None:
+    """A pipeline has become a query, or a part of one, which has its own names."""
+    _, finalizer = _held.get(id(frame), ("", None))
+    if finalizer is not None:
+        finalizer()
 
 
 def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:

@@ -43,7 +43,7 @@ from recension.runners.spark.stream.inputs import (
     watch_files,
 )
 from recension.runners.spark.stream.membership import ANY
-from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, metrics_names
+from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, hold_name, metrics_names
 from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
@@ -222,8 +222,10 @@ def build_pipeline(
     schema, first = plan.roots[0].schema, partition_keys(shards)[0]
     unpacker = Unpacker(schema, kind, first_key=first, in_order=plan.is_ordered, feedback=feedback_folder)
     if plan.is_gathered or not unpacker.is_simple:
-        return _unpack(through_levels(plan, arriving), plan, unpacker, observing)
-    return _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
+        output = _unpack(through_levels(plan, arriving), plan, unpacker, observing)
+    else:
+        output = _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
+    return hold_name(output, observing.name)
 
 
 def _require_stream_first(plan: Topology) -> None:
