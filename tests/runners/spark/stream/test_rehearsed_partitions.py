@@ -208,7 +208,8 @@ class Comparison:
         assert self.dropped == without_ctis(sum(self.local.counts().values(), Counter()))
 
 
-EXAMPLES = settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None)
+EXAMPLES = settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+MANY = settings(EXAMPLES, max_examples=100)
 
 
 def drawn_turns(draw: Any, names: str = "abc", **how: Any) -> list[list[Row]]:
@@ -226,6 +227,18 @@ def drawn_turns(draw: Any, names: str = "abc", **how: Any) -> list[list[Row]]:
 @given(st.data())
 @EXAMPLES
 def test_every_micro_batch_is_that_of_the_local_engine(name: str, data: st.DataObject) -> None:
+    check_every_micro_batch(name, data)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", QUERIES)
+@given(st.data())
+@MANY
+def test_every_micro_batch_in_many_examples(name: str, data: st.DataObject) -> None:
+    check_every_micro_batch(name, data)
+
+
+def check_every_micro_batch(name: str, data: st.DataObject) -> None:
     compared = Comparison(data.draw, QUERIES[name](source(partitions=3)))
     for turn in drawn_turns(data.draw):
         compared.turn(turn)
