@@ -105,7 +105,7 @@ def _fill(patch: pytest.MonkeyPatch, room: int) -> None:
         return attempt
 
     patch.setattr(ParquetSink, "close", guarded(ParquetSink.close))
-    patch.setattr(Path, "write_text", guarded(Path.write_text))
+    patch.setattr(Path, "write_bytes", guarded(Path.write_bytes))
 
 
 class Missed:
