@@ -25,6 +25,10 @@ def main() -> None:
         "local[2]",
         "scenario",
         spark__driver__memory="1g",
+        # It is started for seconds: to compile costs more than it saves.
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        spark__sql__codegen__wholeStage="false",
+        spark__sql__codegen__factoryMode="NO_CODEGEN",
         spark__jars=",".join(str(jar) for jar in jars("connector")),
     )
     given = rc.spark.read_kafka(spark, FEED, servers, topic, options={"maxOffsetsPerTrigger": "2000"})
