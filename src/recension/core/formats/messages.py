@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recension.core.batch import INSERT, KIND_NAMES, Index
+from recension.core.batch import INSERT, KIND_NAMES, Index, Mask
 from recension.core.errors import (
     FormatError,
     RecensionError,
@@ -324,6 +324,14 @@ class _AvroReader:
 def encode_rows(rows: pa.RecordBatch) -> pa.Array:
     """Rows as JSON objects, as the files of JSON have them."""
     return JsonSink(Path(_HERE), rows.schema, BytesIO()).encode_rows(rows)
+
+
+def spread(is_cti: Mask, home: Index, partitions: int) -> tuple[Index, Index]:
+    """The partition of each message and the row that it has: a CTI goes to all, an event to its home."""
+    times = np.where(is_cti, partitions, 1)
+    row = np.repeat(np.arange(len(is_cti)), times)
+    copy = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    return np.where(is_cti[row], copy, home[row]), row
 
 
 def header_columns(headers: pa.Array, names: Sequence[str]) -> list[pa.Array]:

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -34,9 +33,8 @@ from recension.core.batch import CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.formats.columns import COUNT
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.formats.json_lines import JsonSink
 from recension.core.formats.json_schema import has_json_form
-from recension.core.formats.messages import TOMBSTONE, MessageFormat
+from recension.core.formats.messages import TOMBSTONE, MessageFormat, encode_rows, spread
 from recension.core.rowhash import row_hash
 from recension.core.wall_clock import Clock
 from recension.plan.keyed import ByKey
@@ -504,7 +502,7 @@ def _messages_of(result: Result, output: OutputTopic, width: int, partitions: in
     batch = result.batch()
     columns = stream_schema(result.schema, result.time_type)
     rows = stream_rows(batch, columns).drop_columns([COUNT])
-    values = _encode(rows, f"topic {output.name}").cast(pa.binary())
+    values = encode_rows(rows).cast(pa.binary())
     keys = _keys(batch, output.keys)
     partition, of = _spread(batch, output.keys, width, partitions)
     at = pa.array(of)
@@ -522,27 +520,19 @@ def _messages_of(result: Result, output: OutputTopic, width: int, partitions: in
 
 
 def _spread(batch: EventBatch, key: Sequence[str], width: int, partitions: int) -> tuple[Any, Any]:
-    """The partition of each message and the row that it has: those of a CTI stand in all partitions."""
-    is_cti = batch.kind == CTI
+    """The partition of each message and the row that it has."""
     by = batch.payload.select(list(key)) if key else batch.payload
     home = (row_hash(by, len(batch)) % np.uint64(width)).astype(np.int64)
-    times = np.where(is_cti, partitions, 1)
-    of = np.repeat(np.arange(len(batch)), times)
-    copy = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
-    return np.where(is_cti[of], copy, home[of]), of
+    return spread(batch.kind == CTI, home, partitions)
 
 
 def _keys(batch: EventBatch, key: Sequence[str]) -> pa.Array:
     """The columns of the key as a JSON object; none for a CTI."""
     if not key:
         return pa.nulls(len(batch), pa.binary())
-    texts = _encode(batch.payload.select(list(key)), "key").cast(pa.binary())
+    texts = encode_rows(batch.payload.select(list(key))).cast(pa.binary())
     mask = pa.array(batch.kind == CTI)
     return pc.if_else(mask, pa.scalar(None, pa.binary()), texts)
-
-
-def _encode(rows: pa.RecordBatch, name: str) -> pa.Array:
-    return JsonSink(Path(name), rows.schema, BytesIO()).encode_rows(rows)
 
 
 def _dead_letters(topic: str, bad: Sequence[tuple[Message, str]]) -> pa.Table:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, COUNT, KIND, RUN, SEQ
 from recension.core.formats.json_schema import has_json_form
-from recension.core.formats.messages import encode_rows
+from recension.core.formats.messages import encode_rows, spread
 from recension.core.rowhash import row_hash
 from recension.runners.spark.kafka.topics import SERVERS, Topics
 from recension.runners.spark.sinks.checkpoint import (
@@ -233,13 +233,10 @@ class _Encoder:
         names = [name for name in self.names if name not in (BATCH, SEQ)]
         if bool((is_cti | is_event).all()):
             names = [name for name in names if name != COUNT]
-        times = np.where(is_cti, self.partitions, 1)
-        at = np.repeat(np.arange(len(rows)), times)
-        copy = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
-        home = self._partitions(rows, is_event)
-        taken = pa.array(at)
+        partition, row = spread(is_cti, self._partitions(rows, is_event), self.partitions)
+        taken = pa.array(row)
         columns = [
-            pa.array(np.where(is_cti[at], copy, home[at]), pa.int32()),
+            pa.array(partition, pa.int32()),
             rows.column(BATCH).take(taken),
             rows.column(SEQ).take(taken),
             self._keys(rows, is_event).take(taken),
