@@ -112,7 +112,7 @@ def write_kafka(
         require_owner(files, owner)
     width = _claim_topic(files, topics, topic)
     if owner:
-        claim(checkpoint, owner)
+        claim(files, owner)
 
     def commit(frame: DataFrame, number: int) -> None:
         run = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))

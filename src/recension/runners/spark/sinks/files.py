@@ -49,7 +49,12 @@ def spark_address(path: AnyPath) -> str:
 
 def spark_pattern(path: Path) -> str:
     """The same for calls where Spark expands wildcards: those in the path are escaped."""
-    return "file:" + "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
+    return "file:" + escape_wildcards(str(path))
+
+
+def escape_wildcards(text: str) -> str:
+    """A path or an address, or a part of one, that Spark takes for what it says."""
+    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in text)
 
 
 def require_new_table(path: Path, noun: str, other: str, is_begun: bool, reason: str) -> None:

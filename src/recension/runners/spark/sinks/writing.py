@@ -89,7 +89,7 @@ def write(
         require_owner(files, owner)
     _check_owner(sinks, sdf, files)
     if owner:
-        claim(checkpoint, owner)
+        claim(files, owner)
     choose_file_manager(spark, spark_address(checkpoint))
     commit = Commit(
         MicroBatchWriter(sinks, _buckets(spark)), checkpoint, None if is_connect(spark) else spark

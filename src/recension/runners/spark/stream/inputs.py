@@ -20,6 +20,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from os import fspath
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,10 +48,23 @@ from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
+from recension.runners.spark.sinks.files import (
+    AnyPath,
+    escape_wildcards,
+    is_local,
+    local_path,
+    publish_text,
+    spark_pattern,
+)
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
-from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
+from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, path_of, plain_name
+from recension.runners.spark.stream.remote_files import (
+    BytesPacker,
+    fetch_files,
+    list_files,
+    require_stream_files,
+)
 from recension.runners.spark.stream.topology import OBSERVED, Inlet, Topology
 from recension.runners.spark.types import arrow_schema
 
@@ -79,7 +93,7 @@ class InputFrame:
 def read_folder(
     spark: SparkSession,
     source: Source,
-    folder: Path,
+    given: AnyPath,
     files: int | None,
     delay: int | None = None,
     closing: Path | None = None,
@@ -88,7 +102,9 @@ def read_folder(
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
     """
-    folder = folder.absolute()
+    if not is_local(given):
+        return _read_remote_folder(spark, source, fspath(given), files, delay, closing)
+    folder = local_path(given)
     require_seen_by_spark(folder)
     reader = open_stream(
         folder,
@@ -109,24 +125,73 @@ def read_folder(
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
 
 
-def local_folder(given: str | Path, source: str) -> Path:
-    """The folder of an input; an address of another file system is refused, before `Path` mangles it."""
+def _read_remote_folder(
+    spark: SparkSession,
+    source: Source,
+    address: str,
+    files: int | None,
+    delay: int | None,
+    closing: Path | None,
+) -> InputFrame:
+    """The same on a file system that only Spark sees: it brings the bytes of the files to the tasks."""
+    there, partition = list_files(spark, address), source.partition
+    require_stream_files(address, there, has_partitions=bool(partition))
+    kind = _first_kind(spark, source, there)
+    is_file = [path_of(file) for file in there] == [path_of(address)]
+    options = {"recursiveFileLookup": "true"} if partition and not is_file else {}
+    if is_file:
+        address, name = address.rstrip("/").rsplit("/", 1)
+        options["pathGlobFilter"] = escape_wildcards(name)
+    frame = _watch(spark, escape_wildcards(address), files, **options).select("path", "content")
+    if closing is not None:
+        closing.mkdir(parents=True, exist_ok=True)
+        frame = frame.union(_watch(spark, spark_pattern(closing), None).select("path", "content"))
+    inlet = Inlet(delay, folder=path_of(address) if partition and not is_file else None)
+    return InputFrame(frame, inlet, kind, BytesPacker)
+
+
+def _first_kind(spark: SparkSession, source: Source, files: Sequence[str]) -> TimeKind:
+    """The kind of times that the first file shows that has any; its columns are checked on the way.
+
+    Tasks check all files, each as they come to it: to fetch them all beforehand would be to read them twice.
+    """
+    for file in files:
+        with fetch_files(spark, [file]) as fetched:
+            reader = open_stream(
+                fetched,
+                schema=source.columns,
+                start=source.start,
+                end=source.end,
+                places=source.sub_streams,
+                envelopes=envelopes_of(source),
+            )
+            if reader.kind is not None:
+                return reader.kind
+    return None
+
+
+def local_folder(given: AnyPath, source: str) -> Path:
+    """The folder of versions of a table; an address that is no path is refused, before `Path` mangles it."""
     if not is_local(given):
         raise RecensionError(
-            f"{given}: tasks read folders of the disks that they see; for {source!r} give a streaming "
-            f"DataFrame, such as spark.readStream.schema(...).parquet({str(given)!r})"
+            f"{fspath(given)}: shards read the versions of {source!r} from disks that they see: give a "
+            "folder on one (a path or file:/...)"
         )
     return local_path(given)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
     """The paths of files as they come; nothing is read of them."""
+    if folder.is_file():
+        options["pathGlobFilter"] = escape_wildcards(folder.name)
+    found = _watch(spark, spark_pattern(folder.parent if folder.is_file() else folder), files, **options)
+    return found.select("path")
+
+
+def _watch(spark: SparkSession, pattern: str, files: int | None, **options: str) -> DataFrame:
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
-    if folder.is_file():
-        limit["pathGlobFilter"] = spark_pattern(Path(folder.name)).removeprefix("file:")
-    reader = reader.options(maxFileAge=_EVER, **limit, **options)
-    return reader.load(spark_pattern(folder.parent if folder.is_file() else folder)).select("path")
+    return reader.options(maxFileAge=_EVER, **limit, **options).load(pattern)
 
 
 def require_seen_by_spark(folder: Path) -> None:

@@ -35,7 +35,6 @@ from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     columns_of_streams,
-    local_folder,
     read_folder,
     read_frame,
     read_root,
@@ -106,8 +105,7 @@ def stream(
                 ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                place = local_folder(folder, name)
-                ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
+                ready[name] = read_folder(spark, source, folder, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
