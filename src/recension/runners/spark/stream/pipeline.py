@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from os.path import normpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -40,10 +40,12 @@ from recension.runners.spark.stream.inputs import (
     read_frame,
     read_root,
     refuse_ambiguous,
+    remember_builder,
     watch_files,
+    with_own_names,
 )
 from recension.runners.spark.stream.membership import ANY
-from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, hold_name, metrics_names
+from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, metrics_names
 from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
@@ -192,14 +194,30 @@ def build_pipeline(
     memory: int | None = None,
     tables: Mapping[str, TableContent] | None = None,
     called: str | None = None,
+    avoided: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed, and tables, which were read.
 
     ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
-    inputs in ``feedback_folder``. ``called`` is a name for its metrics.
+    inputs in ``feedback_folder``. ``called`` is a name for its metrics, ``avoided`` are those of other
+    pipelines in the query that it will be a part of.
     """
+    again = partial(
+        build_pipeline,
+        spark,
+        query,
+        inputs,
+        shards,
+        skew,
+        feedback_files=feedback_files,
+        feedback_folder=feedback_folder,
+        memory=memory,
+        tables=tables,
+        called=called,
+    )
     refuse_ambiguous(spark, query.schema.names, "the query's output")
-    observing = _Observing(*metrics_names(called, (given.observed for given in inputs.values())))
+    inputs = with_own_names(inputs, avoided)
+    observing = _Observing(*metrics_names(called, [given.observed for given in inputs.values()], avoided))
     shards = shards or default_parallelism(spark)
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
     # If no file is there yet the output has ticks, and the files that come must have them too.
@@ -225,7 +243,7 @@ def build_pipeline(
         output = _unpack(through_levels(plan, arriving), plan, unpacker, observing)
     else:
         output = _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
-    return hold_name(output, observing.name)
+    return remember_builder(output, lambda names: again(avoided=names))
 
 
 def _require_stream_first(plan: Topology) -> None:
