@@ -31,6 +31,7 @@ from recension.runners.intake import require_inputs
 from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.session import default_parallelism, prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
+from recension.runners.spark.stream.deferred import DeferredProcessor
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
     InputFrame,
@@ -310,7 +311,8 @@ def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFram
 
 def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
     processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
-    return packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
+    operator = DeferredProcessor(processor)
+    return packets.groupBy("shard").transformWithState(operator, DDL, "Append", "None")
 
 
 class _Observing(NamedTuple):
@@ -326,7 +328,8 @@ def _rows_of_last_level(
     """The last level gives the rows of the output itself."""
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema(), observing)
-    rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
+    operator = DeferredProcessor(processor)
+    rows = packets.groupBy("shard").transformWithStateInPandas(operator, columns, "Append", "None")
     observed = rows.observe(observing.name, *_observed(F.col(REPORT), plan))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
