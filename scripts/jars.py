@@ -34,7 +34,7 @@ class LockedJars:
     lock: Path
 
     def folder(self, group: str) -> Path:
-        """Where the jars of a group lie: under ~/.cache/recension/jars, or the folder RECENSION_JARS names."""
+        """Where its jars lie: under ~/.cache/recension/jars, or the folder that RECENSION_JARS names."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return Path(os.environ.get("RECENSION_JARS") or cache / "recension" / "jars") / group
 
@@ -90,7 +90,7 @@ class LockedJars:
                 found[f"{artifact}-{number}.jar"] = coordinates, digest
         if not found:
             has = f"only for Spark {' and '.join(fitting)}" if fitting else "in no line of the file"
-            raise NoJarsError(f"{self.lock.name} has {group} {has}; here is Spark {spark_version() or 'none'}")
+            raise NoJarsError(f"{self.lock.name} has {group} {has}; Spark here: {spark_version() or 'none'}")
         return found
 
 

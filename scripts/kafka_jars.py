@@ -1,6 +1,8 @@
 """Fetch the jars of a Kafka broker and of Spark's Kafka connector: pinned versions, checked hashes.
 
-    python -m scripts.kafka_jars            # into ~/.cache/recension/jars, or the folder RECENSION_JARS names
+    python -m scripts.kafka_jars            # both; or name one: broker, connector
+
+They go into ~/.cache/recension/jars, or the folder RECENSION_JARS names.
 """
 
 from __future__ import annotations
