@@ -361,6 +361,7 @@ def _observed(reports: Column, plan: Topology) -> list[Column]:
 
 def _columns(plan: Topology, schema: pa.Schema, observing: _Observing) -> StructType:
     """The columns as Spark has them; the metadata of one names the owner, and what is observed."""
-    columns = from_arrow_schema(schema)
+    # Named, for its default has changed between the versions of Spark: a time without zone stays one.
+    columns = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     columns[BATCH].metadata = {OWNER: plan.owner, OBSERVED: dict(observing.taken)}
     return columns
