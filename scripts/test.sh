@@ -4,8 +4,9 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python=.venv/bin/python
-# Without them the tests of Kafka are skipped, with the reason.
-$python scripts/kafka_jars.py || true
+# Without them the tests of Kafka, Delta and Iceberg are skipped, with the reason.
+$python -m scripts.kafka_jars || true
+$python -m scripts.lake_jars || true
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

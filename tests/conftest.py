@@ -88,7 +88,7 @@ def _kafka_connector() -> dict[str, str]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker on loopback: ``broker.address``, ``broker.create_topic(name, partitions)``.
 
-    Give each test topics of its own names. ``python scripts/kafka_jars.py`` fetches what it runs from.
+    Give each test topics of its own names. ``python -m scripts.kafka_jars`` fetches what it runs from.
     """
     from scripts.kafka_jars import NoJarsError, jars
     from tests.broker import NoBrokerError, running_broker

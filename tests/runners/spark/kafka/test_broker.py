@@ -20,7 +20,9 @@ def test_topics_are_made_and_grow(broker: Broker) -> None:
 
 def test_what_is_missing_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECENSION_JARS", str(tmp_path))
-    with pytest.raises(NoJarsError, match=r"4 jars, such as .* are not in .*: run python scripts/kafka_jars"):
+    with pytest.raises(
+        NoJarsError, match=r"4 jars, such as .* are not in .*: run python -m scripts.kafka_jars"
+    ):
         jars("connector")
     with pytest.raises(NoBrokerError, match="45 jars"):
         Broker(tmp_path / "broker")

@@ -34,7 +34,6 @@ from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
-from recension.runners.spark.stream.metrics import release_name
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
@@ -98,9 +97,7 @@ def write(
     # Connect sends functions only, and this one to its server, where it then stays.
     started = writer.foreachBatch(lambda frame, number: commit(frame, number))
     started = started.queryName(query_name) if query_name is not None else started
-    query = _start(started.trigger(**trigger) if trigger is not None else started)
-    release_name(sdf)
-    return query
+    return _start(started.trigger(**trigger) if trigger is not None else started)
 
 
 def _start(writer: DataStreamWriter) -> StreamingQuery:

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from os import fspath
 from pathlib import Path
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -57,6 +59,7 @@ from recension.runners.spark.sinks.files import (
     spark_pattern,
 )
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
+from recension.runners.spark.stream.metrics import first_conflict
 from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, path_of, plain_name
 from recension.runners.spark.stream.remote_files import (
@@ -73,6 +76,8 @@ _WATERMARK = "spark.watermarkDelayMs"
 _BYTES = str(256 << 20)
 # Spark ignores files that are so much older than the latest: one that is moved or copied here may well be.
 _EVER = "36500d"
+# How the output of a pipeline was made: Spark cannot rename what is observed of a DataFrame.
+_builders: Final[WeakKeyDictionary[DataFrame, Callable[[Mapping[str, int]], DataFrame]]] = WeakKeyDictionary()
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -88,6 +93,8 @@ class InputFrame:
     """Files of columns, which every shard may as well read for itself?"""
     observed: Mapping[str, int] = field(default_factory=dict)
     """The pipelines that it comes out of in the same query, by the names of their metrics."""
+    rename: Callable[[Mapping[str, int]], InputFrame] | None = None
+    """The same of pipelines whose metrics have none of these names; None if that cannot be made."""
 
 
 def read_folder(
@@ -232,7 +239,32 @@ def read_frame(
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     observed = (frame.schema[BATCH].metadata or {}).get(OBSERVED, {}) if BATCH in names else {}
-    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind, observed=observed)
+    again = _builders.get(frame)
+
+    def rename(names: Mapping[str, int]) -> InputFrame:
+        assert again is not None
+        return read_frame(source, again(names), order_by, by_arrival=by_arrival)
+
+    ready = InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind, observed=observed)
+    return ready if again is None else replace(ready, rename=rename)
+
+
+def remember_builder(frame: DataFrame, build: Callable[[Mapping[str, int]], DataFrame]) -> DataFrame:
+    """A pipeline's output, which can be built again with other names for its metrics than these."""
+    _builders[frame] = build
+    return frame
+
+
+def with_own_names(
+    inputs: Mapping[str, InputFrame], avoided: Mapping[str, int] | None
+) -> dict[str, InputFrame]:
+    """Inputs of one query. What two pipelines call by one name the later one calls by another."""
+    taken, ready = dict(avoided or {}), dict(inputs)
+    for name, given in inputs.items():
+        if given.rename is not None and first_conflict(given.observed, taken) is not None:
+            ready[name] = given.rename(taken)
+        taken.update(ready[name].observed)
+    return ready
 
 
 def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> list[Column]:
