@@ -239,6 +239,10 @@ class InputLog:
         self._last = number, self._content(number)
         return self._last[1], before
 
+    def offsets(self, number: int) -> tuple[str, ...]:
+        """How far each source was after a micro-batch."""
+        return tuple(self._offsets(number))
+
     def _content_before(self, number: int) -> str | None:
         if self._last is not None and self._last[0] == number - 1:
             return self._last[1]
