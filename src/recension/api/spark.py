@@ -22,6 +22,7 @@ from recension.runners.spark.batch.run import history
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.kafka import KafkaInput, write_kafka
 from recension.runners.spark.kafka import read_kafka as open_topic
+from recension.runners.spark.lake.reading import read_changes
 from recension.runners.spark.listener import Listener, MicroBatch
 from recension.runners.spark.refresh import Refresher
 from recension.runners.spark.refresh import write_version as write_plan_version
@@ -46,6 +47,7 @@ __all__ = [
     "metrics",
     "read_bitemporal",
     "read_changelog",
+    "read_changes",
     "read_history",
     "read_kafka",
     "reason_of",
@@ -112,7 +114,8 @@ def stream(
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
         columns of times, with a watermark, which makes CTIs; a topic (`rc.spark.read_kafka`); or a folder of
-        stream files, by its path or by any address that Spark can read (``s3a://bucket/orders``).
+        stream files, by its path or by any address that Spark can read (``s3a://bucket/orders``); or
+        a lake table to which rows are appended, by its name in a catalog of the session or ``delta:PATH``.
         For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a checkpoint that was made
         with other rows is refused. With ``refresh``, a folder of versions (`rc.spark.write_version`).
     shards

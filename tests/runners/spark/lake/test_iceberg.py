@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from tests.runners.spark.lake import iceberg_driver
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised, rows_of
 from tests.runners.spark.sinks.test_queries import NOW, finished, history_of, put, stream
 
@@ -65,7 +71,7 @@ class Fed:
 
 def test_a_query_writes_both_tables_in_two_runs(iceberg: Any, lake: str, tmp_path: Path) -> None:
     """With bags, late events and many revisions; and every reader sees the same."""
-    batches = revised(0, 3, size=150)
+    batches = revised(0, 3, size=90)
     expected = prefixes(batches)
     log, table = f"{lake}.db.log", f"{lake}.db.history"
     for first, last in ((0, 2), (2, 3)):
@@ -182,6 +188,42 @@ def test_a_death_between_staging_and_publishing(
     assert staged["n"] == 4
 
 
+def test_appended_rows_are_a_source(iceberg: Any, lake: str, tmp_path: Path) -> None:
+    """A changelog by the name of its table."""
+    log = Fed(iceberg, f"{lake}.db.log", LakeChangelog)
+    writer = log.writer()
+    writer.apply(fed(elements(ann(1, 5), ann(2, 5)), 0, "q", "c0"))
+    writer.apply(fed(elements(ends(1, 5, 3), rc.Cti(20)), 1, "q", "c1"))
+    query = rc.source("s", NAMES).agg(n=rc.count())
+    found = rc.spark.stream(iceberg, query, {"s": log.address}, shards=1)
+    finished(rc.spark.write(found, history=tmp_path / "out", checkpoint=tmp_path / "ck", trigger=NOW))
+    rows = rc.spark.read_history(iceberg, tmp_path / "out").orderBy("_vs").collect()
+    assert [tuple(row) for row in rows] == [(1, 2, 1), (2, 3, 2), (3, 5, 1)]
+
+
+def test_changes_of_a_table_by_key(iceberg: Any, lake: str) -> None:
+    table = f"{lake}.db.orders"
+    iceberg.sql(f"CREATE TABLE {table} (id bigint, state string) USING iceberg")
+    iceberg.sql(f"INSERT INTO {table} VALUES (1, 'new'), (2, 'new'), (3, 'new')")
+    (first,) = (row["snapshot_id"] for row in iceberg.table(f"{table}.snapshots").collect())
+    iceberg.sql(f"UPDATE {table} SET state = 'paid' WHERE id = 1")
+    iceberg.sql(f"DELETE FROM {table} WHERE id = 2")
+    orders = rc.delta_changes("orders", {"id": "int64", "state": "string"}, key="id")
+    changes = orders.rows(rc.spark.read_changes(iceberg, table))
+    rows = rc.spark.batch(iceberg, orders.stream, {"orders": changes}).collect()
+    now = {(row["id"], row["state"]) for row in rows if row["_ve"] is None}
+    assert now == {(1, "paid"), (3, "new")}
+    assert {(row["id"], row["state"]) for row in rows} - now == {(1, "new"), (2, "new")}
+    later = rc.spark.read_changes(iceberg, table, since=first).collect()
+    assert sorted((row["id"], row["_change_type"]) for row in later) == [
+        (1, "delete"),
+        (1, "insert"),
+        (2, "delete"),
+    ]
+    with pytest.raises(RecensionError, match="not the name of a table in an Iceberg catalog"):
+        rc.spark.read_changes(iceberg, "/tmp/orders")
+
+
 def test_refused(iceberg: Any, lake: str) -> None:
     iceberg.conf.set("spark.sql.catalog.nowhere", "org.apache.iceberg.nothing.Catalog")
     found = lake_table(iceberg, "nowhere.db.t")
@@ -193,3 +235,29 @@ def test_refused(iceberg: Any, lake: str) -> None:
     small = iceberg.createDataFrame([], "k smallint").schema
     with pytest.raises(SchemaError, match="column k is smallint, which Iceberg lacks"):
         IcebergTable(f"{lake}.db.t", f"{lake}.db.t").create(iceberg, small, {})
+
+
+KILLS = 50
+
+
+@pytest.mark.soak
+def test_killed(iceberg: Any, tmp_path: Path) -> None:
+    """A driver dies before, between and after the steps of its commits; 0 missing, 0 extra in the end."""
+    batches, kills = revised(0, 2 * KILLS, size=30 * KILLS), 0
+    put(tmp_path / "in", batches)
+    points = np.random.default_rng(0).integers(1, 10, 100 * KILLS)
+    for point in points:
+        alive = "0" if kills == KILLS else str(point)
+        command = [sys.executable, "-m", iceberg_driver.__name__, str(tmp_path), alive]
+        done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, timeout=1200)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+        kills += 1
+    assert kills == KILLS
+    expected = prefixes(batches)[-1]
+    spark = iceberg_driver.with_catalog(iceberg, tmp_path)
+    assert_same(history_of(rc.spark.read_history(spark, iceberg_driver.HISTORY)), expected)
+    log = rc.spark.read_changelog(spark, iceberg_driver.LOG)
+    assert_same(history_of(rc.spark.history(log)), expected)
+    assert log.count() == log.select("_batch", "_seq").distinct().count() == sum(map(len, batches))

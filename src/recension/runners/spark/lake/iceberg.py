@@ -23,6 +23,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as kinds
 from pyspark.sql.types import StructType
 
@@ -56,6 +57,14 @@ _CONFLICT: Final = (
     "already an ancestor",
 )
 _ATTEMPTS: Final = 8
+# Iceberg's words for what happened to a row, and those of Delta's change feed.
+_CHANGES: Final = {
+    "INSERT": "insert",
+    "DELETE": "delete",
+    "UPDATE_BEFORE": "update_preimage",
+    "UPDATE_AFTER": "update_postimage",
+}
+_SCAN_COLUMNS: Final = ("_change_type", "_change_ordinal", "_commit_snapshot_id")
 # A micro-batch is small: to compile its statements and to plan them anew between stages costs more than it.
 _SMALL: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -144,6 +153,32 @@ class IcebergTable:
     def stream(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
         return spark.readStream.format("iceberg").options(**options).table(self.sql)
 
+    def changes(self, spark: SparkSession, since: int | None = None) -> DataFrame:
+        """The rows that commits added and removed, after a snapshot or from the beginning, as Delta has them.
+
+        It is what `rc.delta_changes` reads: ``_change_type``, ``_commit_version`` (here they count from 0)
+        and ``_commit_timestamp``.
+        """
+        self._refreshed(spark)
+        view = f"recension_changes_{uuid4().hex}"
+        start = "" if since is None else f", options => map('start-snapshot-id', '{since}')"
+        spark.sql(
+            f"CALL {quoted(self._catalog)}.system.create_changelog_view("
+            f"table => {text(self._in_catalog)}, changelog_view => '{view}'{start})"
+        ).collect()
+        found = spark.table(view)
+        times = spark.sql(f"SELECT snapshot_id, committed_at FROM {self.sql}.snapshots")
+        kind = F.create_map(*(F.lit(word) for pair in _CHANGES.items() for word in pair))[
+            F.col("_change_type")
+        ]
+        columns = [F.col(quoted(name)) for name in found.columns if name not in _SCAN_COLUMNS]
+        return found.join(F.broadcast(times), found["_commit_snapshot_id"] == times["snapshot_id"]).select(
+            *columns,
+            kind.alias("_change_type"),
+            F.col("_change_ordinal").cast("bigint").alias("_commit_version"),
+            F.col("committed_at").alias("_commit_timestamp"),
+        )
+
     def _refreshed(self, spark: SparkSession) -> DataFrame:
         """The table as it is now: a session keeps what it has seen, and a query has one of its own."""
         spark.sql(f"REFRESH TABLE {self.sql}")
@@ -151,7 +186,11 @@ class IcebergTable:
 
     @property
     def _catalog(self) -> str:
-        return self.name.split(".")[0]
+        return self.name.partition(".")[0]
+
+    @property
+    def _in_catalog(self) -> str:
+        return self.name.partition(".")[2]
 
     def _commit(self, spark: SparkSession, stage: Callable[[str], None], note: Note) -> None:
         """Stage a write, look on what it stands, and publish it; again if something else came first."""
@@ -186,8 +225,8 @@ class IcebergTable:
         return number
 
     def _publish(self, spark: SparkSession, snapshot: int) -> None:
-        table = text(self.name.partition(".")[2])
-        spark.sql(f"CALL {quoted(self._catalog)}.system.cherrypick_snapshot({table}, {snapshot})").collect()
+        call = f"{quoted(self._catalog)}.system.cherrypick_snapshot({text(self._in_catalog)}, {snapshot})"
+        spark.sql(f"CALL {call}").collect()
 
     def _snapshots(self, spark: SparkSession) -> dict[int, Row]:
         """All snapshots, staged ones too, by their numbers."""

@@ -6,6 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.versions import Version, describe_clock
+from recension.runners.spark.lake.iceberg import IcebergTable
+from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.shape import Shape
 from recension.runners.spark.lake.sinks import KIND_OF_TABLE, LakeChangelog, LakeHistory
 from recension.runners.spark.lake.table import LakeTable
@@ -21,6 +23,22 @@ def read_lake_changelog(spark: SparkSession, table: LakeTable) -> DataFrame:
     """The elements in a changelog so far."""
     _properties(spark, table, LakeChangelog.noun)
     return table.read(spark)
+
+
+def read_changes(spark: SparkSession, table: str, *, since: int | None = None) -> DataFrame:
+    """The changes of an Iceberg table, commit by commit, as `rc.delta_changes` reads those of a Delta table.
+
+    ``table`` is its name, ``catalog.schema.table``; ``since`` leaves out all up to a snapshot, by its number.
+    It is a batch DataFrame: Iceberg's scan of changes is none of a stream, and takes tables whose rows are
+    updated and deleted by ``copy-on-write``.
+    """
+    found = lake_table(spark, table)
+    if not isinstance(found, IcebergTable):
+        raise RecensionError(
+            f"{table}: not the name of a table in an Iceberg catalog of the session; the changes of a Delta "
+            "table are spark.readStream.option('readChangeFeed', 'true').table(NAME)"
+        )
+    return found.changes(spark, since)
 
 
 def _properties(spark: SparkSession, table: LakeTable, noun: str) -> dict[str, str]:

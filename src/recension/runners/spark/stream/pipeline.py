@@ -29,6 +29,7 @@ from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.intake import require_inputs
 from recension.runners.spark.kafka.source import KafkaInput
+from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.session import default_parallelism, prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.stream.deferred import DeferredProcessor
@@ -108,7 +109,12 @@ def stream(
                 ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                ready[name] = read_folder(spark, source, folder, files_per_batch, delay, end)
+                if (table := lake_table(spark, folder)) is None:
+                    ready[name] = read_folder(spark, source, folder, files_per_batch, delay, end)
+                    continue
+                order = tuple((order_by or {}).get(name, ()))
+                rows = read_frame(source, table.stream(spark, {}), order, by_arrival=source in by_arrival)
+                ready[name] = replace(rows, inlet=replace(rows.inlet, delay=delay))
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
