@@ -88,6 +88,8 @@ class Recording:
                 f"the first {gone['steps']:,} steps ({elements:,} elements) are gone: the recording has "
                 f"reached its limit of {self.manifest['limit']:,} bytes"
             )
+        if hidden := self.manifest.get("hidden"):
+            said.append(f"not recorded, since Spark computes it in another way: {', '.join(hidden)}")
         if self.manifest["ended"] not in (None, "closed"):
             said.append(f"the recording has ended early: {self.manifest['ended']}")
         return said

@@ -81,7 +81,7 @@ class RecordingFiles:
     def resume(cls, path: Path, manifest: Mapping[str, Any]) -> Self:
         """Go on where a manifest ends: what was written after it is cut off; new files begin."""
         files, stored = cls(path), manifest["files"]
-        files._full = [_Full(*full[:3], _by_number(full[3])) for full in stored["full"]]
+        files._full = [_Full(full[0], full[1], full[2], _by_number(full[3])) for full in stored["full"]]
         files._numbered = _by_number(stored["numbered"])
         files.gone_steps, files.gone = manifest["gone"]["steps"], _by_number(manifest["gone"]["elements"])
         for name, size in stored["open"].items():
@@ -94,7 +94,7 @@ class RecordingFiles:
             size = sum(stored["open"].values())
             files._full.append(_Full(stored["number"], size, steps, written))
         kept = {file_name(full.number) for full in files._full}
-        for file in [file for file in path.glob("*/**/*.arrows") if file.name not in kept]:
+        for file in [file for file in files._find("*.arrows") if file.name not in kept]:
             file.unlink()
         files._number = stored["number"] + 1
         return files
@@ -184,10 +184,13 @@ class RecordingFiles:
         self._numbered += Counter(elements)
 
     def _forget(self, full: _Full) -> None:
-        for file in self._path.glob(f"*/**/{file_name(full.number)}"):
+        for file in self._find(file_name(full.number)):
             file.unlink()
         self.gone_steps += full.steps
         self.gone += full.written
+
+    def _find(self, pattern: str) -> list[Path]:
+        return [*self._path.glob(f"{EDGES}/*/{pattern}"), *self._path.glob(f"{STEPS}/{pattern}")]
 
     def _begin_new_files(self) -> None:
         size = self._close_open()

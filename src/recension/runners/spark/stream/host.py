@@ -51,6 +51,7 @@ from recension.runners.spark.stream.packing import ShardFiles, is_closing, path_
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.summaries import read_summaries, refuse_equal_orders
 from recension.runners.spark.stream.tables import always, read_rows
+from recension.runners.spark.stream.taps import HostRecorder, RecordRequest
 from recension.runners.spark.stream.topology import Topology
 
 _WHOLE: Final = 1 << 62
@@ -83,6 +84,7 @@ class Host:
         self._open()
         self._numbers = {edge.source.name: number for number, edge in enumerate(topology.edges)}
         self._memory = _Memory()
+        self._recorder: HostRecorder | None = None
         self._clocks = {
             edge.source.name: ClockReader(edge.clock)
             for fragment in self._fragments
@@ -108,6 +110,17 @@ class Host:
             for edge in fragment.edges
             if isinstance(edge.origin, Source) and self._topology.inlets[edge.origin.name].is_root
         }
+
+    def run_recorded(
+        self, packets: Iterable[Packet], request: RecordRequest, batch: int
+    ) -> tuple[list[Packet], list[dict[str, Any]]]:
+        """The same, and what came on the edges that are asked for is written."""
+        if self._recorder is None:
+            self._recorder = HostRecorder(self._topology, self._fragments, self._level, self._shard)
+        self._recorder.begin(self._sessions)
+        answers, reports = self.run_micro_batch(packets)
+        self._recorder.write(request, batch, self._sessions, reports)
+        return answers, reports
 
     def run_micro_batch(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
         """From the packets of a micro-batch to those that come out, and a report of each fragment."""
