@@ -217,6 +217,9 @@ def describe_vertices(plan: PhysicalPlan, metrics: Sequence[Metrics]) -> list[di
                 "dropped": done.dropped,
                 "seconds": round(done.seconds, 6),
                 "warnings": done.warnings,
+                "events_out": done.events_out,
+                "retractions_out": done.retractions_out,
+                "cti": done.cti,
             }
         )
     return described

@@ -77,6 +77,15 @@ class Recording:
         called = {number: name for name, number in [*self.queries.items(), *self.sources.items()]}
         return called.get(edge) or str(self.manifest["plan"][edge]["label"])
 
+    @property
+    def is_by_micro_batch(self) -> bool:
+        """Is a step a micro-batch of Spark, whose number is one less?"""
+        return "spark" in self.manifest
+
+    def describe(self) -> list[str]:
+        """What a reader should know of it, in words."""
+        return [*self.manifest.get("notes", []), *self.describe_gaps()]
+
     def describe_gaps(self) -> list[str]:
         """What is not in it, in words."""
         gone, said = self.manifest["gone"], list[str]()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ from recension.runners.recording_files import (
 from recension.runners.spark.sinks.checkpoint import CheckpointFiles, query_of
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.sinks.micro_batch import MicroBatch, is_next, remember
-from recension.runners.spark.stream.taps import PARTS, RecordRequest, edge_places, whole_plan
+from recension.runners.spark.stream.taps import PARTS, RecordRequest, add_measured, edge_places, whole_plan
 from recension.runners.spark.stream.topology import Topology, built_by, fingerprint_of
 
 SPARK: Final = "spark"
@@ -180,7 +180,8 @@ class MicroBatchRecorder:
             else:
                 self._add(batch.number, told, files)
             files.rotate(self.limit)
-            self._measure(told.values())
+            measured = [words["measured"] for words in told.values()]
+            add_measured(self._manifest["plan"], [{int(n): m for n, m in each.items()} for each in measured])
             known |= {"query": batch.query, "last": batch.number, "recent": remember(recent, batch)}
             self._put_manifest()
         for folder in (self.path / PARTS).iterdir():
@@ -250,21 +251,6 @@ class MicroBatchRecorder:
             if min(by_shard) > before:
                 advanced[edge.number] = min(by_shard)
         return advanced
-
-    def _measure(self, told: Iterable[Mapping[str, Any]]) -> None:
-        """What the steps hold after the micro-batch, and have done so far."""
-        found: dict[int, list[dict[str, Any]]] = {}
-        for words in told:
-            for number, done in words["measured"].items():
-                found.setdefault(int(number), []).append(done)
-        for number, shards in found.items():
-            step = self._manifest["plan"][number]
-            for name in ("state_rows", "state_bytes"):
-                step[name] = sum(done[name] for done in shards)
-            for name in ("dropped", "seconds"):
-                step[name] += sum(done[name] for done in shards)
-            said = (text for done in shards for text in done["warnings"])
-            step["warnings"] = list(dict.fromkeys([*step["warnings"], *said]))
 
     def _put_manifest(self) -> None:
         assert self._files is not None

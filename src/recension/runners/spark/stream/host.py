@@ -141,10 +141,13 @@ class Host:
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
                 if any(node is root for root in self._topology.roots):
                     answered[place] = self._describe_answer(f"{place}/{number}", changes)
-        position = {"level": self._level, "shard": self._shard}
+        position = {"level": self._level, "shard": self._shard, "plan": self._topology.fingerprint}
         reports = [
-            position | report.take(is_first=self._shard == 0) | answered.get(place, {})
-            for place, report in enumerate(self._reports)
+            position
+            | {"fragment": self._topology.fragments.index(fragment)}
+            | report.take(is_first=self._shard == 0)
+            | answered.get(place, {})
+            for place, (fragment, report) in enumerate(zip(self._fragments, self._reports, strict=True))
         ]
         if self._pool is not None and reports:  # fragments share the memory of their shard: one reports it
             use = self._pool.measure()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,9 @@ from recension.runners.spark.stream.topology import Topology
 
 PARTS: Final = "parts"
 SETTING: Final = "spark.recension.record"
-MEASURED: Final = ("state_rows", "state_bytes", "dropped", "seconds", "warnings")
+# What is said of a step: what it holds, what it did since the last micro-batch, how far it is.
+HELD: Final = ("state_rows", "state_bytes")
+DONE: Final = ("dropped", "seconds", "events_out", "retractions_out")
 
 # Of every fragment of a host, what its steps did in a micro-batch.
 Reports: TypeAlias = Sequence[Mapping[str, Any]]
@@ -207,7 +209,7 @@ class HostRecorder:
         files = dict[str, pa.RecordBatch]()
         for edge, seen in self._edges.items():
             tap, done = self._taps[seen.session], reports[seen.session]["operators"][seen.vertex]
-            told["measured"][edge] = {name: done[name] for name in MEASURED}
+            told["measured"][edge] = {name: done[name] for name in (*HELD, *DONE, "cti", "warnings")}
             if edge in request.edges:
                 came = self._elements(tap.batches.get(seen.vertex, []), seen.schema)
                 told["counts"][edge] = len(came)
@@ -232,6 +234,21 @@ class HostRecorder:
         if came.schema.names != schema.names:
             came = replace(came, payload=came.payload.select(schema.names))
         return came if self._shard == 0 else came.filter(came.is_data())
+
+
+def add_measured(plan: Sequence[dict[str, Any]], told: Iterable[Mapping[int, Mapping[str, Any]]]) -> None:
+    """What shards say of their steps in one micro-batch, added to what is known of the steps of a plan."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for number, measured in (item for words in told for item in words.items()):
+        found.setdefault(number, []).append(measured)
+    for number, shards in found.items():
+        step = plan[number]
+        step |= {name: sum(one[name] for one in shards) for name in HELD}
+        step |= {name: step[name] + sum(one[name] for one in shards) for name in DONE}
+        # An engine that was loaded knows no CTI until the next one.
+        step["cti"] = max(step["cti"], min(one["cti"] for one in shards))
+        said = (text for one in shards for text in one["warnings"])
+        step["warnings"] = list(dict.fromkeys([*step["warnings"], *said]))
 
 
 def _publish(file: Path, content: Any) -> None:
