@@ -23,7 +23,7 @@ from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.runners.finite import push_inputs
 from recension.runners.local import Session
-from recension.runners.recorder import MANIFEST
+from recension.runners.recording_files import MANIFEST
 
 # So many steps are enough to step through.
 _STEPS: Final = 2_000

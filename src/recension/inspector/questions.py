@@ -43,7 +43,11 @@ class Questions:
             reasons, left_out = self._reasons.explain_answers()
         except RecensionError as why:
             reasons, left_out = [], f"why is not told on this page: {why}"
-        return {**told, "reasons": reasons, "notes": [*told["notes"], *([left_out] if left_out else [])]}
+        return {
+            **told,
+            "reasons": reasons,
+            "left_out": [*told["left_out"], *([left_out] if left_out else [])],
+        }
 
     def effect(self, words: dict[str, str]) -> dict[str, Any]:
         """What the event of these elements changed."""

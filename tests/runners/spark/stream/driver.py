@@ -1,7 +1,8 @@
 """A streaming query as a program of its own, for tests that kill it: ``driver.py FOLDER MASTER``.
 
 It reads the files of FOLDER/in, one a micro-batch, groups them by one key and the answers by another, and
-writes both sinks. Started again, it goes on from its checkpoint; when all files are read it ends.
+writes both sinks and a recording. Started again, it goes on from its checkpoint; when all files are read it
+ends.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
     """Start or go on with the query."""
     answers = rc.spark.stream(spark, asked or query(), {"s": read(spark, folder / "in")}, shards=shards)
     where: dict[str, Any] = {"changelog": folder / "log", "history": folder / "table"}
+    where |= {"record": folder / "recording", "record_edges": "all"}
     return rc.spark.write(answers, **where, checkpoint=folder / "ck", trigger={"availableNow": True})
 
 
