@@ -5,11 +5,11 @@
     python -m benchmarks.against HEAD modules --only overlap --rounds 9
     python -m benchmarks.against HEAD lmerge --size 60_000 --rounds 30      many short rounds: a busy machine
 
-Each tree has a process of its own on the same core, which loads the data once. A round runs the other tree and
-then this one, once each, so that a machine that is busy for a while slows both. The best round counts: the
-processor time of a run that nothing disturbed. Baselines that neither tree has changed (plain Python, DuckDB)
-are measured too: they show the noise of the run. Freed memory is kept by the process, in both. Answers that
-differ between the trees are an error: then they have not measured the same.
+Each tree has a process of its own on the same core, which loads the data once. A round runs the other tree
+and then this one, once each, so that a machine that is busy for a while slows both. The best round counts:
+the processor time of a run that nothing disturbed. Baselines that neither tree has changed (plain Python,
+DuckDB) are measured too: they show the noise of the run. Freed memory is kept by the process, in both.
+Answers that differ between the trees are an error: then they have not measured the same.
 """
 
 from __future__ import annotations

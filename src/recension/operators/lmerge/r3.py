@@ -114,7 +114,11 @@ class R3(IndexedMerge):
         if self._policy.only_final:  # the output's stable waits for the first that is not final
             nodes = self._index.all_nodes()
             nodes = nodes[self._index.vs(nodes) < t]
-        vs, out, end = self._index.vs(nodes), self._index.ends(OUT).take(nodes), self._index.ends(leader).take(nodes)
+        vs, out, end = (
+            self._index.vs(nodes),
+            self._index.ends(OUT).take(nodes),
+            self._index.ends(leader).take(nodes),
+        )
         kept = (end == NONE) & (out != NONE) & (vs < self.out_cti)
         self.anomalies += int(kept.sum())
         end = np.where(kept, out, end)
