@@ -13,7 +13,7 @@ A checkpoint on a disk is read by Python, any other by the file systems of Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from recension.runners.spark.sinks.files import AnyPath, disk_errors, is_local, 
 from recension.runners.spark.stream.topology import require_same
 
 NAME: Final = "recension.json"
+TABLES: Final = "recension.tables.json"
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
 _FIRST_SOURCE: Final = 2
 # A file source counts once or twice a micro-batch.
@@ -170,6 +171,16 @@ def claim(checkpoint: AnyPath, owner: str) -> None:
             publish_text(folder / NAME, owner)
 
 
+def note_tables(checkpoint: AnyPath, tables: Mapping[str, AnyPath | None]) -> None:
+    """Write into the folder where the query writes to, for whoever looks at it."""
+    if is_local(checkpoint):
+        folder = local_path(checkpoint)
+        places = {name: None if place is None else str(local_path(place)) for name, place in tables.items()}
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            publish_text(folder / TABLES, json.dumps(places))
+
+
 def is_begun(files: CheckpointFiles) -> bool:
     """Has a query finished a micro-batch with this checkpoint?"""
     return any(name.isdigit() for name in files.names("commits"))
@@ -214,16 +225,20 @@ class InputLog:
         return self._content(number - 1) if is_known else None
 
     def _content(self, number: int) -> str:
-        until = self._offsets(number)
-        since = self._offsets(number - 1) if number else []
-        taken = [
-            entry
-            for line, offset in enumerate(until)
-            for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
-        ]
-        return digest_of(self.query, str(number), *until, *taken)
+        taken = [entry for entries in self.files_taken(number) for entry in entries]
+        return digest_of(self.query, str(number), *self.offsets(number), *taken)
 
-    def _offsets(self, number: int) -> list[str]:
+    def files_taken(self, number: int) -> list[list[str]]:
+        """For each line of offsets the files that a micro-batch took, with their times."""
+        until = self.offsets(number)
+        since = self.offsets(number - 1) if number else []
+        return [
+            self._files_taken(line, since[line] if line < len(since) else None, offset)
+            for line, offset in enumerate(until)
+        ]
+
+    def offsets(self, number: int) -> list[str]:
+        """Where every source was when a micro-batch had its input."""
         text = self._files.text(f"offsets/{number}")
         if text is None:
             raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")
