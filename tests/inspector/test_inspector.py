@@ -199,7 +199,7 @@ def test_every_kind_of_plan_can_be_looked_at(
         for source, data in pushes.items():
             live.push(source, data)
     recording = read_recording(tmp_path / "r")
-    questions = Questions(Shown("x", [("r", recording)]), [tmp_path / "r"], query.plan)
+    questions = Questions(Shown("x", [("r", recording)]), [lambda: recording], query.plan)
     shown = questions.export({})
     assert shown["notes"] == []
     assert len(shown["reasons"]) == len(recording.stream("query").history()) > 0

@@ -17,8 +17,13 @@ from tests.runners.spark.stream import driver
 from tests.runners.spark.stream.rehearsal import Rehearsal
 
 import recension as rc
+from recension.cli import main
+from recension.cli.inspected import open_checkpoint
 from recension.core.batch import EventBatch, empty, from_elements
 from recension.core.errors import RecensionError
+from recension.inspector.page_data import Shown
+from recension.inspector.questions import Questions
+from recension.inspector.reasons import iter_events
 from recension.plan.node import Node
 from recension.plan.source import sources_of
 from recension.runners.recording import Recording
@@ -216,9 +221,74 @@ def test_it_goes_on_with_its_own_query_only(tmp_path: Path) -> None:
 
 
 def test_on_spark_and_for_the_inspector(spark: Any, tmp_path: Path) -> None:
+    """Recorded, listened to, and looked at by its checkpoint; an answer can be explained."""
     expected = driver.write_inputs(tmp_path, files=2, size=60)
-    driver.start(spark, tmp_path).awaitTermination()
+    listener = rc.spark.Listener(folder=tmp_path / "live")
+    spark.streams.addListener(listener)
+    try:
+        query = driver.start(spark, tmp_path)
+        query.awaitTermination()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
     recording = rc.read_recording(tmp_path / "recording")
     assert len(recording.steps()) == 2
     assert_equivalent(recording.stream("query").history(), expected)
     assert spark.conf.get("spark.recension.record", None) is None
+
+    shown = Shown("x", [("r", recording)])
+    questions = Questions(shown, [lambda: recording], driver.query().plan)
+    (answer,) = recording.queries.values()
+    why = questions.why({"edge": f"0:{answer}", "elements": "0", "until": "1"})
+    assert why["events"]
+    first = next(iter_events(recording.stream("s").batch()))
+    effect = questions.effect({"edge": "0:0", "elements": ",".join(map(str, first))})
+    assert effect["edges"]
+
+    live = rc.read_recording(tmp_path / "live" / str(query.id))
+    assert [row["batch"] for row in live.manifest["numbers"]] == [0, 1]
+    assert live.manifest["ended"] == "closed"
+    told = {step["label"]: step["events_out"] for step in live.manifest["plan"]}
+    assert told == {step["label"]: step["events_out"] for step in recording.manifest["plan"]}
+
+    page = tmp_path / "page.html"
+    assert main(["inspect", "--spark-checkpoint", str(tmp_path / "ck"), "--export", str(page)]) == 0
+    assert "micro-batch 1 is done" in page.read_text()
+    (tmp_path / "recording").rename(tmp_path / "elsewhere")
+    with open_checkpoint(tmp_path / "ck", None) as opened:
+        found = opened.read()
+    assert found.names == ["query"]
+    assert len(found.manifest["plan"]) == 4
+    assert [(row["batch"], row["done"]) for row in found.manifest["numbers"]] == [(0, "yes"), (1, "yes")]
+    assert found.manifest["numbers"][1]["source 0"] == "1 file: 0001.parquet"
+
+
+def test_a_checkpoint_alone_shows_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Offsets of Kafka and of something else; the last micro-batch is not done; nobody says whose it is."""
+    for folder in ("offsets", "commits", "sources/0"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "metadata").write_text('{"id": "abc"}')
+    for number, offset in enumerate((5, 12)):
+        lines = [
+            "v1",
+            '{"batchTimestampMs": 1700000000000}',
+            f'{{"leases": {{"0": {offset}, "1": 3}}}}',
+            "77",
+        ]
+        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    with open_checkpoint(tmp_path, None) as opened:
+        found = opened.read()
+        assert [row["source 0"] for row in found.manifest["numbers"]] == [
+            "8 messages of leases",
+            "7 messages of leases",
+        ]
+        assert [row["done"] for row in found.manifest["numbers"]] == ["yes", "no"]
+        assert found.manifest["notes"][0] == "query abc: micro-batch 0 is done"
+        assert "micro-batch 1 has begun, at 2023-11-14 22:13:20.000+00:00" in found.manifest["notes"][1]
+        (tmp_path / "commits" / "1").write_text("v1\n{}")
+        assert opened.read().manifest["notes"] == ["query abc: micro-batch 1 is done"]
+    page = tmp_path / "page.html"
+    assert main(["inspect", "--spark-checkpoint", str(tmp_path), "--export", str(page)]) == 0
+    assert main(["inspect", "--spark-checkpoint", str(tmp_path / "commits")]) == 2
+    assert "not a checkpoint of a query that has begun" in capsys.readouterr().err

@@ -44,7 +44,7 @@ from recension.runners.spark.sinks.checkpoint import CheckpointFiles, query_of
 from recension.runners.spark.sinks.files import AnyPath, local_path
 from recension.runners.spark.sinks.micro_batch import MicroBatch, is_next, remember
 from recension.runners.spark.stream.taps import PARTS, RecordRequest, add_measured, edge_places, whole_plan
-from recension.runners.spark.stream.topology import Topology, built_by, fingerprint_of
+from recension.runners.spark.stream.topology import Topology, built_as, fingerprint_of
 
 SPARK: Final = "spark"
 # A micro-batch that alone has so much of the limit is not kept.
@@ -110,7 +110,7 @@ def open_recorder(
 
 
 def _require_plan(owner: str | None) -> Topology:
-    plan = None if owner is None else built_by(owner)
+    plan = None if owner is None else built_as(fingerprint_of(owner))
     if plan is None:
         raise RecensionError("record: only what rc.spark.stream gives can be recorded, in the same program")
     if any(inlet.is_root for inlet in plan.inlets.values()):

@@ -28,6 +28,7 @@ from recension.runners.spark.sinks.checkpoint import (
     files_of,
     is_begun,
     listed_sources,
+    note_tables,
     query_of,
     require_owner,
     source_numbers,
@@ -103,6 +104,7 @@ def write(
     _check_owner(sinks, sdf, files)
     if owner:
         claim(files, owner)
+        note_tables(files, {"changelog": changelog, "history": history, "record": record})
     recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     choose_file_manager(spark, spark_address(checkpoint))
     classic = None if is_connect(spark) else spark

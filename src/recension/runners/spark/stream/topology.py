@@ -191,19 +191,19 @@ def topology(
     return Topology(roots, shards, dict(inlets), _code_digest(roots), memory, tuple(optimized))
 
 
-# By the owner, the pipelines that were built here: who writes one has its owner, and may have to know more.
+# By fingerprint, the pipelines that were built here: who writes one, or hears of it, may have to know more.
 _built: Final[dict[str, Topology]] = {}
 
 
 def note_built(plan: Topology) -> None:
-    """Keep a pipeline for `built_by`, without the rows of tables."""
+    """Keep a pipeline for `built_as`, without the rows of tables."""
     inlets = {name: replace(inlet, table=None) for name, inlet in plan.inlets.items()}
-    _built[plan.owner] = replace(plan, inlets=inlets)
+    _built[plan.fingerprint] = replace(plan, inlets=inlets)
 
 
-def built_by(owner: str) -> Topology | None:
-    """The pipeline of an owner, if it was built in this process."""
-    return _built.get(owner)
+def built_as(fingerprint: str) -> Topology | None:
+    """The pipeline of this name, if it was built in this process."""
+    return _built.get(fingerprint)
 
 
 def require_refreshable(topology: Topology) -> None:
