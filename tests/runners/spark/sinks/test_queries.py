@@ -153,7 +153,7 @@ def test_what_a_sink_refuses_before_it_starts(spark: Any, tmp_path: Path) -> Non
     put(tmp_path / "in", revised(0, 1))
     frame = stream(spark, tmp_path / "in")
     where: dict[str, Any] = {"checkpoint": tmp_path / "ck"}
-    with pytest.raises(RecensionError, match=r"s3://bucket/t: tables are kept in directories"):
+    with pytest.raises(RecensionError, match=r"s3://bucket/t: this is kept in a directory"):
         rc.spark.write_history(frame, "s3://bucket/t", **where)
     with pytest.raises(RecensionError, match="nothing to write"):
         rc.spark.write(frame, **where)

@@ -27,10 +27,11 @@ Mount = Callable[[str], str]
 @pytest.fixture
 def mount(spark: Any, tmp_path: Path) -> Mount:
     """The address of a folder of the test's, in a file system with a scheme and a server of its own."""
-    server = f"lake{next(MOUNTS)}"
+    server = f"server{next(MOUNTS)}"
     settings = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.lake.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
     settings.set(f"fs.viewfs.mounttable.{server}.link./data", f"file://{tmp_path}")
-    return lambda name: f"viewfs://{server}/data/{name}"
+    return lambda name: f"lake://{server}/data/{name}"
 
 
 def _element(kind: str, vs: int, **more: Any) -> str:
@@ -108,16 +109,16 @@ def test_what_cannot_be_read_is_refused_by_its_address(spark: Any, tmp_path: Pat
         source = rc.source("s", COLUMNS) if query is None else query
         return rc.spark.stream(spark, source, {"s": mount(name)}, shards=1)
 
-    with pytest.raises(rc.RecensionError, match=r"viewfs://lake\d+/data/none: Spark cannot read it: .*not_?"):
+    with pytest.raises(rc.RecensionError, match=r"lake://server\d+/data/none: Spark cannot read it: .*not_?"):
         start("none")
     (tmp_path / "in").mkdir()
-    with pytest.raises(rc.RecensionError, match=r"^viewfs://lake\d+/data/in: a directory without data files"):
+    with pytest.raises(rc.RecensionError, match=r"^lake://server\d+/data/in: a directory without data files"):
         start("in")
     (tmp_path / "in" / "0.jsonl").write_text("{")
-    with pytest.raises(rc.RecensionError, match=r"^viewfs://lake\d+/data/in/0.jsonl: "):
+    with pytest.raises(rc.RecensionError, match=r"^lake://server\d+/data/in/0.jsonl: "):
         start("in")
     (tmp_path / "in" / "0.jsonl").rename(tmp_path / "in" / "0.txt")
-    with pytest.raises(rc.RecensionError, match=r"^viewfs://lake\d+/data/in/0.txt: not the name of"):
+    with pytest.raises(rc.RecensionError, match=r"^lake://server\d+/data/in/0.txt: not the name of"):
         start("in")
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "0.jsonl").write_text(FIRST)

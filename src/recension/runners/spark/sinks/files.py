@@ -32,8 +32,8 @@ def local_path(path: AnyPath) -> Path:
     if named.scheme == "file" and named.netloc in ("", "localhost"):
         return Path(unquote(named.path))
     raise RecensionError(
-        f"{text}: tables are kept in directories (a path or file:/...), since a commit is an atomic rename; "
-        f"write the stream with .writeStream to {named.scheme}: instead"
+        f"{text}: this is kept in a directory (a path or file:/...), since a commit is an atomic rename; see "
+        f"the guide, object-stores.md, for what may be on {named.scheme}:"
     )
 
 
