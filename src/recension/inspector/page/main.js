@@ -32,6 +32,7 @@ class Inspector {
     this.colours = readColours();
     document.title = byId("title").textContent = this.streams.title;
     this.showNotes(this.streams.notes);
+    document.documentElement.classList.toggle("no-elements", !this.streams.edges.size);
     this.graph = new PlanGraph(byId("plan"), this.streams, this.times, (id) => this.togglePane(id));
     this.details = new Details(byId("details"), this);
     this.numbers = new NumberTable(byId("numbers"), this);

@@ -80,6 +80,10 @@ export class PlanGraph {
       const numbers = button.querySelector(".numbers");
       const until = button.querySelector(".until");
       const about = this.about.get(id);
+      if (!edge && about.events_out === null) {
+        numbers.textContent = "not recorded";
+        continue;
+      }
       const { dropped, state_rows: held } = about;
       const { inserts, retractions } = edge ? edge.countsAt(moment) : { inserts: about.events_out - about.retractions_out, retractions: about.retractions_out };
       const rate = edge ? Math.round(this.streams.rateAt(edge, moment)) : 0;
@@ -95,6 +99,6 @@ export class PlanGraph {
 /** A step in words, for who points at it. */
 export function describeStep(about) {
   return [about.label, `columns: ${about.columns}`, about.known && `known: ${about.known}`, about.chosen && `chosen: ${about.chosen}`,
-    `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
+    about.events_out !== null && `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
     ...about.warnings, about.recorded ? "" : "this edge was not recorded: record it with edges=\"all\""].filter(Boolean).join("\n");
 }

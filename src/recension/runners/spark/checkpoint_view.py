@@ -26,7 +26,7 @@ from recension.runners.spark.sinks.checkpoint import (
     query_of,
 )
 
-_RESIDES = ("state_rows", "state_bytes", "dropped", "seconds", "events_out", "retractions_out")
+_UNKNOWN = ("state_rows", "state_bytes", "dropped", "seconds", "events_out", "retractions_out")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class CheckpointReader:
                     "schema": b64encode(schema.serialize().to_pybytes()).decode("ascii"),
                     "known": None,
                     "chosen": None,
-                    **dict.fromkeys(_RESIDES, 0),
+                    **dict.fromkeys(_UNKNOWN),
                     "warnings": [],
                     "cti": BEGINNING,
                 }
