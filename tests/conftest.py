@@ -1,7 +1,7 @@
 """One Spark session, and one Kafka broker, for all tests that need one; and how hard Hypothesis tries.
 
-``HYPOTHESIS_PROFILE=thorough`` is for a long search, ``long`` is that of `make soak`, ``quick`` of `make quick`;
-in CI the examples are the same every time. Tests that need Spark or Kafka are marked so, by what they ask for.
+``HYPOTHESIS_PROFILE=thorough`` is for a long search; ``long`` is for `make soak`, ``quick`` for `make quick`.
+In CI the examples are the same every time. Tests that need Spark or Kafka are marked by what they ask for.
 """
 
 from __future__ import annotations

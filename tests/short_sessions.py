@@ -1,7 +1,7 @@
 """Settings of Spark for sessions that live for seconds: those of the tests, and of the programs they start.
 
 A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. As Spark
-does unless it is told otherwise, plans are compiled on Connect and on a cluster (`stream/connect.py`,
+does if it is not told otherwise, plans are compiled on Connect and on a cluster (`stream/connect.py`,
 `stream/cluster.py`), and for tests that ask for `as_users_run_it`.
 """
 
