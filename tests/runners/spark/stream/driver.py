@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.runners.spark.sinks.feeding import revised
+from tests.short_sessions import short_session
 
 import recension as rc
 from recension.api.stream import Stream
@@ -24,8 +25,6 @@ from recension.core.history import History
 from recension.testing.generator.settings import SCHEMA
 
 SHARDS = 2
-# Java compiles lightly, and tidies up alone: in a minute the better code would not pay.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def query() -> Stream:
@@ -69,9 +68,7 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
 
 def main() -> None:
     folder, master = sys.argv[1:]
-    spark = rc.spark.session(
-        master, "recovery", spark__driver__memory="1g", spark__driver__extraJavaOptions=SHORT_LIVED
-    )
+    spark = rc.spark.session(master, "recovery", **short_session())
     start(spark, Path(folder)).awaitTermination()
     spark.stop()
 
