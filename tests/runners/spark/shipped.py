@@ -1,4 +1,4 @@
-"""A program that has this library from wherever it was shipped: ``shipped.py MASTER FOLDER [SETTING=VALUE ...]``.
+"""A program with this library from wherever it was shipped: ``shipped.py MASTER FOLDER [SETTING=VALUE ...]``.
 
 Runs a query as a batch job and as a stream, on executors that have the library the same way, and says where
 each process has it from. It imports nothing of the tests.

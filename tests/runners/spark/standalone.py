@@ -63,7 +63,11 @@ class Standalone:
                 process.wait()
 
     def _run(self, name: str, main: str, *arguments: str) -> None:
-        kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG", "JAVA_HOME")}
+        kept = {
+            key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG", "JAVA_HOME")
+        }
+        # What Spark's own scripts set; without the last, a worker looks for the folders of a build.
+        own = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
         here = self._folder / name
         here.mkdir(parents=True)
         command = [*_ends_with_parent(), self._java, *_LIGHT, "-cp", f"{HOME}/jars/*", main, *arguments]
@@ -72,7 +76,7 @@ class Standalone:
                 subprocess.Popen(
                     command,
                     cwd=here,
-                    env=kept | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
+                    env=kept | own,
                     stdout=log,
                     stderr=log,
                     stdin=subprocess.DEVNULL,

@@ -183,7 +183,7 @@ def require_streaming_packages() -> None:
 def require_interpreter(context: SparkContext) -> None:
     """Refuse an interpreter that only the executors have: Spark starts a process on the driver, too.
 
-    So it is with an archive of an environment, which executors unpack where they run, and the driver elsewhere.
+    So it is with an archive of an environment: executors unpack it where they run, the driver elsewhere.
     """
     python = str(context.pythonExec)
     if os.sep in python and not Path(python).exists():
