@@ -7,6 +7,7 @@ each process has it from. It imports nothing of the tests.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def where_it_is(_: Any) -> str:
     """The library's file, in a task."""
     import recension
 
-    return str(recension.__file__)
+    return os.path.abspath(recension.__file__)
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

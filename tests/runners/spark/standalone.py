@@ -9,18 +9,31 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from tests.broker import _ends_with_parent, _free_ports, java
+from tests.broker import ends_with_parent, free_ports, java
 
 HOME = Path(pyspark.__file__).parent
 _START = 90.0  # seconds; some four on a machine with nothing else to do
 _LIGHT = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _DEPLOY = "org.apache.spark.deploy"
+
+
+def settings_of(master: str) -> dict[str, str]:
+    """For `rc.spark.session` in a program of the tests: executors look for Python where it does."""
+    if not master.startswith("spark://"):
+        return {}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {
+        "spark__executorEnv__PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark__executor__memory": "768m",
+        "spark__executor__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
 
 
 class Standalone:
@@ -29,7 +42,7 @@ class Standalone:
     def __init__(self, folder: Path, workers: int, memory: str) -> None:
         self._folder, self._memory, self._java = folder, memory, java()
         self._processes: list[subprocess.Popen[bytes]] = []
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         self.master = f"spark://127.0.0.1:{port}"
         ports = ("--host", "127.0.0.1", "--webui-port", "0")
         self._run("master", f"{_DEPLOY}.master.Master", "--port", str(port), *ports)
@@ -70,7 +83,7 @@ class Standalone:
         own = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
         here = self._folder / name
         here.mkdir(parents=True)
-        command = [*_ends_with_parent(), self._java, *_LIGHT, "-cp", f"{HOME}/jars/*", main, *arguments]
+        command = [*ends_with_parent(), self._java, *_LIGHT, "-cp", f"{HOME}/jars/*", main, *arguments]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(

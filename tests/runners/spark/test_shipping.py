@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import INTERPRETED
 from tests.runners.spark.standalone import HOME, Standalone, running_cluster
+from tests.runners.spark.stream.driver import SHORT_LIVED
 
 import recension as rc
 from recension.runners.spark.session import require_interpreter, show_py_files
@@ -21,6 +23,14 @@ from recension.runners.spark.session import require_interpreter, show_py_files
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("shipped.py")
 WAIT = 600
+# A few rows, once: Java compiles lightly, and Spark not at all.
+SHORT = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    **INTERPRETED,
+}
+SETTINGS = [f"{name}={value}" for name, value in SHORT.items()]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +85,7 @@ def run(python: Path | str, command: list[Any], folder: Path, **variables: str) 
         **variables,
     }
     done = subprocess.run(
-        [str(part) for part in command], cwd=folder, env=kept, capture_output=True, text=True, timeout=WAIT
+        [*map(str, command), *SETTINGS], cwd=folder, env=kept, capture_output=True, text=True, timeout=WAIT
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     found: dict[str, Any] = json.loads((folder / "found.json").read_text())
@@ -86,7 +96,8 @@ def run(python: Path | str, command: list[Any], folder: Path, **variables: str) 
 def test_python_files_with_spark_submit(cluster: Standalone, zipped: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "bare")
     submit = [HOME / "bin" / "spark-submit", "--master", cluster.master, "--py-files", zipped]
-    found = run(python, [*submit, PROGRAM, cluster.master, tmp_path], tmp_path)
+    java = ["--driver-java-options", SHORT_LIVED]
+    found = run(python, [*submit, *java, PROGRAM, cluster.master, tmp_path], tmp_path)
     assert "recension.zip" in found["driver"]
     assert all("worker-" in file and "recension.zip" in file for file in found["tasks"])
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.runners.spark.sinks.feeding import revised
+from tests.runners.spark.standalone import settings_of
 
 import recension as rc
 from recension.api.stream import Stream
@@ -68,7 +69,11 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
 def main() -> None:
     folder, master = sys.argv[1:]
     spark = rc.spark.session(
-        master, "recovery", spark__driver__memory="1g", spark__driver__extraJavaOptions=SHORT_LIVED
+        master,
+        "recovery",
+        spark__driver__memory="1g",
+        spark__driver__extraJavaOptions=SHORT_LIVED,
+        **settings_of(master),
     )
     start(spark, Path(folder)).awaitTermination()
     spark.stop()
