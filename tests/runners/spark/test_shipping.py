@@ -35,7 +35,7 @@ SETTINGS = [f"{name}={value}" for name, value in SHORT.items()]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as found:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), workers=1) as found:
         yield found
 
 
