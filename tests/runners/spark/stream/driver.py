@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.runners.spark.sinks.feeding import revised
+from tests.runners.spark.standalone import settings_of
 from tests.short_sessions import short_session
 
 import recension as rc
@@ -68,7 +69,7 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
 
 def main() -> None:
     folder, master = sys.argv[1:]
-    spark = rc.spark.session(master, "recovery", **short_session())
+    spark = rc.spark.session(master, "recovery", **short_session(), **settings_of(master))
     start(spark, Path(folder)).awaitTermination()
     spark.stop()
 
