@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,7 +47,7 @@ def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    settings = short_session("2g", spark__sql__shuffle__partitions="2", **_kafka_connector())
+    settings = short_session("2g", spark__sql__shuffle__partitions="2", **_connectors())
     session = rc.spark.session("local[2,4]", "recension tests", **settings)
     yield session
     session.stop()
@@ -63,14 +63,36 @@ def as_users_run_it(spark: Any) -> Iterator[Any]:
         spark.conf.set(name, value)
 
 
-def _kafka_connector() -> dict[str, str]:
-    """Jars can be given to a session only when it is made; tests that need them use `broker` as well."""
-    from scripts.kafka_jars import NoJarsError, jars
+def _connectors() -> dict[str, str]:
+    """Jars and extensions can be given to a session only when it is made.
+
+    Tests that need them use `broker` or `delta` as well.
+    """
+    from scripts import kafka_jars, lake_jars
+
+    from recension.runners.spark.lake import delta
+
+    found: list[Any] = []
+    settings: dict[str, str] = {}
+    with suppress(kafka_jars.NoJarsError):
+        found += kafka_jars.jars("connector")
+    with suppress(lake_jars.NoJarsError):
+        found += lake_jars.jars("delta")
+        settings |= delta.SETTINGS
+    settings |= {"spark.jars": ",".join(map(str, found))} if found else {}
+    return {name.replace(".", "__"): value for name, value in settings.items()}
+
+
+@pytest.fixture
+def delta(spark: Any) -> Any:
+    """The session, if it has Delta. ``python -m scripts.lake_jars delta`` fetches its jars."""
+    from scripts.lake_jars import NoJarsError, jars
 
     try:
-        return {"spark__jars": ",".join(str(jar) for jar in jars("connector"))}
-    except NoJarsError:
-        return {}
+        jars("delta")
+    except NoJarsError as why:
+        pytest.skip(f"no Delta: {why}")
+    return spark
 
 
 @pytest.fixture(scope="session")

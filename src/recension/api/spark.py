@@ -26,15 +26,9 @@ from recension.runners.spark.listener import Listener, MicroBatch
 from recension.runners.spark.refresh import Refresher
 from recension.runners.spark.refresh import write_version as write_plan_version
 from recension.runners.spark.session import DataFrame, SparkSession, StreamingQuery, session
-from recension.runners.spark.sinks import (
-    read_bitemporal,
-    read_changelog,
-    read_history,
-    write,
-    write_changelog,
-    write_history,
-)
 from recension.runners.spark.sinks.files import local_path
+from recension.runners.spark.sinks.reading import read_bitemporal, read_changelog, read_history
+from recension.runners.spark.sinks.writing import write, write_changelog, write_history
 from recension.runners.spark.stream.inputs import attach, detach
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.pipeline import merge_frames, merge_root

@@ -21,8 +21,8 @@ from recension.core.errors import RecensionError
 from recension.plan.nodes import Node, Table, walk
 from recension.runners.spark.failures import is_worker_missing, reason_of
 from recension.runners.spark.session import require_streaming_packages
-from recension.runners.spark.sinks import write
 from recension.runners.spark.sinks.checkpoint import LocalFiles, require_owner, shards_of
+from recension.runners.spark.sinks.writing import write
 from recension.runners.spark.stream.inputs import require_seen_by_spark
 from recension.runners.spark.stream.metrics import PipelineMetrics, pipeline_metrics
 from recension.runners.spark.stream.packing import CLOSING

@@ -71,7 +71,7 @@ def test_one_that_follows_another_than_the_last(tmp_path: Path, make: Callable[[
 def test_longer_ago_than_a_table_remembers(
     tmp_path: Path, make: Callable[[Path], Sink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(micro_batch, "_REMEMBERED", 2)
+    monkeypatch.setattr(micro_batch, "REMEMBERED", 2)
     filled(make, tmp_path)
     make(tmp_path).apply(fed(BATCHES[2], 2, content="c2"))
     with pytest.raises(RecensionError, match=r"comes number 1 again, longer ago than it remembers"):

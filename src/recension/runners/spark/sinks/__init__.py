@@ -11,8 +11,3 @@ table_files       the files that are there, and the rows that may still be retra
 files           directories of tables; files that survive a kill
 reading         what was written, as DataFrames
 """
-
-from recension.runners.spark.sinks.reading import read_bitemporal, read_changelog, read_history
-from recension.runners.spark.sinks.writing import write, write_changelog, write_history
-
-__all__ = ["read_bitemporal", "read_changelog", "read_history", "write", "write_changelog", "write_history"]

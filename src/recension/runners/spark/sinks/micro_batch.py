@@ -35,7 +35,7 @@ NEEDED: Final = (KIND, VS, BATCH, SEQ)
 # The numbers of the last micro-batches of a table, with digests of what they were made of.
 Recent: TypeAlias = tuple[tuple[int, str], ...]
 
-_REMEMBERED: Final = 100
+REMEMBERED: Final = 100
 _REMEDY: Final = (
     "restore the table and the checkpoint from the same backup, or start with a new path and a new checkpoint"
 )
@@ -45,7 +45,8 @@ _REMEDY: Final = (
 class MicroBatch:
     """What a query put out in one step.
 
-    ``content`` is a digest of its input, ``before`` that of the micro-batch before it, if that is known.
+    ``content`` is a digest of its input, ``before`` that of the micro-batch before it, if that is known;
+    ``offsets`` are those of its sources after it, as Spark writes them.
     """
 
     query: str
@@ -53,6 +54,7 @@ class MicroBatch:
     rows: pa.RecordBatch
     content: str = ""
     before: str | None = None
+    offsets: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,7 +76,12 @@ class MicroBatch:
 
 
 def micro_batch(
-    query: str, number: int, table: pa.Table, content: str = "", before: str | None = None
+    query: str,
+    number: int,
+    table: pa.Table,
+    content: str = "",
+    before: str | None = None,
+    offsets: tuple[str, ...] = (),
 ) -> MicroBatch:
     """A micro-batch as several tasks wrote it, in order."""
     parts = table.combine_chunks().to_batches()
@@ -85,7 +92,7 @@ def micro_batch(
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))
-    return MicroBatch(query, number, rows, content, before)
+    return MicroBatch(query, number, rows, content, before, offsets)
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -120,10 +127,10 @@ def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
 
 def remember(recent: Recent, batch: MicroBatch) -> Recent:
     """The last micro-batches after one more."""
-    return (*recent, (batch.number, batch.content))[-_REMEMBERED:]
+    return (*recent, (batch.number, batch.content))[-REMEMBERED:]
 
 
-def is_next(table: Path, batch: MicroBatch, last: int, recent: Recent) -> bool:
+def is_next(table: Path | str, batch: MicroBatch, last: int, recent: Recent) -> bool:
     """Is it the next micro-batch? False if the table has it already; any other is refused."""
     if batch.number > last + 1:
         raise RecensionError(
@@ -145,13 +152,13 @@ def is_next(table: Path, batch: MicroBatch, last: int, recent: Recent) -> bool:
     return False
 
 
-def require_same_part(table: Path, batch: MicroBatch, content: str) -> None:
+def require_same_part(table: Path | str, batch: MicroBatch, content: str) -> None:
     """Refuse a micro-batch whose file is there with other input; its writer was killed after writing it."""
     if content != batch.content:
         raise _other_input_error(table, batch.number)
 
 
-def _other_input_error(table: Path, number: int) -> RecensionError:
+def _other_input_error(table: Path | str, number: int) -> RecensionError:
     return RecensionError(
         f"{table}: its micro-batch {number} was made of other input than the checkpoint's, which was put "
         f"back to an earlier state, or is not this table's: {_REMEDY}"

@@ -6,13 +6,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.bitemporal import FROM, refuse_belief_columns
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.changelog import OLD_FORMAT, changelog_parts, parts_with_times, read_mark
 from recension.core.formats.files import require_size
 from recension.core.formats.manifest import FILE, FOLDER, ROW, find_manifest, is_table
 from recension.core.formats.versions import Version
 from recension.core.ticks import TimeLike
 from recension.runners.spark.batch.bitemporal import believed_events
+from recension.runners.spark.lake.places import lake_table
+from recension.runners.spark.lake.reading import read_lake_changelog, read_lake_history
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
 from recension.runners.spark.types import arrow_schema
@@ -30,11 +32,15 @@ def read_history(
     ``version`` is a number of micro-batches, ``as_of`` a time of the wall clock: a datetime or ISO text with
     a zone, or microseconds since 1970. Versions stay for as long as the writer keeps them (``keep=``, 15
     minutes by default); one that is gone is refused. For as long the DataFrame stays at its version, whatever
-    is committed later.
+    is committed later. A table in a lake format (``"delta:PATH"``, ``"catalog.schema.table"``) keeps versions
+    by the format's own rules.
     """
     check(spark)
+    asked = Version.asked(version, as_of)
+    if (lake := lake_table(spark, path)) is not None:
+        return read_lake_history(spark, lake, asked)
     table = local_path(path)
-    manifest = find_manifest(table, Version.asked(version, as_of)) if is_table(table) else None
+    manifest = find_manifest(table, asked) if is_table(table) else None
     if manifest is None or manifest.batch < 0:
         raise FormatError("not a history table, or one to which nothing was committed yet", file=str(table))
     for name, seal in manifest.seals().items():
@@ -59,6 +65,8 @@ def read_history(
 def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
     """The elements in a changelog so far, to be ordered by ``_batch`` and ``_seq``."""
     check(spark)
+    if (lake := lake_table(spark, path)) is not None:
+        return read_lake_changelog(spark, lake)
     directory = local_path(path)
     mark, paths = read_mark(directory), [directory]
     if mark is not None and mark.format != OLD_FORMAT:
@@ -76,6 +84,10 @@ def read_bitemporal(spark: SparkSession, path: AnyPath) -> DataFrame:
     ``believed_from <= t`` and ``believed_to > t``, or null, are what was believed at ``t``.
     """
     check(spark)
+    if lake_table(spark, path) is not None:
+        raise RecensionError(
+            f"{path}: read_bitemporal reads changelogs in directories, whose parts have times"
+        )
     directory = local_path(path)
     mark = read_mark(directory)
     if mark is None or mark.format == OLD_FORMAT:

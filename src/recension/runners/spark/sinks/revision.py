@@ -72,7 +72,7 @@ class Edits:
 def revise(path: Path, manifest: Manifest, batch: MicroBatch, bucket: int = ANY_BUCKET) -> Edits:
     """Write what a micro-batch, or a bucket's part of it, changes."""
     table = TableFiles(path / FOLDER, manifest, schema_of(batch), bucket)
-    events = _check_elements(batch, manifest.cti)
+    events = check_elements(batch, manifest.cti)
     cti = max(manifest.cti, int(events.vs[events.kind == CTI].max(initial=BEGINNING)))
     index = table.index(events, manifest.cti)
     changes = changes_of(batch, events, index)
@@ -104,7 +104,7 @@ def changes_of(batch: MicroBatch, events: EventBatch, live: EventCounts) -> Chan
     return Changes(_make_history(events.take(changes.row[added]), changes.end[added]), removed, times)
 
 
-def _check_elements(batch: MicroBatch, cti: int) -> EventBatch:
+def check_elements(batch: MicroBatch, cti: int) -> EventBatch:
     """The elements, or an error that names the first which no valid stream may hold."""
     checker = Checker(orphans=False)
     checker.restore({"frontier": pa.table({"frontier": [cti], "no_effect_before": [BEGINNING]})})

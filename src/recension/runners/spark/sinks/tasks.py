@@ -27,7 +27,7 @@ from recension.core.formats.columns import KIND, VS
 from recension.runners.spark.sinks.micro_batch import MicroBatch, micro_batch
 from recension.runners.spark.stream.task import freeze_gc
 
-_BUCKET: Final = "_bucket"
+BUCKET: Final = "_bucket"
 _WRITTEN: Final = pa.schema([("rows", pa.int64()), ("written", pa.binary())])
 _DDL: Final = "rows long, written binary"
 _HASHED: Final = (
@@ -91,8 +91,8 @@ def spread_rows(frame: DataFrame, buckets: int) -> DataFrame:
     place = F.when(kind == "cti", every).otherwise(
         F.array(F.when(kind.isin("insert", "retract"), bucket).otherwise(F.lit(buckets - 1)))
     )
-    placed = frame.toDF(*names.values()).select("*", F.explode(place).alias(_BUCKET))
-    return placed.repartitionById(buckets, F.col(_BUCKET))
+    placed = frame.toDF(*names.values()).select("*", F.explode(place).alias(BUCKET))
+    return placed.repartitionById(buckets, F.col(BUCKET))
 
 
 def _is_hashed(column: spark.StructField) -> bool:
@@ -112,7 +112,7 @@ class _Task:
         parts = [part for part in batches if len(part)]
         if parts:
             table = pa.Table.from_batches(parts)
-            bucket, rows = table[_BUCKET][0].as_py(), table.drop_columns([_BUCKET])
+            bucket, rows = table[BUCKET][0].as_py(), table.drop_columns([BUCKET])
             rows = rows.rename_columns(self.batch.rows.schema.names)
             yield pa.RecordBatch.from_pylist(
                 [{"rows": len(rows), "written": pickle.dumps(self._write(rows, bucket))}], _WRITTEN

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from os import fspath
 from threading import Lock
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from recension.core.errors import RecensionError
-from recension.core.formats.columns import BATCH
-from recension.core.ticks import DurationLike, duration
+from recension.core.formats.columns import BATCH, KIND, VS
+from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
 from recension.runners.recorder import EdgeChoice
 from recension.runners.recording_files import LIMIT
+from recension.runners.spark.batch.times import to_ticks
 from recension.runners.spark.failures import is_worker_missing
+from recension.runners.spark.lake.places import lake_table
+from recension.runners.spark.lake.shape import SCD2, Shape
+from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
 from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
@@ -81,22 +87,28 @@ def write(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     keep: DurationLike = KEEP,
+    scd2: bool = False,
     record: AnyPath | None = None,
     record_edges: EdgeChoice = "ends",
     record_limit: str | int = LIMIT,
 ) -> StreamingQuery:
     """Start a query that writes the stream to ``changelog``, its current history to ``history``, or both.
 
-    ``sdf`` is the output of `rc.spark.stream`. ``trigger`` is what Spark's own ``.trigger(...)`` takes, such
-    as ``{"availableNow": True}``. Earlier versions of the history table stay for ``keep``: so far
-    back `read_history` can look, and whoever began to read one can finish.
+    ``sdf`` is the output of `rc.spark.stream`. Each of the two is a directory, or a table in a lake format:
+    ``"delta:PATH"``, or ``"catalog.schema.table"`` in a catalog of the session. ``trigger`` is what Spark's
+    own ``.trigger(...)`` takes, such as ``{"availableNow": True}``.
+
+    Earlier versions of a history in a directory stay for ``keep``: so far back `read_history` can look, and
+    whoever began to read one can finish. Lake formats keep versions by their own rules. With ``scd2`` a
+    history in a lake format has the columns ``valid_from``, ``valid_to`` and ``is_current`` instead of
+    ``_vs`` and ``_ve``.
 
     With ``record``, a directory that all executors see, the elements on the edges of the plan are kept with
     their micro-batch, for ``recension inspect``: those of sources and of the answer, or ``record_edges`` as
     `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
-    sinks = _sinks(changelog, history, checkpoint, keep, _buckets(sdf.sparkSession))
+    sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
     spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
     files = files_of(spark, checkpoint)
     if owner:
@@ -163,11 +175,13 @@ class Commit:
         """Commit a micro-batch."""
         if self._inputs is None:
             self._inputs = self._read_inputs(frame.sparkSession, number)
-        query, (content, before) = self._inputs.query, self._inputs.contents(number)
-        rows = self._writer.write(frame, query, number, content, before)
+        content, before = self._inputs.contents(number)
+        columns = arrow_schema(frame.schema).empty_table()
+        offsets = tuple(self._inputs.offsets(number))
+        batch = micro_batch(self._inputs.query, number, columns, content, before, offsets)
+        rows = self._writer.write(frame, batch)
         if self._recorder is not None:
-            nothing = arrow_schema(frame.schema).empty_table()
-            self._recorder.commit(micro_batch(query, number, nothing, content, before), rows)
+            self._recorder.commit(batch, rows)
 
     def _read_inputs(self, running: SparkSession, number: int) -> InputLog:
         files = files_of(running, self._checkpoint)
@@ -185,35 +199,64 @@ class MicroBatchWriter:
     may have to catch up, is written by tasks.
     """
 
-    def __init__(self, sinks: Sequence[TableSink], buckets: int) -> None:
+    def __init__(self, sinks: Sequence[TableSink | LakeSink], buckets: int) -> None:
         self._sinks, self._buckets = sinks, buckets
         self._rows: int | None = None
 
-    def write(self, frame: DataFrame, query: str, number: int, content: str, before: str | None) -> int:
-        """Commit a micro-batch to all tables that lack it; gives the number of its rows."""
-        if self._rows is not None and self._rows <= FEW:
-            batch = micro_batch(query, number, frame.toArrow(), content, before)
-            self._check(batch)
-            for sink in self._sinks:
-                sink.apply(batch)
-            self._rows = len(batch.rows)
-            return self._rows
-        columns = arrow_schema(frame.schema).empty_table()
-        batch = micro_batch(query, number, columns, content, before)
-        self._check(batch)
-        with ExitStack() as held:
-            writers = [held.enter_context(sink.hold(batch)) for sink in self._sinks]
-            written = write_from_tasks(frame, batch, writers, self._buckets)
-            for sink, writer, parts in zip(self._sinks, writers, written.parts, strict=True):
-                if writer is not None:
-                    sink.commit(batch, parts)
-        self._rows = written.rows
-        return self._rows
-
-    def _check(self, batch: MicroBatch) -> None:
+    def write(self, frame: DataFrame, batch: MicroBatch) -> int:
+        """Commit a micro-batch, here without its rows, to all tables that lack it; gives how many it has."""
+        for sink in self._sinks:
+            if isinstance(sink, LakeSink):
+                sink.open(frame.sparkSession)
         # All of them first: what one refuses should not be in the other.
         for sink in self._sinks:
             sink.check(batch)
+        if self._rows is not None and self._rows <= FEW:
+            found = micro_batch(
+                batch.query, batch.number, frame.toArrow(), batch.content, batch.before, batch.offsets
+            )
+            for sink in self._sinks:
+                sink.apply(found)
+            self._rows = len(found.rows)
+        elif any(isinstance(sink, LakeSink) for sink in self._sinks):
+            self._rows = self._write_kept(frame, batch)
+        else:
+            self._rows = self._write_from_tasks(frame, batch, self._sinks)
+        return self._rows
+
+    def _write_kept(self, frame: DataFrame, batch: MicroBatch) -> int:
+        """To tables that read the rows several times, so that they are computed once."""
+        frame = frame.persist()
+        try:
+            rows, cti = _count(frame)
+            for sink in self._sinks:
+                if isinstance(sink, LakeSink):
+                    sink.apply_frame(batch, frame, cti)
+                else:
+                    self._write_from_tasks(frame, batch, [sink])
+            return rows
+        finally:
+            frame.unpersist()
+
+    def _write_from_tasks(
+        self, frame: DataFrame, batch: MicroBatch, sinks: Sequence[TableSink | LakeSink]
+    ) -> int:
+        tables = [sink for sink in sinks if not isinstance(sink, LakeSink)]
+        with ExitStack() as held:
+            writers = [held.enter_context(sink.hold(batch)) for sink in tables]
+            written = write_from_tasks(frame, batch, writers, self._buckets)
+            for sink, writer, parts in zip(tables, writers, written.parts, strict=True):
+                if writer is not None:
+                    sink.commit(batch, parts)
+        return written.rows
+
+
+def _count(frame: DataFrame) -> tuple[int, int]:
+    """How many rows a micro-batch has, and its last CTI; one without a time is the end of time."""
+    time = F.coalesce(to_ticks(F.col(VS), frame.schema[VS].dataType), F.lit(FOREVER))
+    found = frame.agg(F.count("*").alias("n"), F.max(F.when(F.col(KIND) == "cti", time)).alias("cti")).first()
+    assert found is not None
+    return found["n"], BEGINNING if found["cti"] is None else found["cti"]
 
 
 def _buckets(spark: SparkSession) -> int:
@@ -222,29 +265,50 @@ def _buckets(spark: SparkSession) -> int:
 
 
 def _sinks(
+    sdf: DataFrame,
     changelog: AnyPath | None,
     history: AnyPath | None,
     checkpoint: AnyPath,
     keep: DurationLike,
-    buckets: int,
-) -> list[TableSink]:
+    scd2: bool,
+) -> list[TableSink | LakeSink]:
     if changelog is None and history is None:
         raise RecensionError("nothing to write: name a changelog, a history, or both")
-    if changelog is not None and history is not None and local_path(changelog) == local_path(history):
-        raise RecensionError(f"{changelog}: the changelog and the history need a directory each")
-    for place in (changelog, history):
-        if place is not None and is_local(checkpoint) and local_path(place) == local_path(checkpoint):
-            raise RecensionError(f"{place}: the checkpoint needs a directory of its own")
-    sinks: list[TableSink] = []
+    spark, taken = sdf.sparkSession, {_directory(checkpoint): "the checkpoint"}
+    sinks: list[TableSink | LakeSink] = []
     # The history first: it looks at every element, and what it refuses should not be in the changelog.
-    if history is not None:
-        sinks.append(HistoryTable(local_path(history), duration(keep) / TICKS_A_SECOND, buckets))
-    if changelog is not None:
-        sinks.append(Changelog(local_path(changelog)))
+    for place, noun in ((history, "the history"), (changelog, "the changelog")):
+        if place is None:
+            continue
+        table = lake_table(spark, place)
+        where = _directory(table.path if table is not None and table.path else place)
+        if where in taken:
+            raise RecensionError(f"{place}: {noun} and {taken[where]} need a directory each")
+        taken[where] = noun
+        if table is None and place is history:
+            if scd2:
+                raise RecensionError(
+                    "scd2 is for histories in lake formats, such as delta:PATH; rc.to_scd2 takes any history"
+                )
+            sinks.append(HistoryTable(local_path(place), duration(keep) / TICKS_A_SECOND, _buckets(spark)))
+        elif table is None:
+            sinks.append(Changelog(local_path(place)))
+        elif place is history:
+            sinks.append(LakeHistory(table, sdf.schema, SCD2 if scd2 else Shape(), _buckets(spark)))
+        else:
+            sinks.append(LakeChangelog(table, sdf.schema))
+    for sink in sinks:
+        if isinstance(sink, LakeSink):
+            sink.open(spark)
     return sinks
 
 
-def _check_owner(sinks: list[TableSink], sdf: DataFrame, files: CheckpointFiles) -> None:
+def _directory(place: AnyPath) -> str:
+    """The same for all ways to name a directory."""
+    return str(local_path(place)) if is_local(place) else fspath(place).rstrip("/")
+
+
+def _check_owner(sinks: list[TableSink | LakeSink], sdf: DataFrame, files: CheckpointFiles) -> None:
     """Refuse, before anything runs, tables that are there and are not this query's."""
     query, begun, schema = query_of(files), is_begun(files), arrow_schema(sdf.schema)
     for sink in sinks:
@@ -259,7 +323,7 @@ def write_changelog(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that appends the stream to a directory, as Parquet files."""
+    """Start a query that appends the stream to a directory, as Parquet files, or to a lake table."""
     return write(sdf, changelog=path, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
 
 
@@ -271,9 +335,18 @@ def write_history(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     keep: DurationLike = KEEP,
+    scd2: bool = False,
 ) -> StreamingQuery:
     """Start a query that keeps the stream's current history as a table, consistent at any time."""
-    return write(sdf, history=path, checkpoint=checkpoint, trigger=trigger, query_name=query_name, keep=keep)
+    return write(
+        sdf,
+        history=path,
+        checkpoint=checkpoint,
+        trigger=trigger,
+        query_name=query_name,
+        keep=keep,
+        scd2=scd2,
+    )
 
 
 def check_streaming(sdf: DataFrame) -> None:

@@ -1,0 +1,126 @@
+"""A table in Delta.
+
+A commit has a transaction: an application (our query) and a version (its micro-batch). Delta itself leaves
+out a write whose version the table has, whoever runs it; `sinks` looks at more than the number before that.
+The note is in the commit's ``userMetadata``, which ``DESCRIBE HISTORY`` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from recension.core.errors import RecensionError
+from recension.runners.spark.lake.table import Note, TableCommit, quoted, set_for_now, text
+
+SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_MISSING: Final = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_MISSING_DELTA_TABLE",
+    "PATH_NOT_FOUND",
+)
+_NEW_TABLE: Final = {"delta.enableDeletionVectors": "true"}
+_FIRST_COMMITS: Final = 16
+# A micro-batch is small and its statements differ in their literals. To compile each, to plan it again
+# between its stages, and to read the log by many tasks costs more than the rows.
+_SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.merge.materializeSource": "none",
+}
+_LARGE: Final = {"spark.databricks.delta.merge.materializeSource": "all"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """By its path, or by its name in a catalog."""
+
+    name: str
+    sql: str
+    path: str | None = None
+
+    @staticmethod
+    def at(path: str) -> DeltaTable:
+        """The table in a directory, which may be an address of any file system of Spark's."""
+        return DeltaTable(f"delta:{path}", quoted("delta", path), path)
+
+    def require_session(self, spark: SparkSession) -> None:
+        for setting, wanted in SETTINGS.items():
+            if wanted not in (spark.conf.get(setting, "") or ""):
+                given = ", ".join(f"{key}={value}" for key, value in SETTINGS.items())
+                raise RecensionError(
+                    f"{self.name}: the session cannot write Delta: make it with Delta's jars (spark.jars) "
+                    f"and the settings {given}"
+                )
+
+    def columns(self, spark: SparkSession) -> StructType | None:
+        try:
+            return spark.table(self.sql).schema
+        except AnalysisException as why:
+            if any(condition in str(why) for condition in _MISSING):
+                return None
+            raise
+
+    def properties(self, spark: SparkSession) -> dict[str, str]:
+        found = spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
+        return {row["key"]: row["value"] for row in found}
+
+    def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
+        listed = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in columns)
+        given = ", ".join(f"{text(k)} = {text(v)}" for k, v in {**_NEW_TABLE, **properties}.items())
+        spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING delta TBLPROPERTIES ({given})")
+
+    def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        given = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+        spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({given})")
+
+    def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
+        seen = -1
+        for limit in (f" LIMIT {_FIRST_COMMITS}", ""):
+            found = spark.sql(f"DESCRIBE HISTORY {self.sql}{limit}")
+            at = F.unix_micros("timestamp").alias("at")
+            rows = found.select("version", at, "userMetadata").orderBy(F.desc("version")).collect()
+            for row in rows[seen + 1 :]:
+                yield TableCommit(row["version"], row["at"], Note.from_json(row["userMetadata"]))
+            seen = len(rows) - 1
+
+    def append(self, frame: DataFrame, note: Note) -> None:
+        with set_for_now(frame.sparkSession, _transaction(note)):
+            frame.writeTo(self.sql).append()
+
+    def merge(self, rows: DataFrame, statement: str, note: Note, is_local: bool) -> None:
+        with set_for_now(rows.sparkSession, {**_transaction(note), **(_SMALL if is_local else _LARGE)}):
+            rows.sparkSession.sql(statement).collect()
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        if version is None:
+            return spark.table(self.sql)
+        try:
+            return spark.sql(f"SELECT * FROM {self.sql} VERSION AS OF {version}")
+        except PySparkException as why:
+            reason = " ".join(str(why).split())
+            raise RecensionError(f"{self.name}: version {version} cannot be read: {reason}") from None
+
+    def stream(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        return spark.readStream.format("delta").options(**options).table(self.sql)
+
+
+def _transaction(note: Note) -> dict[str, str]:
+    return {
+        "spark.databricks.delta.write.txnAppId": note.query,
+        "spark.databricks.delta.write.txnVersion": str(note.batch),
+        "spark.databricks.delta.commitInfo.userMetadata": note.to_json(),
+    }
