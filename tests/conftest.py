@@ -10,6 +10,8 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +29,9 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=3)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+# Spark keeps a catalog by its name.
+_CATALOGS = count()
 
 # A shell makes what it runs in the background ignore Ctrl-C; some tests raise it and wait for its effect.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -79,6 +84,8 @@ def _connectors() -> dict[str, str]:
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("delta")
         settings |= delta.SETTINGS
+    with suppress(lake_jars.NoJarsError):
+        found += lake_jars.jars("iceberg")
     settings |= {"spark.jars": ",".join(map(str, found))} if found else {}
     return {name.replace(".", "__"): value for name, value in settings.items()}
 
@@ -93,6 +100,28 @@ def delta(spark: Any) -> Any:
     except NoJarsError as why:
         pytest.skip(f"no Delta: {why}")
     return spark
+
+
+@pytest.fixture
+def iceberg(spark: Any) -> Any:
+    """The session, if it has Iceberg. ``python -m scripts.lake_jars iceberg`` fetches its jar."""
+    from scripts.lake_jars import NoJarsError, jars
+
+    try:
+        jars("iceberg")
+    except NoJarsError as why:
+        pytest.skip(f"no Iceberg: {why}")
+    return spark
+
+
+@pytest.fixture
+def lake(iceberg: Any, tmp_path: Path) -> str:
+    """The name of a catalog of Iceberg's, with its tables in the test's folder."""
+    name = f"lake{next(_CATALOGS)}"
+    iceberg.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    iceberg.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
+    iceberg.conf.set(f"spark.sql.catalog.{name}.warehouse", f"file:{tmp_path}/lake")
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -10,4 +10,5 @@ What every format shares:
 What a format does itself:
     table       the interface: create, append once, merge once, what the last commits say
     delta       Delta
+    iceberg     Iceberg
 """

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from recension.core.errors import RecensionError
 from recension.runners.spark.lake.delta import DeltaTable
+from recension.runners.spark.lake.iceberg import IcebergTable
 from recension.runners.spark.lake.table import LakeTable, quoted
 from recension.runners.spark.sinks.files import AnyPath, spark_address
 
@@ -22,7 +23,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2}")
 _CATALOGS: Final = "spark.sql.catalog."
 # The formats by their names before a path, and by what the classes of their catalogs are called.
 _PATHS: Final[dict[str, Callable[[str], LakeTable]]] = {"delta": DeltaTable.at}
-_CLASSES: Final[dict[str, Callable[[str, str], LakeTable]]] = {"delta": DeltaTable}
+_CLASSES: Final[dict[str, Callable[[str, str], LakeTable]]] = {"delta": DeltaTable, "iceberg": IcebergTable}
 
 
 def lake_table(spark: SparkSession, place: AnyPath) -> LakeTable | None:

@@ -1,0 +1,218 @@
+"""A table in Iceberg, by its name in a catalog.
+
+Iceberg puts a write on top of whatever is there when it commits: two that both looked before would both be in
+the table. So a write is staged first, as a snapshot that no reader sees, and then published:
+
+    look        the snapshot on which the staged one stands must end with the micro-batch before this one
+    publish     the staged snapshot becomes the current one, if that is still the one on which it stands
+
+The second step is one atomic change of the table's metadata. If another commit came in between, such as a
+compaction, Iceberg puts an append on top of it, unless the query's micro-batch (its ``wap.id``) is there by
+now; anything else is left behind and made again. What is left behind goes with `expire_snapshots`.
+
+The note is in the summary of the staged snapshot, under ``recension``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import types as kinds
+from pyspark.sql.types import StructType
+
+from recension.core.errors import RecensionError, SchemaError
+from recension.runners.spark.failures import reason_of
+from recension.runners.spark.lake.table import Note, TableCommit, quoted, set_for_now, text
+
+_NOTE: Final = "recension"
+_ATTEMPT: Final = "recension.attempt"
+_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
+_STAGED: Final = {"write.wap.enabled": "true"}
+# Version 2 is what most readers know. Rows that are removed are listed, and no file is written anew.
+_NEW_TABLE: Final = {
+    **_STAGED,
+    "format-version": "2",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.merge.distribution-mode": "none",
+    "write.delete.distribution-mode": "none",
+}
+_MISSING: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NoSuchNamespaceException")
+# What Iceberg says if another commit came first.
+_CONFLICT: Final = (
+    "not append, dynamic overwrite, or fast-forward",
+    "CommitFailedException",
+    "Found conflicting files",
+    "Found new conflicting delete",
+    "DuplicateWAPCommitException",
+    "already an ancestor",
+)
+_ATTEMPTS: Final = 8
+# A micro-batch is small: to compile its statements and to plan them anew between stages costs more than it.
+_SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+_FAILURES: Final = (PySparkException, Py4JJavaError)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """By its name in a catalog, ``catalog.schema.table``."""
+
+    name: str
+    sql: str
+    path: str | None = None
+
+    def require_session(self, spark: SparkSession) -> None:
+        try:
+            self.columns(spark)
+        except _FAILURES as why:
+            raise RecensionError(
+                f"{self.name}: the session cannot write Iceberg: make it with Iceberg's jar (spark.jars): "
+                f"{reason_of(why)}"
+            ) from None
+
+    def columns(self, spark: SparkSession) -> StructType | None:
+        try:
+            return self._refreshed(spark).schema
+        except AnalysisException as why:
+            if any(condition in str(why) for condition in _MISSING):
+                return None
+            raise
+
+    def properties(self, spark: SparkSession) -> dict[str, str]:
+        found = spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
+        return {row["key"]: row["value"] for row in found}
+
+    def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
+        for field in columns:
+            if isinstance(field.dataType, kinds.ByteType | kinds.ShortType):
+                kind = field.dataType.simpleString()
+                raise SchemaError(
+                    f"{self.name}: column {field.name} is {kind}, which Iceberg lacks: cast it to int32"
+                )
+        listed = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in columns)
+        given = _listed({**_NEW_TABLE, **properties})
+        spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING iceberg TBLPROPERTIES ({given})")
+
+    def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        given = _listed({**_STAGED, **properties})
+        spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({given})")
+
+    def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
+        self._refreshed(spark)
+        snapshots = self._snapshots(spark)
+        return _ancestors(snapshots, next((n for n, one in snapshots.items() if one["is_current"]), None))
+
+    def append(self, frame: DataFrame, note: Note) -> None:
+        def stage(attempt: str) -> None:
+            given = {f"snapshot-property.{k}": v for k, v in _summary(note, attempt).items()}
+            frame.writeTo(self.sql).options(**given).append()
+
+        self._commit(frame.sparkSession, stage, note)
+
+    def merge(self, rows: DataFrame, statement: str, note: Note, is_local: bool) -> None:
+        spark = rows.sparkSession
+
+        def stage(attempt: str) -> None:
+            given = {f"{_PROPERTY}{k}": v for k, v in _summary(note, attempt).items()}
+            with set_for_now(spark, {**given, **(_SMALL if is_local else {})}):
+                spark.sql(statement).collect()
+
+        self._commit(spark, stage, note)
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        current = self._refreshed(spark)
+        if version is None:
+            return current
+        try:
+            return spark.sql(f"SELECT * FROM {self.sql} VERSION AS OF {version}")
+        except PySparkException as why:
+            raise RecensionError(f"{self.name}: version {version} cannot be read: {reason_of(why)}") from None
+
+    def stream(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        return spark.readStream.format("iceberg").options(**options).table(self.sql)
+
+    def _refreshed(self, spark: SparkSession) -> DataFrame:
+        """The table as it is now: a session keeps what it has seen, and a query has one of its own."""
+        spark.sql(f"REFRESH TABLE {self.sql}")
+        return spark.table(self.sql)
+
+    @property
+    def _catalog(self) -> str:
+        return self.name.split(".")[0]
+
+    def _commit(self, spark: SparkSession, stage: Callable[[str], None], note: Note) -> None:
+        """Stage a write, look on what it stands, and publish it; again if something else came first."""
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            attempt = uuid4().hex
+            try:
+                with set_for_now(spark, {"spark.wap.id": f"{note.query}:{note.batch}"}):
+                    stage(attempt)
+                staged = self._staged(spark, attempt, note)
+                if staged is not None:
+                    self._publish(spark, staged)
+                return
+            except _FAILURES as why:
+                if not attempts_left or not any(words in str(why) for words in _CONFLICT):
+                    raise
+
+    def _staged(self, spark: SparkSession, attempt: str, note: Note) -> int | None:
+        """The staged snapshot, if it stands on the micro-batch before; none if the table has this one."""
+        snapshots = self._snapshots(spark)
+        number, one = next((n, one) for n, one in snapshots.items() if one["attempt"] == attempt)
+        notes = (commit.note for commit in _ancestors(snapshots, one["parent_id"]))
+        for before in (note for note in notes if note is not None):
+            if before.batch < note.batch:
+                break
+            if before.batch == note.batch:
+                if (before.query, before.content) != (note.query, note.content):
+                    raise RecensionError(
+                        f"{self.name}: another writer has just committed a micro-batch {note.batch} of other "
+                        "input; let only one query write to a table"
+                    )
+                return None
+        return number
+
+    def _publish(self, spark: SparkSession, snapshot: int) -> None:
+        table = text(self.name.partition(".")[2])
+        spark.sql(f"CALL {quoted(self._catalog)}.system.cherrypick_snapshot({table}, {snapshot})").collect()
+
+    def _snapshots(self, spark: SparkSession) -> dict[int, Row]:
+        """All snapshots, staged ones too, by their numbers."""
+        found = spark.sql(
+            "SELECT snapshot_id, parent_id, unix_micros(committed_at) AS at, "
+            f"summary[{text(_NOTE)}] AS note, summary[{text(_ATTEMPT)}] AS attempt, "
+            "CAST(summary['source-snapshot-id'] AS BIGINT) AS source_id, "
+            f"snapshot_id = (SELECT max(snapshot_id) FROM {self.sql}.refs WHERE name = 'main') AS is_current "
+            f"FROM {self.sql}.snapshots"
+        )
+        return {row["snapshot_id"]: row for row in found.collect()}
+
+
+def _ancestors(snapshots: Mapping[int, Row], last: int | None) -> Iterator[TableCommit]:
+    """A snapshot and those on which it stands, newest first, as far as they have not expired."""
+    while last is not None and (one := snapshots.get(last)) is not None:
+        # An append that was put on top of another commit has a new summary, which names the staged snapshot.
+        told = one["note"] or (snapshots[one["source_id"]]["note"] if one["source_id"] in snapshots else None)
+        yield TableCommit(last, one["at"], Note.from_json(told))
+        last = one["parent_id"]
+
+
+def _summary(note: Note, attempt: str) -> dict[str, str]:
+    return {_NOTE: note.to_json(), _ATTEMPT: attempt}
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
