@@ -18,10 +18,7 @@ from benchmarks.harness import Measurement, Suite
 
 def main(suite_name: str, name: str, size: str, directory: str, step: str) -> None:
     """Do one step of a measurement: its set-up, or the measuring."""
-    if hasattr(os, "sched_setaffinity"):  # only Linux pins processes to a core
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
+    use_one_core()
     suite: Suite = importlib.import_module(f"benchmarks.{suite_name}").SUITE
     measurement = suite.named(name)
     if step == "setup":
@@ -33,10 +30,18 @@ def main(suite_name: str, name: str, size: str, directory: str, step: str) -> No
     json.dump(found, sys.stdout)
 
 
+def use_one_core() -> None:
+    """For all that this process does from now on."""
+    if hasattr(os, "sched_setaffinity"):  # only Linux pins processes to a core
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
 def _measure(measurement: Measurement, size: int, directory: Path) -> dict[str, object]:
     data = measurement.load(size, directory)
     gc.collect()
-    loaded = peak = _peak_mb()
+    loaded = peak = peak_mb()
     answer, seconds, cpu_seconds = 0, list[float](), list[float]()
     for repeat in range(measurement.repeats):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -44,7 +49,7 @@ def _measure(measurement: Measurement, size: int, directory: Path) -> dict[str, 
         seconds.append(time.perf_counter() - wall)
         cpu_seconds.append(time.process_time() - cpu)
         if repeat == 0:
-            peak = _peak_mb()
+            peak = peak_mb()
     return {
         "size": size,
         "answer": answer,
@@ -55,7 +60,7 @@ def _measure(measurement: Measurement, size: int, directory: Path) -> dict[str, 
     }
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """The largest resident size of this program so far.
 
     `getrusage` would count what the process that started it had held; the kernel's own file does not.
