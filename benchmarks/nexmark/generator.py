@@ -12,11 +12,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 Numbers = np.ndarray[Any, Any]
@@ -29,8 +31,30 @@ _FIRST_ID, _FIRST_CATEGORY, _CATEGORIES = 1000, 10, 5
 _ACTIVE_PERSONS, _IN_FLIGHT, _LEAD, _HOT = 1000, 100, 10, 100
 _CHANNELS, _SIDE = 10_000, 10_000
 _STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-_CITIES = ("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent")
-_FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
+_CITIES = (
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+)
+_FIRST_NAMES = (
+    "Peter",
+    "Paul",
+    "Luke",
+    "John",
+    "Saul",
+    "Vicky",
+    "Kate",
+    "Julie",
+    "Sarah",
+    "Deiter",
+    "Walter",
+)
 _LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 _HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 _LETTERS = np.array([*"abcdefghijklmnopqrstuvwxyz"])
@@ -89,7 +113,7 @@ def write(settings: Settings, folder: Path) -> None:
     for name, table in tables.items():
         (folder / name).mkdir(parents=True)
         ends = [0, *np.searchsorted(arrivals[name], last, side="right")]
-        for step, (start, stop) in enumerate(zip(ends, ends[1:], strict=False)):
+        for step, (start, stop) in enumerate(pairwise(ends)):
             pq.write_table(table.slice(start, stop - start), folder / name / f"{step:05}.parquet")
     (folder / "side").mkdir()
     pq.write_table(side_table(), folder / "side" / "00000.parquet")
@@ -181,7 +205,7 @@ def _revise(rng: np.random.Generator, bids: pa.Table, settings: Settings) -> pa.
     start = table["date_time"].combine_chunks()
     ended = pa.array(kind == "retract")
     controls = {"_kind": pa.array(kind), "_vs": start, "_ve": _stamps(_ticks(table["date_time"]) + 1)}
-    new_end = pa.compute.if_else(ended, start, pa.scalar(None, STAMP))
+    new_end = pc.if_else(ended, start, pa.scalar(None, STAMP))
     table = table.set_column(table.schema.get_field_index("arrived"), "arrived", _stamps(when))
     for name, column in (controls | {"_new_ve": new_end}).items():
         table = table.append_column(name, column)

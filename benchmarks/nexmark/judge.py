@@ -10,11 +10,13 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import duckdb
 
-_CLOSED = """
+_OFFERED = (
+    "bids b JOIN auctions a ON b.auction = a.id AND b.date_time >= a.date_time AND b.date_time < expires"
+)
+_CLOSED = f"""
     closed AS (
         SELECT b.auction, category, seller, expires, max(price) AS price
-        FROM bids b JOIN auctions a ON b.auction = a.id AND b.date_time >= a.date_time AND b.date_time < expires
-        GROUP BY ALL
+        FROM {_OFFERED} GROUP BY ALL
     )"""
 _STATISTICS = ", ".join(
     f"count(*) {rank} AS bids{n}, count(DISTINCT bidder) {rank} AS bidders{n}, "
@@ -29,14 +31,17 @@ _STATISTICS = ", ".join(
 _DAY = "date_trunc('day', date_time)::TIMESTAMP AS _vs, _vs + INTERVAL 1 DAY AS _ve"
 _TICK = "INTERVAL 1 MICROSECOND"
 _MOMENT = f"date_time AS _vs, date_time + {_TICK} AS _ve"
-_CHANNELS = "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'"
+_CHANNELS = "CASE lower(channel) " + " ".join(
+    f"WHEN '{name}' THEN '{n}'" for n, name in enumerate(("apple", "google", "facebook", "baidu"))
+)
 
 SQL = {
     "q0": f"SELECT {_MOMENT}, auction, bidder, price, date_time, extra FROM bids",
     "q1": f"SELECT {_MOMENT}, auction, bidder, date_time, extra, price * 0.908::DOUBLE AS price FROM bids",
     "q2": f"SELECT {_MOMENT}, auction, price FROM bids WHERE auction % 123 = 0",
     "q3": """
-        SELECT greatest(a.date_time, p.date_time) AS _vs, NULL::TIMESTAMP AS _ve, name, city, state, a.id AS auction
+        SELECT greatest(a.date_time, p.date_time) AS _vs, NULL::TIMESTAMP AS _ve, name, city, state,
+               a.id AS auction
         FROM auctions a JOIN persons p ON seller = p.id WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
     """,
     "q4": f"""
@@ -73,9 +78,9 @@ SQL = {
         SELECT _vs, _vs + INTERVAL 10 SECOND AS _ve, id, name FROM p JOIN a USING (id, _vs)
     """,
     "q9": f"""
-        SELECT expires AS _vs, expires + {_TICK} AS _ve, auction, b.date_time, bidder, price, b.extra, item_name, seller,
-               category, expires
-        FROM bids b JOIN auctions a ON b.auction = a.id AND b.date_time >= a.date_time AND b.date_time < expires
+        SELECT expires AS _vs, expires + {_TICK} AS _ve, auction, b.date_time, bidder, price, b.extra,
+               item_name, seller, category, expires
+        FROM {_OFFERED}
         QUALIFY row_number() OVER (PARTITION BY auction ORDER BY price DESC, b.date_time) = 1
     """,
     "q10": f"""
@@ -84,7 +89,8 @@ SQL = {
     """,
     "q11": f"""
         WITH starts AS (
-            SELECT bidder, date_time, coalesce(date_time - lag(date_time) OVER w > INTERVAL 10 SECOND, true) AS is_first
+            SELECT bidder, date_time,
+                   coalesce(date_time - lag(date_time) OVER w > INTERVAL 10 SECOND, true) AS is_first
             FROM bids WINDOW w AS (PARTITION BY bidder ORDER BY date_time)
         ), visits AS (
             SELECT bidder, date_time,
@@ -104,13 +110,15 @@ SQL = {
     "q14": f"""
         SELECT {_MOMENT}, auction, bidder, date_time, extra, price * 0.908::DOUBLE AS price,
                CASE WHEN hour(date_time) BETWEEN 8 AND 18 THEN 'dayTime'
-                    WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS time_of_day,
+                    WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime'
+                    ELSE 'otherTime' END AS time_of_day,
                length(extra) - length(replace(extra, 'c', '')) AS c
         FROM bids WHERE price * 0.908::DOUBLE > 1000000 AND price * 0.908::DOUBLE < 50000000
     """,
     "q15": f"SELECT {_DAY}, {_STATISTICS} FROM bids GROUP BY ALL",
     "q16": f"""
-        SELECT {_DAY}, channel, max(strftime(date_time, '%H:%M')) AS minute, {_STATISTICS} FROM bids GROUP BY ALL
+        SELECT {_DAY}, channel, max(strftime(date_time, '%H:%M')) AS minute, {_STATISTICS}
+        FROM bids GROUP BY ALL
     """,
     "q17": f"""
         SELECT {_DAY}, auction, count(*) AS bids, count(*) FILTER (price < 10000) AS bids1,
@@ -119,21 +127,22 @@ SQL = {
                sum(price)::DOUBLE / count(*) AS mean, sum(price)::BIGINT AS total FROM bids GROUP BY ALL
     """,
     "q18": """
-        SELECT date_time AS _vs, lead(date_time) OVER (PARTITION BY bidder, auction ORDER BY date_time) AS _ve,
-               auction, bidder, price, channel, url, date_time, extra FROM bids
+        SELECT date_time AS _vs, lead(date_time) OVER w AS _ve,
+               auction, bidder, price, channel, url, date_time, extra
+        FROM bids WINDOW w AS (PARTITION BY bidder, auction ORDER BY date_time)
     """,
     "q19": """
         WITH moments AS (
-            SELECT auction, date_time AS _vs, lead(date_time) OVER (PARTITION BY auction ORDER BY date_time) AS _ve
-            FROM bids
+            SELECT auction, date_time AS _vs, lead(date_time) OVER w AS _ve
+            FROM bids WINDOW w AS (PARTITION BY auction ORDER BY date_time)
         )
         SELECT _vs, _ve, auction, bidder, price, date_time,
                row_number() OVER (PARTITION BY auction, _vs ORDER BY price DESC, date_time) AS rank
         FROM moments JOIN bids USING (auction) WHERE date_time <= _vs QUALIFY rank <= 10
     """,
     "q20": """
-        SELECT greatest(a.date_time, b.date_time) AS _vs, NULL::TIMESTAMP AS _ve, auction, bidder, price, channel, url,
-               b.date_time, item_name, initial_bid, reserve, expires, seller, category
+        SELECT greatest(a.date_time, b.date_time) AS _vs, NULL::TIMESTAMP AS _ve, auction, bidder, price,
+               channel, url, b.date_time, item_name, initial_bid, reserve, expires, seller, category
         FROM bids b JOIN auctions a ON b.auction = a.id WHERE category = 10
     """,
     "q21": f"""
@@ -199,5 +208,7 @@ def _count(connection: Any, sql: str) -> int:
 
 def _without_zones(table: pa.Table) -> pa.Table:
     naive = pa.timestamp("us")
-    fields = [field.with_type(naive) if pa.types.is_timestamp(field.type) else field for field in table.schema]
+    fields = [
+        field.with_type(naive) if pa.types.is_timestamp(field.type) else field for field in table.schema
+    ]
     return table.cast(pa.schema(fields))

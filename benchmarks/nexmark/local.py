@@ -1,11 +1,12 @@
 """One query over the files of the generator on the local engine, step by step; and alone in a process.
 
-`python -m benchmarks.nexmark.local NAME FOLDER [LEVEL]` prints what it took, as JSON, and writes the answer
-to FOLDER/answers. With LEVEL `duckdb` DuckDB answers instead.
+`python -m benchmarks.nexmark.local NAME FOLDER WAY` prints what it took, as JSON, and writes the answer to
+FOLDER/answers. A way is `perfect`, `eager` or `duckdb`.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import json
 import sys
@@ -13,8 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import recension as rc
@@ -25,6 +25,7 @@ from benchmarks.nexmark.queries import QUERIES
 if TYPE_CHECKING:
     from recension.runners.local import Session
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LEVELS = {"perfect": None, "eager": rc.MIDDLE}
 """How answers come: when they are final, or at once, with corrections."""
 
@@ -40,16 +41,10 @@ def run(name: str, folder: Path, level: str = "perfect") -> tuple[Session, int]:
     for step, cti in enumerate(json.loads((folder / "steps.json").read_text())["ctis"]):
         for source in streams:
             live.push(source, pq.read_table(folder / source / f"{step:05}.parquet"))
-            live.advance(source, np.datetime64(cti, "us").item().replace(tzinfo=_utc()))
+            live.advance(source, _EPOCH + dt.timedelta(microseconds=cti))
         elements += _take(name, live, folder, step)
     live.close()
     return live, elements + _take(name, live, folder, -1)
-
-
-def _utc() -> Any:
-    import datetime as dt
-
-    return dt.UTC
 
 
 def _take(name: str, live: Session, folder: Path, step: int) -> int:
@@ -58,7 +53,7 @@ def _take(name: str, live: Session, folder: Path, step: int) -> int:
     if name == "q10" and step >= 0:
         rows = found.to_arrow()
         pq.write_to_dataset(
-            rows.filter(pa.compute.is_valid(rows["day"])),
+            rows.filter(pc.is_valid(rows["day"])),
             folder / "log",
             partition_cols=["day", "minute"],
             basename_template=f"{step:05}-{{i}}.parquet",
