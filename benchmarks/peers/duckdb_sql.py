@@ -7,7 +7,8 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from clock import run
+
+from benchmarks.peers.clock import run
 
 _WINDOWS = """
     SELECT key, make_timestamp({hop} * w) AS start, count(*) AS n, sum(value) AS s

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from clock import run
 from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from benchmarks.peers.clock import run
 
 _INPUT = """
     CREATE TABLE {name} (ts TIMESTAMP_LTZ(6), `key` STRING, `value` DOUBLE {more},
@@ -35,9 +36,7 @@ _JOIN_COLUMNS = (
     "`key` STRING, left_value DOUBLE, right_value DOUBLE, `start` TIMESTAMP(6), `stop` TIMESTAMP(6)"
 )
 _WORKLOADS = {
-    "W1": _WINDOWS.format(
-        window="HOP(TABLE feed, DESCRIPTOR(t), INTERVAL '2' SECOND, INTERVAL '10' SECOND)"
-    ),
+    "W1": _WINDOWS.format(window="HOP(TABLE feed, DESCRIPTOR(t), INTERVAL '2' SECOND, INTERVAL '10' SECOND)"),
     "W2": _JOIN,
     "W3": _WINDOWS.format(window="TUMBLE(TABLE feed, DESCRIPTOR(t), INTERVAL '10' SECOND)"),
 }

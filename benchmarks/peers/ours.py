@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from clock import run
 
 import recension as rc
+from benchmarks.peers.clock import run
 
 LATENESS = dt.timedelta(seconds=30)
 LEVEL = {"eager": rc.MIDDLE, "final": None}[os.environ.get("PEER_LEVEL", "eager")]

@@ -11,7 +11,8 @@ import pandas as pd
 import pathway as pw
 import pyarrow as pa
 import pyarrow.parquet as pq
-from clock import run
+
+from benchmarks.peers.clock import run
 
 _LONGEST = dt.timedelta(seconds=60)
 _HOPS = {"W1": dt.timedelta(seconds=2), "W3": dt.timedelta(seconds=10)}

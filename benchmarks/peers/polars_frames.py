@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-from clock import run
+
+from benchmarks.peers.clock import run
 
 
 def answer(workload: str, folder: Path, out: Path) -> pa.Table:

@@ -31,9 +31,7 @@ def test_answers_are_those_of_duckdb(name: str, folders: dict[Settings, Path]) -
     assert differences(ours, answer(folders[BUSY], name)) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "name", ["q4", "q5", "q6", "q7", "q9", "q11", "q15", "q18", "q19", "q20"]
-)
+@pytest.mark.parametrize("name", ["q4", "q5", "q6", "q7", "q9", "q11", "q15", "q18", "q19", "q20"])
 def test_answers_at_once_follow_corrections(name: str, folders: dict[Settings, Path]) -> None:
     live, _ = run(name, folders[QUIET], "eager")
     assert differences(live.history().to_arrow(), answer(folders[QUIET], name)) == (0, 0)
