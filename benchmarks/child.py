@@ -23,10 +23,7 @@ from benchmarks.harness import Measurement, Suite
 
 def main(suite_name: str, name: str, size: str, directory: str, step: str) -> None:
     """Do one step of a measurement: its set-up, or the measuring, by itself or as it is asked."""
-    if hasattr(os, "sched_setaffinity"):  # only Linux pins processes to a core
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
+    use_one_core()
     suite: Suite = importlib.import_module(f"benchmarks.{suite_name}").SUITE
     measurement = suite.named(name)
     if step == "setup":
@@ -43,13 +40,21 @@ def main(suite_name: str, name: str, size: str, directory: str, step: str) -> No
         print(json.dumps(named | found_so_far), flush=True)
 
 
+def use_one_core() -> None:
+    """For all that this process does from now on."""
+    if hasattr(os, "sched_setaffinity"):  # only Linux pins processes to a core
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
 def _measure(
     measurement: Measurement, size: int, directory: Path, turns: Iterable[object]
 ) -> Iterator[dict[str, object]]:
     """All that was found so far, after each turn."""
     data = measurement.load(size, directory)
     gc.collect()
-    loaded = peak = _peak_mb()
+    loaded = peak = peak_mb()
     seconds, cpu_seconds = list[float](), list[float]()
     for _ in turns:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -57,7 +62,7 @@ def _measure(
         seconds.append(time.perf_counter() - wall)
         cpu_seconds.append(time.process_time() - cpu)
         if len(seconds) == 1:
-            peak = _peak_mb()
+            peak = peak_mb()
         yield {
             "size": size,
             "answer": answer,
@@ -68,7 +73,7 @@ def _measure(
         }
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """The largest resident size of this program so far.
 
     `getrusage` would count what the process that started it had held; the kernel's own file does not.
