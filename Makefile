@@ -26,7 +26,8 @@ compat: $(READY) ## the wheel in clean environments: every supported Spark, and 
 	@sh scripts/compat.sh
 
 soak: $(READY) ## the long tests: everything is killed, five times over; a million rows of mutated files
-	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not soak and not spark" tests
 
 check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .

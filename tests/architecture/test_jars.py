@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scripts import jars
 
-GROUPS = {
+GROUPS: dict[str, list[str | None]] = {
     "4.1": [
         "spark-sql-kafka-0-10_2.13-4.1.3.jar",
         "delta-spark_4.1_2.13-4.4.0.jar",

@@ -253,6 +253,20 @@ def test_columns_name_the_places() -> None:
         name_of(1.5)
 
 
+def test_an_order_of_timestamps_is_in_one_unit() -> None:
+    """A file may have seconds where an earlier one had nanoseconds."""
+    kinds = [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.date32(), pa.date64()]
+    day = pa.array([86_400_000_000_000], pa.timestamp("ns"))
+    for kind in kinds:
+        naive = day if not getattr(kind, "tz", None) else day.cast(pa.timestamp("ns", "UTC"))
+        assert PartitionColumns((), ("o",)).read(pa.table({"o": naive.cast(kind)})).order[0] == [
+            86_400 * 10**9
+        ]
+    far = pa.array([2**40], pa.timestamp("s"))
+    with pytest.raises(FormatError, match="one of its numbers is too great"):
+        PartitionColumns((), ("o",)).read(pa.table({"o": far}))
+
+
 def test_rows_without_a_sequence_are_no_repeats() -> None:
     table = pa.table({"run": ["a", None, "a"], "n": pa.array([4, None, 4])})
     placement = PartitionColumns(run="run", sequence=("n",)).read(table)

@@ -118,9 +118,9 @@ def stream(
     inputs
         For each source by name a streaming DataFrame, with control columns or with the source's own
         columns of times, with a watermark, which makes CTIs; a topic (`rc.spark.read_kafka`); or a folder of
-        stream files, which the tasks read themselves. For an `rc.table`, a batch DataFrame or a path: it is
-        read once, here, and a checkpoint that was made with other rows is refused. With ``refresh``, a folder
-        of versions (`rc.spark.write_version`).
+        stream files, by its path or by any address that Spark can read (``s3a://bucket/orders``). For an
+        `rc.table`, a batch DataFrame or a path: it is read once, here, and a checkpoint that was made with
+        other rows is refused. With ``refresh``, a folder of versions (`rc.spark.write_version`).
     shards
         In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
         checkpoint that exists.

@@ -221,9 +221,10 @@ def _to_numbers(column: pa.Array, name: str, role: str, file: str | None) -> Ind
             "compared letter by letter)",
             file=file,
         )
-    if pa.types.is_date32(kind):
-        column = column.cast(pa.int32())
     try:
+        if pa.types.is_temporal(kind):
+            # One unit for all: what comes later may be in another.
+            column = column.cast(pa.timestamp("ns", getattr(kind, "tz", None)))
         column = column.cast(pa.int64())
     except pa.ArrowInvalid:
         raise FormatError(

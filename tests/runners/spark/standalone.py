@@ -32,7 +32,6 @@ def settings_of(master: str) -> dict[str, str]:
     return {
         "spark__executorEnv__PYTHONPATH": os.environ["PYTHONPATH"],
         "spark__executor__memory": "768m",
-        "spark__executor__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import INTERPRETED
 from tests.runners.spark.standalone import HOME, Standalone, running_cluster
-from tests.runners.spark.stream.driver import SHORT_LIVED
+from tests.short_sessions import INTERPRETED, SHORT_LIVED
 
 import recension as rc
 from recension.runners.spark.session import require_interpreter, show_py_files

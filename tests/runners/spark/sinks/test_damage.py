@@ -136,7 +136,7 @@ def _look(path: Path) -> str:
     """What the sinks ask a checkpoint for: all of it is compared before anything is written."""
     files = LocalFiles(path)
     require_owner(files, OWNER)
-    claim(path, OWNER)
+    claim(files, OWNER)
     return f"{query_of(files)} {InputLog(files, 'q', (0,)).contents(2)}"
 
 

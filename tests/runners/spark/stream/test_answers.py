@@ -133,12 +133,3 @@ def test_a_local_disk_has_its_files_renamed_without_starting_processes(spark: An
     prepare_streaming(spark)
     assert spark.conf.get(FILE_MANAGER) == own
     spark.conf.set(FILE_MANAGER, ours)
-
-
-@pytest.mark.parametrize("refresh", [None, "10m"])
-def test_an_address_that_tasks_cannot_open_is_refused_as_it_was_given(spark: Any, refresh: Any) -> None:
-    source = (
-        rc.source("s", {"x": "int64"}) if refresh is None else rc.table("s", {"x": "int64"}, refresh=refresh)
-    )
-    with pytest.raises(rc.RecensionError, match=r"^s3a://bucket/in: tasks read folders of the disks"):
-        rc.spark.stream(spark, source, {"s": "s3a://bucket/in"}, shards=1)

@@ -12,11 +12,9 @@ from recension.core.formats import write_stream
 from recension.runners.spark import listener as listener_module
 from recension.runners.spark.stream.metrics import (
     NUMBERS,
-    hold_name,
     metrics_names,
     observed_numbers,
     observed_rows,
-    release_name,
 )
 
 SCHEMA = {"k": "int64"}
@@ -98,34 +96,20 @@ def test_names_are_given_by_position() -> None:
         metrics_names("2", [more])
 
 
-class Frame:
-    """As far as names go, a DataFrame."""
-
-
-def test_pipelines_that_may_meet_in_one_query_have_names_of_their_own() -> None:
-    first: Any = hold_name(Frame(), metrics_names(None, [])[0])
-    second: Any = hold_name(Frame(), metrics_names(None, [])[0])
-    assert metrics_names(None, [])[0] == "recension 3"
-    release_name(first)  # it is written
-    assert metrics_names(None, [])[0] == "recension"
-    del second  # nobody can write it any more
-    assert metrics_names("sites", [])[0] == "recension sites"
-    third: Any = hold_name(Frame(), metrics_names(None, [])[0])
-    assert metrics_names(None, [])[0] == "recension 2"
-    release_name(third)
-
-
 def test_outputs_of_two_queries_are_merged_in_one(spark: Any, tmp_path: Path) -> None:
+    """One of them reads a third: built alone each begins with the same names."""
     _put(tmp_path / "in", 0, rc.Insert({"k": 1}, 0, 10), rc.Cti(3))
-    copies = [
-        rc.spark.stream(spark, rc.source("s", SCHEMA), {"s": tmp_path / "in"}, shards=1) for _ in range(2)
-    ]
-    merged = rc.spark.merge(spark, copies, shards=1)
-    query = rc.spark.write(
+    query = rc.source("s", SCHEMA)
+    first, read = (rc.spark.stream(spark, query, {"s": tmp_path / "in"}, shards=1) for _ in range(2))
+    second = rc.spark.stream(spark, query, {"s": read}, shards=1)
+    merged = rc.spark.merge(spark, [first, second], shards=1)
+    with pytest.raises(rc.RecensionError, match="two pipelines that go into one query"):
+        rc.spark.merge(spark, [first, second.where("true")], shards=1)
+    running = rc.spark.write(
         merged, changelog=tmp_path / "log", checkpoint=tmp_path / "ck", trigger={"availableNow": True}
     )
-    query.awaitTermination()
-    found = [dict(p) for p in query.recentProgress if "addBatch" in p["durationMs"]]
-    assert [*observed_rows(found[0])] == [*NAMES, "recension 3"]
+    running.awaitTermination()
+    found = [dict(p) for p in running.recentProgress if "addBatch" in p["durationMs"]]
+    assert [*observed_rows(found[0])] == [*NAMES, "recension 3", "recension 4"]
     changes = rc.spark.read_changelog(spark, tmp_path / "log")
     assert [row.k for row in changes.where("_kind = 'insert'").collect()] == [1]

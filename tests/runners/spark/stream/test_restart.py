@@ -16,7 +16,7 @@ from tests.runners.spark.stream.rehearsal import Memory, Rehearsal
 import recension as rc
 from recension.api.stream import Stream
 from recension.core.errors import RecensionError
-from recension.runners.spark.sinks.checkpoint import claim
+from recension.runners.spark.sinks.checkpoint import LocalFiles, claim
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.topology import Inlet, require_same, topology
 from recension.testing.generator.settings import SCHEMA
@@ -115,11 +115,11 @@ def test_a_plan_is_not_known_by_its_words() -> None:
 
 def test_a_checkpoint_of_the_first_format_is_refused(tmp_path: Path) -> None:
     """It held only words."""
-    claim(tmp_path, json.dumps({"shards": 2, "plan": [["source s", [], {"k": "int64"}]]}))
+    claim(LocalFiles(tmp_path), json.dumps({"shards": 2, "plan": [["source s", [], {"k": "int64"}]]}))
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
     with pytest.raises(RecensionError, match="state has format 1, this version reads 3: start it with"):
-        claim(tmp_path, _owner(COUNTED))
+        claim(LocalFiles(tmp_path), _owner(COUNTED))
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_a_checkpoint_of_the_first_format_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_difference_is_named(tmp_path: Path, query: Stream, shards: int, words: str) -> None:
-    claim(tmp_path, _owner(COUNTED))
-    claim(tmp_path, _owner(query, shards))
-    claim(tmp_path, _owner(COUNTED))
+    claim(LocalFiles(tmp_path), _owner(COUNTED))
+    claim(LocalFiles(tmp_path), _owner(query, shards))
+    claim(LocalFiles(tmp_path), _owner(COUNTED))
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
-    claim(tmp_path, _owner(COUNTED))
+    claim(LocalFiles(tmp_path), _owner(COUNTED))
     with pytest.raises(RecensionError, match=words) as told:
-        claim(tmp_path, _owner(query, shards))
+        claim(LocalFiles(tmp_path), _owner(query, shards))
     assert str(told.value).startswith("the checkpoint was made")
     assert "'cut-over' in the guide" in str(told.value)
     assert "\n" not in str(told.value)
@@ -162,10 +162,6 @@ def test_parts_are_fixed_by_the_checkpoint() -> None:
         require_same(in_parts, whole)
     with pytest.raises(RecensionError, match=r"this one has 'partial .* by k.*it does not"):
         require_same(whole, in_parts)
-
-
-def test_a_checkpoint_elsewhere_is_left_to_the_state() -> None:
-    claim("s3://bucket/checkpoint", _owner(COUNTED))
 
 
 def test_queries_of_one_plan_beside_each_other_keep_their_engines() -> None:

@@ -41,7 +41,6 @@ from recension.runners.spark.sinks.checkpoint import (
 )
 from recension.runners.spark.sinks.files import AnyPath, spark_address
 from recension.runners.spark.sinks.writing import check_streaming
-from recension.runners.spark.stream.metrics import release_name
 from recension.runners.spark.stream.task import freeze_gc
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
@@ -112,7 +111,7 @@ def write_kafka(
         require_owner(files, owner)
     width = _claim_topic(files, topics, topic)
     if owner:
-        claim(checkpoint, owner)
+        claim(files, owner)
 
     def commit(frame: DataFrame, number: int) -> None:
         run = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
@@ -130,9 +129,7 @@ def write_kafka(
 
     started = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
     started = started.queryName(query_name) if query_name is not None else started
-    query = (started.trigger(**trigger) if trigger is not None else started).start()
-    release_name(sdf)
-    return query
+    return (started.trigger(**trigger) if trigger is not None else started).start()
 
 
 def _headers(run: str) -> Column:

@@ -13,20 +13,32 @@ A checkpoint on a disk is read by Python, any other by the file systems of Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import fspath
 from pathlib import Path, PurePath
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.files import digest_of, format_errors
-from recension.runners.spark.sinks.files import AnyPath, disk_errors, is_local, local_path, publish_text
+from recension.runners.spark.failures import reason_of
+from recension.runners.spark.session import is_connect
+from recension.runners.spark.sinks.files import (
+    AnyPath,
+    disk_errors,
+    escape_wildcards,
+    is_local,
+    local_path,
+    publish_text,
+)
 from recension.runners.spark.stream.topology import require_same
 
 NAME: Final = "recension.json"
+TABLES: Final = "recension.tables.json"
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
 _FIRST_SOURCE: Final = 2
 # A file source counts once or twice a micro-batch.
@@ -43,14 +55,14 @@ class CheckpointFiles(Protocol):
         """The names in a folder; none if it is not there."""
 
     def put(self, name: str, text: str) -> None:
-        """Write a file that is not there yet."""
+        """Write a file; one that is there is replaced."""
 
 
 def files_of(spark: SparkSession, checkpoint: AnyPath) -> CheckpointFiles:
     """The files of a checkpoint, wherever it is."""
     if is_local(checkpoint):
         return LocalFiles(local_path(checkpoint))
-    return HadoopFiles(spark, str(checkpoint))
+    return (ConnectFiles if is_connect(spark) else HadoopFiles)(spark, fspath(checkpoint))
 
 
 class LocalFiles:
@@ -72,7 +84,7 @@ class LocalFiles:
             return [file.name for file in place.iterdir()] if place.is_dir() else []
 
     def put(self, name: str, text: str) -> None:
-        """Write a file that is not there yet."""
+        """Write a file; one that is there is replaced."""
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             publish_text(self._folder / name, text)
@@ -106,9 +118,9 @@ class HadoopFiles:
             return [str(found.getPath().getName()) for found in self._system.listStatus(self._path(folder))]
 
     def put(self, name: str, text: str) -> None:
-        """Write a file that is not there yet."""
+        """Write a file; one that is there is replaced."""
         with self._one_line_errors():
-            stream = self._system.create(self._path(name), False)
+            stream = self._system.create(self._path(name), True)
             try:
                 stream.write(bytearray(text.encode()))
             finally:
@@ -125,6 +137,34 @@ class HadoopFiles:
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._folder}/{name}".rstrip("/"))
+
+
+class ConnectFiles:
+    """The same for a client of Spark Connect, which has no file system at hand: a DataFrame reads them."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark, self._folder = spark, folder
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; none if it is not there."""
+        found = self._collect(name, "content")
+        return bytes(found[0]).decode() if found else None
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder; none if it is not there."""
+        return [PurePath(path).name for path in self._collect(folder, "path")]
+
+    def put(self, name: str, text: str) -> None:
+        """Nothing: a DataFrame writes no file of a given name. Whose state it is, the state says as well."""
+
+    def _collect(self, name: str, column: str) -> list[Any]:
+        found = self._spark.read.format("binaryFile").load(escape_wildcards(f"{self._folder}/{name}"))
+        try:
+            return [row[column] for row in found.select(column).collect()]
+        except AnalysisException as why:
+            if why.getCondition() == "PATH_NOT_FOUND":
+                return []
+            raise RecensionError(f"{self._folder}: the checkpoint cannot be read: {reason_of(why)}") from None
 
 
 def require_owner(files: CheckpointFiles, owner: str) -> None:
@@ -158,16 +198,20 @@ def _damage_errors() -> Iterator[None]:
         ) from None
 
 
-def claim(checkpoint: AnyPath, owner: str) -> None:
+def claim(files: CheckpointFiles, owner: str) -> None:
     """Write into the folder whose it is; refuse one with which another query has finished a micro-batch."""
-    if not is_local(checkpoint):
-        return
-    folder = local_path(checkpoint)
-    require_owner(LocalFiles(folder), owner)
-    if not is_begun(LocalFiles(folder)):
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            publish_text(folder / NAME, owner)
+    require_owner(files, owner)
+    if not is_begun(files):
+        files.put(NAME, owner)
+
+
+def note_tables(files: CheckpointFiles, tables: Mapping[str, AnyPath | None]) -> None:
+    """Write into the folder where the query writes to, for whoever looks at it."""
+
+    def address(place: AnyPath | None) -> str | None:
+        return None if place is None else str(local_path(place) if is_local(place) else place)
+
+    files.put(TABLES, json.dumps({name: address(place) for name, place in tables.items()}))
 
 
 def is_begun(files: CheckpointFiles) -> bool:
@@ -214,16 +258,20 @@ class InputLog:
         return self._content(number - 1) if is_known else None
 
     def _content(self, number: int) -> str:
-        until = self._offsets(number)
-        since = self._offsets(number - 1) if number else []
-        taken = [
-            entry
-            for line, offset in enumerate(until)
-            for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
-        ]
-        return digest_of(self.query, str(number), *until, *taken)
+        taken = [entry for entries in self.files_taken(number) for entry in entries]
+        return digest_of(self.query, str(number), *self.offsets(number), *taken)
 
-    def _offsets(self, number: int) -> list[str]:
+    def files_taken(self, number: int) -> list[list[str]]:
+        """For each line of offsets the files that a micro-batch took, with their times."""
+        until = self.offsets(number)
+        since = self.offsets(number - 1) if number else []
+        return [
+            self._files_taken(line, since[line] if line < len(since) else None, offset)
+            for line, offset in enumerate(until)
+        ]
+
+    def offsets(self, number: int) -> list[str]:
+        """Where every source was when a micro-batch had its input."""
         text = self._files.text(f"offsets/{number}")
         if text is None:
             raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")

@@ -32,8 +32,8 @@ def local_path(path: AnyPath) -> Path:
     if named.scheme == "file" and named.netloc in ("", "localhost"):
         return Path(unquote(named.path))
     raise RecensionError(
-        f"{text}: tables are kept in directories (a path or file:/...), since a commit is an atomic rename; "
-        f"write the stream with .writeStream to {named.scheme}: instead"
+        f"{text}: this is kept in a directory (a path or file:/...), since a commit is an atomic rename; see "
+        f"the guide, object-stores.md, for what may be on {named.scheme}:"
     )
 
 
@@ -49,7 +49,12 @@ def spark_address(path: AnyPath) -> str:
 
 def spark_pattern(path: Path) -> str:
     """The same for calls where Spark expands wildcards: those in the path are escaped."""
-    return "file:" + "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in str(path))
+    return "file:" + escape_wildcards(str(path))
+
+
+def escape_wildcards(text: str) -> str:
+    """A path or an address, or a part of one, that Spark takes for what it says."""
+    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in text)
 
 
 def require_new_table(path: Path, noun: str, other: str, is_begun: bool, reason: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH
 from recension.core.ticks import DurationLike, duration
+from recension.runners.recorder import EdgeChoice
+from recension.runners.recording_files import LIMIT
 from recension.runners.spark.failures import is_worker_missing
 from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
 from recension.runners.spark.sinks.changelog import Changelog
@@ -25,6 +28,7 @@ from recension.runners.spark.sinks.checkpoint import (
     files_of,
     is_begun,
     listed_sources,
+    note_tables,
     query_of,
     require_owner,
     source_numbers,
@@ -32,9 +36,10 @@ from recension.runners.spark.sinks.checkpoint import (
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
+from recension.runners.spark.sinks.recording import MicroBatchRecorder, open_recorder
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
-from recension.runners.spark.stream.metrics import release_name
+from recension.runners.spark.stream.taps import SETTING
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
@@ -44,6 +49,8 @@ _MOST_BUCKETS: Final = 64
 _ATTEMPTS: Final = 4
 # Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
 FEW: Final = 1 << 16
+# Two queries of one session that start at once would both be recorded.
+_asking: Final = Lock()
 
 
 class TableSink(Protocol):
@@ -74,12 +81,19 @@ def write(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     keep: DurationLike = KEEP,
+    record: AnyPath | None = None,
+    record_edges: EdgeChoice = "ends",
+    record_limit: str | int = LIMIT,
 ) -> StreamingQuery:
     """Start a query that writes the stream to ``changelog``, its current history to ``history``, or both.
 
     ``sdf`` is the output of `rc.spark.stream`. ``trigger`` is what Spark's own ``.trigger(...)`` takes, such
     as ``{"availableNow": True}``. Earlier versions of the history table stay for ``keep``: so far
     back `read_history` can look, and whoever began to read one can finish.
+
+    With ``record``, a directory that all executors see, the elements on the edges of the plan are kept with
+    their micro-batch, for ``recension inspect``: those of sources and of the answer, or ``record_edges`` as
+    `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
     sinks = _sinks(changelog, history, checkpoint, keep, _buckets(sdf.sparkSession))
@@ -89,18 +103,32 @@ def write(
         require_owner(files, owner)
     _check_owner(sinks, sdf, files)
     if owner:
-        claim(checkpoint, owner)
+        claim(files, owner)
+        note_tables(files, {"changelog": changelog, "history": history, "record": record})
+    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     choose_file_manager(spark, spark_address(checkpoint))
-    commit = Commit(
-        MicroBatchWriter(sinks, _buckets(spark)), checkpoint, None if is_connect(spark) else spark
-    )
+    classic = None if is_connect(spark) else spark
+    commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
     writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
     # Connect sends functions only, and this one to its server, where it then stays.
     started = writer.foreachBatch(lambda frame, number: commit(frame, number))
     started = started.queryName(query_name) if query_name is not None else started
-    query = _start(started.trigger(**trigger) if trigger is not None else started)
-    release_name(sdf)
-    return query
+    with _ask_tasks(spark, recorder):
+        return _start(started.trigger(**trigger) if trigger is not None else started)
+
+
+@contextmanager
+def _ask_tasks(spark: SparkSession, recorder: MicroBatchRecorder | None) -> Iterator[None]:
+    """Start a query whose tasks record: it keeps the settings that its session has now."""
+    if recorder is None:
+        yield
+        return
+    with _asking:
+        spark.conf.set(SETTING, recorder.request.to_json())
+        try:
+            yield
+        finally:
+            spark.conf.unset(SETTING)
 
 
 def _start(writer: DataStreamWriter) -> StreamingQuery:
@@ -120,15 +148,26 @@ class Commit:
     ``spark`` is the classic session that started the query, and can be asked about it.
     """
 
-    def __init__(self, writer: MicroBatchWriter, checkpoint: AnyPath, spark: SparkSession | None) -> None:
+    def __init__(
+        self,
+        writer: MicroBatchWriter,
+        checkpoint: AnyPath,
+        spark: SparkSession | None,
+        recorder: MicroBatchRecorder | None = None,
+    ) -> None:
         self._writer, self._checkpoint, self._spark = writer, checkpoint, spark
+        self._recorder = recorder
         self._inputs: InputLog | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Commit a micro-batch."""
         if self._inputs is None:
             self._inputs = self._read_inputs(frame.sparkSession, number)
-        self._writer.write(frame, self._inputs.query, number, *self._inputs.contents(number))
+        query, (content, before) = self._inputs.query, self._inputs.contents(number)
+        rows = self._writer.write(frame, query, number, content, before)
+        if self._recorder is not None:
+            nothing = arrow_schema(frame.schema).empty_table()
+            self._recorder.commit(micro_batch(query, number, nothing, content, before), rows)
 
     def _read_inputs(self, running: SparkSession, number: int) -> InputLog:
         files = files_of(running, self._checkpoint)
@@ -150,15 +189,15 @@ class MicroBatchWriter:
         self._sinks, self._buckets = sinks, buckets
         self._rows: int | None = None
 
-    def write(self, frame: DataFrame, query: str, number: int, content: str, before: str | None) -> None:
-        """Commit a micro-batch to all tables that lack it."""
+    def write(self, frame: DataFrame, query: str, number: int, content: str, before: str | None) -> int:
+        """Commit a micro-batch to all tables that lack it; gives the number of its rows."""
         if self._rows is not None and self._rows <= FEW:
             batch = micro_batch(query, number, frame.toArrow(), content, before)
             self._check(batch)
             for sink in self._sinks:
                 sink.apply(batch)
             self._rows = len(batch.rows)
-            return
+            return self._rows
         columns = arrow_schema(frame.schema).empty_table()
         batch = micro_batch(query, number, columns, content, before)
         self._check(batch)
@@ -169,6 +208,7 @@ class MicroBatchWriter:
                 if writer is not None:
                     sink.commit(batch, parts)
         self._rows = written.rows
+        return self._rows
 
     def _check(self, batch: MicroBatch) -> None:
         # All of them first: what one refuses should not be in the other.

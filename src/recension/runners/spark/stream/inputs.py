@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from os import fspath
 from pathlib import Path
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -47,10 +50,24 @@ from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
-from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, publish_text, spark_pattern
+from recension.runners.spark.sinks.files import (
+    AnyPath,
+    escape_wildcards,
+    is_local,
+    local_path,
+    publish_text,
+    spark_pattern,
+)
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
+from recension.runners.spark.stream.metrics import first_conflict
 from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
-from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, plain_name
+from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, path_of, plain_name
+from recension.runners.spark.stream.remote_files import (
+    BytesPacker,
+    fetch_files,
+    list_files,
+    require_stream_files,
+)
 from recension.runners.spark.stream.topology import OBSERVED, Inlet, Topology
 from recension.runners.spark.types import arrow_schema
 
@@ -59,6 +76,8 @@ _WATERMARK = "spark.watermarkDelayMs"
 _BYTES = str(256 << 20)
 # Spark ignores files that are so much older than the latest: one that is moved or copied here may well be.
 _EVER = "36500d"
+# How the output of a pipeline was made: Spark cannot rename what is observed of a DataFrame.
+_builders: Final[WeakKeyDictionary[DataFrame, Callable[[Mapping[str, int]], DataFrame]]] = WeakKeyDictionary()
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -74,12 +93,14 @@ class InputFrame:
     """Files of columns, which every shard may as well read for itself?"""
     observed: Mapping[str, int] = field(default_factory=dict)
     """The pipelines that it comes out of in the same query, by the names of their metrics."""
+    rename: Callable[[Mapping[str, int]], InputFrame] | None = None
+    """The same of pipelines whose metrics have none of these names; None if that cannot be made."""
 
 
 def read_folder(
     spark: SparkSession,
     source: Source,
-    folder: Path,
+    given: AnyPath,
     files: int | None,
     delay: int | None = None,
     closing: Path | None = None,
@@ -88,7 +109,9 @@ def read_folder(
 
     That nothing more will come is said by a file as well, in the folder ``closing``.
     """
-    folder = folder.absolute()
+    if not is_local(given):
+        return _read_remote_folder(spark, source, fspath(given), files, delay, closing)
+    folder = local_path(given)
     require_seen_by_spark(folder)
     reader = open_stream(
         folder,
@@ -109,24 +132,73 @@ def read_folder(
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
 
 
-def local_folder(given: str | Path, source: str) -> Path:
-    """The folder of an input; an address of another file system is refused, before `Path` mangles it."""
+def _read_remote_folder(
+    spark: SparkSession,
+    source: Source,
+    address: str,
+    files: int | None,
+    delay: int | None,
+    closing: Path | None,
+) -> InputFrame:
+    """The same on a file system that only Spark sees: it brings the bytes of the files to the tasks."""
+    there, partition = list_files(spark, address), source.partition
+    require_stream_files(address, there, has_partitions=bool(partition))
+    kind = _first_kind(spark, source, there)
+    is_file = [path_of(file) for file in there] == [path_of(address)]
+    options = {"recursiveFileLookup": "true"} if partition and not is_file else {}
+    if is_file:
+        address, name = address.rstrip("/").rsplit("/", 1)
+        options["pathGlobFilter"] = escape_wildcards(name)
+    frame = _watch(spark, escape_wildcards(address), files, **options).select("path", "content")
+    if closing is not None:
+        closing.mkdir(parents=True, exist_ok=True)
+        frame = frame.union(_watch(spark, spark_pattern(closing), None).select("path", "content"))
+    inlet = Inlet(delay, folder=path_of(address) if partition and not is_file else None)
+    return InputFrame(frame, inlet, kind, BytesPacker)
+
+
+def _first_kind(spark: SparkSession, source: Source, files: Sequence[str]) -> TimeKind:
+    """The kind of times that the first file shows that has any; its columns are checked on the way.
+
+    Tasks check all files, each as they come to it: to fetch them all beforehand would be to read them twice.
+    """
+    for file in files:
+        with fetch_files(spark, [file]) as fetched:
+            reader = open_stream(
+                fetched,
+                schema=source.columns,
+                start=source.start,
+                end=source.end,
+                places=source.sub_streams,
+                envelopes=envelopes_of(source),
+            )
+            if reader.kind is not None:
+                return reader.kind
+    return None
+
+
+def local_folder(given: AnyPath, source: str) -> Path:
+    """The folder of versions of a table; an address that is no path is refused, before `Path` mangles it."""
     if not is_local(given):
         raise RecensionError(
-            f"{given}: tasks read folders of the disks that they see; for {source!r} give a streaming "
-            f"DataFrame, such as spark.readStream.schema(...).parquet({str(given)!r})"
+            f"{fspath(given)}: shards read the versions of {source!r} from disks that they see: give a "
+            "folder on one (a path or file:/...)"
         )
     return local_path(given)
 
 
 def watch_files(spark: SparkSession, folder: Path, files: int | None, **options: str) -> DataFrame:
     """The paths of files as they come; nothing is read of them."""
+    if folder.is_file():
+        options["pathGlobFilter"] = escape_wildcards(folder.name)
+    found = _watch(spark, spark_pattern(folder.parent if folder.is_file() else folder), files, **options)
+    return found.select("path")
+
+
+def _watch(spark: SparkSession, pattern: str, files: int | None, **options: str) -> DataFrame:
     reader = spark.readStream.format("binaryFile").schema(_BINARY_FILE)
     limit = {"maxBytesPerTrigger": _BYTES} if files is None else {"maxFilesPerTrigger": str(files)}
-    if folder.is_file():
-        limit["pathGlobFilter"] = spark_pattern(Path(folder.name)).removeprefix("file:")
-    reader = reader.options(maxFileAge=_EVER, **limit, **options)
-    return reader.load(spark_pattern(folder.parent if folder.is_file() else folder)).select("path")
+    return reader.options(maxFileAge=_EVER, **limit, **options).load(pattern)
 
 
 def require_seen_by_spark(folder: Path) -> None:
@@ -167,7 +239,32 @@ def read_frame(
     picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
     delay = _delay(frame, times.vs)
     observed = (frame.schema[BATCH].metadata or {}).get(OBSERVED, {}) if BATCH in names else {}
-    return InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind, observed=observed)
+    again = _builders.get(frame)
+
+    def rename(names: Mapping[str, int]) -> InputFrame:
+        assert again is not None
+        return read_frame(source, again(names), order_by, by_arrival=by_arrival)
+
+    ready = InputFrame(frame.select(*picked, *places), Inlet(delay), layout.kind, observed=observed)
+    return ready if again is None else replace(ready, rename=rename)
+
+
+def remember_builder(frame: DataFrame, build: Callable[[Mapping[str, int]], DataFrame]) -> DataFrame:
+    """A pipeline's output, which can be built again with other names for its metrics than these."""
+    _builders[frame] = build
+    return frame
+
+
+def with_own_names(
+    inputs: Mapping[str, InputFrame], avoided: Mapping[str, int] | None
+) -> dict[str, InputFrame]:
+    """Inputs of one query. What two pipelines call by one name the later one calls by another."""
+    taken, ready = dict(avoided or {}), dict(inputs)
+    for name, given in inputs.items():
+        if given.rename is not None and first_conflict(given.observed, taken) is not None:
+            ready[name] = given.rename(taken)
+        taken.update(ready[name].observed)
+    return ready
 
 
 def _place_columns(source: Source, frame: DataFrame, order_by: tuple[str, ...]) -> list[Column]:

@@ -7,14 +7,11 @@ Reports travel to the driver in Spark's own progress reports: as a text with all
 from __future__ import annotations
 
 import json
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias
-
-from pyspark.sql import DataFrame
 
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
@@ -25,8 +22,6 @@ from recension.runners.metrics import Metrics, dropped_count
 
 _NAME: Final = "recension"
 _pipelines: Final = count()
-# By the identity of a DataFrame, as long as it is there: the name of its metrics.
-_held: Final[dict[int, tuple[str, weakref.finalize[Any, Any]]]] = {}
 _NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted", "partitions", "held_back_by")
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
@@ -41,8 +36,8 @@ CTI_NUMBER: Final = "cti"
 CLOCK: Final = "clock"
 LAG: Final = "lag_seconds"
 NUMBERS: Final = (*SUMMED, CTI_NUMBER, LAG)
-# Which pipeline of the query, a level, and the number of an operator there.
-OperatorKey: TypeAlias = tuple[int, int, int]
+# Which pipeline of the query, a level, a fragment, and the number of an operator there.
+OperatorKey: TypeAlias = tuple[int, int, int, int]
 
 
 class Report:
@@ -168,7 +163,7 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
             level = levels.setdefault((pipeline, shard["level"]), LevelMetrics(shard["level"]))
             level.rows[shard["shard"]] += shard["rows"]
             for number, values in enumerate(shard["operators"]):
-                key = (pipeline, shard["level"], number)
+                key = (pipeline, shard["level"], shard["fragment"], number)
                 _add_sums(operators.setdefault(key, Metrics(values["name"])), values)
                 _merge_state(latest, key, values)
         for key, now in latest.items():
@@ -179,41 +174,35 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
     return total
 
 
-def metrics_names(asked: str | None, inputs: Iterable[Mapping[str, int]]) -> tuple[str, dict[str, int]]:
-    """What the metrics of a pipeline are called, and so all names that are taken in its query.
+def metrics_names(
+    asked: str | None, inputs: Iterable[Mapping[str, int]], avoided: Mapping[str, int] | None = None
+) -> tuple[str, dict[str, int]]:
+    """What the metrics of a pipeline are called, and so all names that it and its inputs take in its query.
 
     A query may be made of several pipelines, one reading what another puts out: they are numbered from its
-    beginning, so that one that is started again has the same names. Those that are built and not yet written
-    may become a part of the same query: their names are not taken either.
+    beginning, so that one that is started again has the same names. ``avoided`` are names of its neighbours.
     """
     taken: dict[str, int] = {}
-    for name, built in (item for names in inputs for item in names.items()):
-        if taken.setdefault(name, built) != built:
+    for names in inputs:
+        if (name := first_conflict(names, taken)) is not None:
             raise RecensionError(
                 f"two pipelines that go into one query call their metrics {name!r}: give one of them another "
                 "name, as in rc.spark.stream(..., name='sites')"
             )
+        taken.update(names)
     if asked is not None and not asked.strip():
         raise RecensionError("the name of a pipeline's metrics is empty")
     free = (_NAME if number == 1 else f"{_NAME} {number}" for number in count(1))
-    held = {name for name, _ in _held.values()} | taken.keys()
+    held = taken.keys() | (avoided or {}).keys()
     name = next(name for name in free if name not in held) if asked is None else f"{_NAME} {asked}"
     if name in taken:
         raise RecensionError(f"a pipeline that this one reads has its metrics' name, {name!r}: take another")
     return name, taken | {name: next(_pipelines)}
 
 
-def hold_name(frame: DataFrame, name: str) -> DataFrame:
-    """Keep a name from the pipelines that are built while this one is there and has not been written."""
-    _held[id(frame)] = name, weakref.finalize(frame, _held.pop, id(frame), None)
-    return frame
-
-
-def release_name(frame: DataFrame) -> None:
-    """A pipeline has become a query, or a part of one, which has its own names."""
-    _, finalizer = _held.get(id(frame), ("", None))
-    if finalizer is not None:
-        finalizer()
+def first_conflict(names: Mapping[str, int], taken: Mapping[str, int]) -> str | None:
+    """A name that another pipeline has."""
+    return next((name for name, built in names.items() if taken.get(name, built) != built), None)
 
 
 def shard_reports(progress: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:

@@ -7,10 +7,11 @@ micro-batch, and knows the latest start that any task has seen.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 from urllib.parse import unquote
 
@@ -50,6 +51,8 @@ FILE: Final = "_file"
 _ROWS: Final = 1 << 19
 # Rows without a place are in the order of tasks: a second attempt must give the same order as the first.
 _MOST_SENT: Final = 1 << 32
+# In an address: the scheme, and the bucket, container or server, which may be left to a default.
+_BEFORE_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 
 
 class SourcePacker:
@@ -111,16 +114,19 @@ class Packing:
         keeps_orders = is_strict and not self._origin.sequence
         self._summary = Summary(is_stepwise=not is_strict, keeps_orders=keeps_orders)
 
-    def read_file(self, path: Path) -> Iterator[Packet]:
-        """The packets of a file."""
+    def read_file(self, path: Path, address: str = "") -> Iterator[Packet]:
+        """The packets of a file; one that was brought here goes by its address."""
         times, places = self._times, self._origin.sub_streams
         if path.name == CLOSING:
             times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
         file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
         if places is not None and self._folder is not None:
-            file = replace(file, partition=partition_of(path, self._folder, places.partition))
+            where = path_of(address or str(path))
+            file = replace(file, partition=partition_of(where, self._folder, places.partition))
+        file = replace(file, name=address or file.name)
         self._require_kind(file)
+        place = file_place(address or str(path))
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = file.columns_to_read(self._origin.columns)
         named = set() if columns is None else {*columns.names}.difference(wanted.names)
@@ -133,7 +139,7 @@ class Packing:
                 keys = row_numbers(rows, file.name, row)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
             placement = None if columns is None else read_places(rows, file, columns, row).take(kept)
-            yield from self._send(decoded.batch, extra, file_place(path), file.layout.is_table, placement)
+            yield from self._send(decoded.batch, extra, place, file.layout.is_table, placement)
             row += rows.num_rows
 
     def _require_kind(self, file: StreamFile) -> None:
@@ -244,13 +250,17 @@ class Packing:
 
 
 def path_of(address: str) -> Path:
-    """The path in an address of Spark, which is not encoded."""
-    return Path("/" + address.removeprefix("file:").lstrip("/"))
+    """The path in an address of Spark, which is not encoded, without the scheme and the bucket or server.
+
+    >>> str(path_of("file:/data/orders")), str(path_of("s3a://bucket/orders/2026/"))
+    ('/data/orders', '/orders/2026')
+    """
+    return Path("/" + _BEFORE_PATH.sub("", address, count=1).lstrip("/"))
 
 
-def file_place(path: Path) -> str:
-    """A file's place in its stream; the file that closes a stream comes after all others."""
-    return f"{_AFTER_ALL}{path}" if path.name == CLOSING else str(path)
+def file_place(name: str) -> str:
+    """The place in its stream of a file by its path or address; the one that closes a stream comes last."""
+    return f"{_AFTER_ALL}{name}" if PurePath(name).name == CLOSING else name
 
 
 def is_closing(place: str) -> bool:

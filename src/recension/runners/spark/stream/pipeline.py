@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from os.path import normpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -31,19 +31,21 @@ from recension.runners.intake import require_inputs
 from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.session import default_parallelism, prepare_streaming
 from recension.runners.spark.sinks.files import AnyPath, local_path
+from recension.runners.spark.stream.deferred import DeferredProcessor
 from recension.runners.spark.stream.feedback import FOLDER, FeedbackPacker
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     columns_of_streams,
-    local_folder,
     read_folder,
     read_frame,
     read_root,
     refuse_ambiguous,
+    remember_builder,
     watch_files,
+    with_own_names,
 )
 from recension.runners.spark.stream.membership import ANY
-from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, hold_name, metrics_names
+from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, metrics_names
 from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
@@ -54,6 +56,7 @@ from recension.runners.spark.stream.topology import (
     OWNER,
     Inlet,
     Topology,
+    note_built,
     require_refreshable,
     topology,
 )
@@ -106,8 +109,7 @@ def stream(
                 ready[name] = topic.input_frame(delay)
             case str() | Path() as folder:
                 end = None if closing is None else closing / name
-                place = local_folder(folder, name)
-                ready[name] = read_folder(spark, source, place, files_per_batch, delay, end)
+                ready[name] = read_folder(spark, source, folder, files_per_batch, delay, end)
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
@@ -192,14 +194,30 @@ def build_pipeline(
     memory: int | None = None,
     tables: Mapping[str, TableContent] | None = None,
     called: str | None = None,
+    avoided: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed, and tables, which were read.
 
     ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
-    inputs in ``feedback_folder``. ``called`` is a name for its metrics.
+    inputs in ``feedback_folder``. ``called`` is a name for its metrics, ``avoided`` are those of other
+    pipelines in the query that it will be a part of.
     """
+    again = partial(
+        build_pipeline,
+        spark,
+        query,
+        inputs,
+        shards,
+        skew,
+        feedback_files=feedback_files,
+        feedback_folder=feedback_folder,
+        memory=memory,
+        tables=tables,
+        called=called,
+    )
     refuse_ambiguous(spark, query.schema.names, "the query's output")
-    observing = _Observing(*metrics_names(called, (given.observed for given in inputs.values())))
+    inputs = with_own_names(inputs, avoided)
+    observing = _Observing(*metrics_names(called, [given.observed for given in inputs.values()], avoided))
     shards = shards or default_parallelism(spark)
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
     # If no file is there yet the output has ticks, and the files that come must have them too.
@@ -209,6 +227,7 @@ def build_pipeline(
     plan = topology([query], shards, inlets, skew, memory)
     _require_stream_first(plan)
     require_refreshable(plan)
+    note_built(plan)
     # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 
@@ -225,7 +244,7 @@ def build_pipeline(
         output = _unpack(through_levels(plan, arriving), plan, unpacker, observing)
     else:
         output = _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
-    return hold_name(output, observing.name)
+    return remember_builder(output, lambda names: again(avoided=names))
 
 
 def _require_stream_first(plan: Topology) -> None:
@@ -292,7 +311,8 @@ def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFram
 
 def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
     processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
-    return packets.groupBy("shard").transformWithState(processor, DDL, "Append", "None")
+    operator = DeferredProcessor(processor)
+    return packets.groupBy("shard").transformWithState(operator, DDL, "Append", "None")
 
 
 class _Observing(NamedTuple):
@@ -308,7 +328,8 @@ def _rows_of_last_level(
     """The last level gives the rows of the output itself."""
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema(), observing)
-    rows = packets.groupBy("shard").transformWithStateInPandas(processor, columns, "Append", "None")
+    operator = DeferredProcessor(processor)
+    rows = packets.groupBy("shard").transformWithStateInPandas(operator, columns, "Append", "None")
     observed = rows.observe(observing.name, *_observed(F.col(REPORT), plan))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 

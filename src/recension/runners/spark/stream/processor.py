@@ -1,4 +1,4 @@
-"""One level of the pipeline as Spark's stateful operator: a shard a key, packets as rows.
+"""One level of the pipeline in Spark's stateful operator: a shard a key, packets as rows.
 
 The engine of a shard stays in its Python worker between micro-batches. A worker may hold an engine as of any
 micro-batch, or of an attempt that failed. So an engine is taken out before it is used, and put back when its
@@ -16,20 +16,16 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from recension.runners.spark.stream.chunks import Head, load, load_since, read_head, save
 from recension.runners.spark.stream.codec import Store
 from recension.runners.spark.stream.host import Host
 from recension.runners.spark.stream.packets import METRICS, Packet
-from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id
+from recension.runners.spark.stream.taps import SETTING, RecordRequest
+from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id, task_setting
 from recension.runners.spark.stream.topology import Topology, require_same
 from recension.runners.spark.stream.unpacking import Unpacker
 
-# As types, not as text: text would be sent to Spark and parsed there, in every micro-batch.
-_NAME: Final = StructType([StructField("name", StringType())])
-_CHUNK: Final = StructType([StructField("chunk", BinaryType())])
 # An engine nobody asked for in so many seconds is of a query that has ended, or has gone to another worker.
 _IDLE: Final = 600.0
 
@@ -121,31 +117,30 @@ class MapStore:
         self._state.removeKey((name,))
 
 
-class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Runs the fragments of a level; Spark calls it once a micro-batch for every shard."""
+class FragmentProcessor:
+    """Runs the fragments of a level, once a micro-batch for every shard."""
 
     def __init__(self, topology: Topology, level: int, keys: list[int]) -> None:
         self._topology, self._level, self._keys = topology, level, keys
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark."""
-        self._store = MapStore(handle.getMapState("chunks", _NAME, _CHUNK))
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Called by Spark."""
-        for packet in self._run_micro_batch(key[0], rows):
+    def process(self, state: Any, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+        """One micro-batch of a key, from rows to rows."""
+        for packet in self._run_micro_batch(MapStore(state), key[0], rows):
             yield Row(**packet.seal()._asdict())
 
-    def _run_micro_batch(self, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
+    def _run_micro_batch(self, store: Store, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
         """One micro-batch of a shard. The engine is released when the last packet has been taken."""
         freeze_gc()
         packets = [Packet(self._keys.index(number), *rest) for number, *rest in rows]
         shard = self._keys.index(key)
-        lease = lease_engine(self._topology, self._level, shard, self._store, query_id())
-        began = time.perf_counter()
-        answers, reports = lease.host.run_micro_batch(packets)
+        lease = lease_engine(self._topology, self._level, shard, store, query_id())
+        began, request = time.perf_counter(), RecordRequest.from_json(task_setting(SETTING))
+        if request is not None and request.pipeline == self._topology.fingerprint:
+            answers, reports = lease.host.run_recorded(packets, request, batch_id())
+        else:
+            answers, reports = lease.host.run_micro_batch(packets)
         worked = time.perf_counter()
-        written = lease.save(self._store, batch_id())
+        written = lease.save(store, batch_id())
         times = {
             "load_seconds": lease.load_seconds,
             "kernel_seconds": worked - began,
@@ -158,9 +153,6 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             yield packet._replace(shard=self._keys[packet.shard])
         lease.release()
 
-    def close(self) -> None:
-        """Called by Spark."""
-
 
 class AnsweringProcessor(FragmentProcessor):
     """The last level, where no shard has to wait for others: its answers leave as rows of the output.
@@ -172,8 +164,8 @@ class AnsweringProcessor(FragmentProcessor):
         super().__init__(topology, topology.levels, keys)
         self._unpacker = unpacker
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Called by Spark."""
+    def process(self, state: Any, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+        """One micro-batch of a key, from data frames to data frames."""
         packets = (packet for frame in rows for packet in frame.itertuples(index=False))
-        answers = list(self._run_micro_batch(key[0], packets))
+        answers = list(self._run_micro_batch(MapStore(state), key[0], packets))
         yield self._unpacker.rows_and_reports(answers).to_pandas(types_mapper=pd.ArrowDtype)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 from dataclasses import dataclass
+from os import fspath
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -43,6 +44,7 @@ from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.nodes import Table
 from recension.runners.spark.session import is_connect
+from recension.runners.spark.sinks.files import is_local, local_path
 from recension.runners.spark.stream.inputs import (
     InputFrame,
     column_named,
@@ -52,6 +54,7 @@ from recension.runners.spark.stream.inputs import (
     require_seen_by_spark,
     watch_files,
 )
+from recension.runners.spark.stream.remote_files import fetch_files, list_files, require_stream_files
 from recension.runners.spark.stream.topology import Inlet
 from recension.runners.spark.types import arrow_schema
 
@@ -108,13 +111,24 @@ def read_table(spark: SparkSession, table: Table, given: Any) -> TableContent:
 
 def rows_of(table: Table, data: Any) -> pa.RecordBatch:
     """The rows of a table in a batch DataFrame, in files at a path, or in anything that speaks Arrow."""
+    if isinstance(data, str | Path) and not is_local(data):
+        return _fetch_rows(table, fspath(data))
     if isinstance(data, str | Path):
-        return read_rows(table, Path(data))
+        return read_rows(table, local_path(data))
     if isinstance(data, DataFrame):
         return _join_rows(table, _collect(table, data))
     found = table_of(data, table.name)
     layout = layout_of(found.schema, table.time_columns, table.name)
     return _join_rows(table, _decode(table, layout, found))
+
+
+def _fetch_rows(table: Table, address: str) -> pa.RecordBatch:
+    """The rows in the files at an address that Spark sees."""
+    spark = SparkSession.active()
+    files = list_files(spark, address)
+    require_stream_files(address, files, has_partitions=False)
+    with fetch_files(spark, files) as fetched:
+        return read_rows(table, fetched)
 
 
 def watch_versions(spark: SparkSession, table: Table, given: Any) -> InputFrame:
