@@ -53,6 +53,7 @@ def main() -> None:
         "batch": in_order(rc.spark.batch(spark, query(), given).toArrow().to_pylist()),
         "stream": in_order(rc.spark.read_history(spark, place / "table").toArrow().to_pylist()),
         "driver": where_it_is(None),
+        "daemon": spark.sparkContext.getConf().get("spark.python.daemon.module"),
         "tasks": spark.sparkContext.parallelize(range(4), 4).map(where_it_is).distinct().collect(),
     }
     (place / "found.json").write_text(json.dumps(found))

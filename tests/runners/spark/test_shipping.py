@@ -89,6 +89,7 @@ def run(python: Path | str, command: list[Any], folder: Path, **variables: str) 
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     found: dict[str, Any] = json.loads((folder / "found.json").read_text())
     assert found["batch"] == found["stream"] == found["local"] != []
+    assert found["daemon"] is None  # ours is loaded before anything that was shipped
     return found
 
 
