@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak compat check format bench docs lock clean
+.PHONY: help setup demo test quick soak compat check format bench peers docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -26,7 +26,8 @@ compat: $(READY) ## the wheel in clean environments: every supported Spark, and 
 	@sh scripts/compat.sh
 
 soak: $(READY) ## the long tests: everything is killed, five times over; a million rows of mutated files
-	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not soak and not spark" tests
 
 check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .
@@ -41,6 +42,9 @@ format: $(READY) ## put the code into its standard form
 bench: $(READY) ## every benchmark, as one table
 	@$(BIN)/python -m benchmarks
 
+peers: $(READY) ## Flink, Bytewax, Pathway, Polars and DuckDB over the same files, in environments of their own
+	@sh scripts/peers.sh
+
 docs: $(READY) ## the guide as a site, in site/; a link that leads nowhere stops it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -49,4 +53,4 @@ lock: $(READY) ## choose dependency versions anew (needs uv)
 	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis bench-results demo site
+	@rm -rf .venv .peers .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis bench-results demo site

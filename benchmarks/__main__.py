@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import tempfile
 from collections.abc import Callable
 from itertools import chain
@@ -37,17 +38,23 @@ SUITES = (
     "history_sink",
     "spark",
     "kafka",
+    "nexmark",
 )
 RUN_THEMSELVES = {
     "spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock",
     "kafka": "the same off Kafka topics of 1, 12 and 200 partitions",
+    "nexmark": "NEXMark's queries, final answers and answers at once",
 }
+HAVE_OPTIONS = ("nexmark",)
 FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 
 
 def main() -> None:
     """Measure, print one table, and save everything as JSON."""
+    if sys.argv[1:2] and sys.argv[1] in HAVE_OPTIONS:
+        _module(sys.argv[1]).main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(SUITES)}")
     parser.add_argument("--most", type=int, help="leave out sizes above so many elements: a quick look")

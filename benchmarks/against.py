@@ -3,11 +3,13 @@
     python -m benchmarks.against 0.1.0                   a revision, every suite
     python -m benchmarks.against ../other windows        a checkout, one suite
     python -m benchmarks.against HEAD modules --only overlap --rounds 9
+    python -m benchmarks.against HEAD lmerge --size 60_000 --rounds 30      many short rounds: a busy machine
 
-A round measures the other tree and then this one, each in a process of its own, so that a machine that is
-busy for a while slows both. The best repeat of a round counts, and the median of the rounds. Baselines that
-neither tree has changed (plain Python, DuckDB) are measured too: they show the noise of the run. Freed memory
-is kept by the process, in both.
+Each tree has a process of its own on the same core, which loads the data once. A round runs the other tree
+and then this one, once each, so that a machine that is busy for a while slows both. The best round counts:
+the processor time of a run that nothing disturbed. Baselines that neither tree has changed (plain Python,
+DuckDB) are measured too: they show the noise of the run. Freed memory is kept by the process, in both.
+Answers that differ between the trees are an error: then they have not measured the same.
 """
 
 from __future__ import annotations
@@ -15,22 +17,26 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
+import os
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
 from benchmarks.__main__ import FOLDER, RUN_THEMSELVES, SUITES
-from benchmarks.harness import Result, Suite, run_child
+from benchmarks.harness import ONE_THREAD, Result, Suite, run_child
 from benchmarks.report import save
 from recension.cli.bench import compare
 
 _HERE = Path(__file__).parent.parent
-_MOST, _ROUNDS = 1_000_000, 3
+_CHILD = Path(__file__).parent / "child.py"
+_MOST, _ROUNDS = 1_000_000, 9
 # Where a heap ends, and so what the C library gives back to the system and takes again with every batch, is
 # luck: it can take a third of the time of a measurement in one tree and nothing in the other.
 _KEEP_MEMORY = dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(1 << 30))
@@ -47,7 +53,7 @@ class Tree:
     @property
     def environment(self) -> dict[str, str]:
         """For processes that run its code."""
-        return _KEEP_MEMORY | {"PYTHONPATH": str(self.root / "src")}
+        return _KEEP_MEMORY | {"PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.root}"}
 
     def names(self, suite: str) -> list[str]:
         """The measurements of a suite in this tree."""
@@ -59,10 +65,31 @@ class Tree:
         """Make the files of a measurement."""
         run_child(suite, name, size, self.files, "setup", self.root, self.environment)
 
-    def measure(self, suite: Suite, name: str, size: int) -> Result:
-        """One round of a measurement."""
-        found = run_child(suite, name, size, self.files, "measure", self.root, self.environment)
-        return Result(**found)
+    @contextmanager
+    def measuring(self, suite: Suite, name: str, size: int) -> Iterator[Callable[[], Result]]:
+        """A process that has loaded the data; each call is a round, and gives all that was found so far."""
+        # Our own script, so that an older tree need not know how to serve; its measurements are its own.
+        arguments = [str(_CHILD), suite.name, name, str(size), str(self.files), "serve"]
+        with subprocess.Popen(
+            [sys.executable, "-P", *arguments],
+            env=os.environ | ONE_THREAD | self.environment,
+            cwd=self.root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            ask, answers = process.stdin, process.stdout
+
+            def run_once() -> Result:
+                ask.write(b"\n")
+                ask.flush()
+                if not (line := answers.readline()):
+                    raise SystemExit(f"{suite.name}: {name} failed in {self.root}")
+                return Result(**json.loads(line))
+
+            yield run_once
+            ask.close()
 
 
 def main() -> None:
@@ -72,6 +99,7 @@ def main() -> None:
     parser.add_argument("other", metavar="REVISION|PATH")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(_suites())}")
     parser.add_argument("--most", type=int, default=_MOST, help="leave out sizes above so many elements")
+    parser.add_argument("--size", type=int, help="every measurement at this size, whatever its own")
     parser.add_argument("--only", default="", metavar="TEXT", help="measurements with this in their name")
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     asked = parser.parse_args()
@@ -82,12 +110,28 @@ def main() -> None:
         for suite in (
             importlib.import_module(f"benchmarks.{name}").SUITE for name in asked.suites or _suites()
         ):
-            for name, size in _measurements(suite, trees, asked.most, asked.only):
-                print(f"{suite.name}: {name}, {size:,} elements", file=sys.stderr, flush=True)
-                rounds = [[tree.measure(suite, name, size) for tree in trees] for _ in range(asked.rounds)]
-                for run, found in zip(runs, zip(*rounds, strict=True), strict=True):
-                    run.append(_together(found))
+            for name, size in _measurements(suite, trees, asked.most, asked.size, asked.only):
+                found = _measure_in_turn(suite, name, size, trees, asked.rounds)
+                rates = [result.rate for result in found]
+                ratio = f"{rates[1] / rates[0]:.2f}"
+                print(f"{ratio}  {suite.name}: {name}, {size:,} elements", file=sys.stderr, flush=True)
+                for run, result in zip(runs, found, strict=True):
+                    run.append(result)
     compare(*(save(run, FOLDER, tree) for run, tree in zip(runs, ("-other", "-this"), strict=True)))
+
+
+def _measure_in_turn(
+    suite: Suite, name: str, size: int, trees: tuple[Tree, Tree], rounds: int
+) -> tuple[Result, Result]:
+    """Both trees, a run of each in every round; of each its best."""
+    with trees[0].measuring(suite, name, size) as other, trees[1].measuring(suite, name, size) as this:
+        for _ in range(rounds):
+            found = other(), this()
+    if found[0].answer != found[1].answer:
+        raise SystemExit(
+            f"{suite.name}: {name} found {found[1].answer}, but the other tree {found[0].answer}"
+        )
+    return _best(found[0]), _best(found[1])
 
 
 def _suites() -> list[str]:
@@ -106,12 +150,15 @@ def _checkout(other: str, folder: Path) -> Path:
     return folder / "tree"
 
 
-def _measurements(suite: Suite, trees: tuple[Tree, Tree], most: int, text: str) -> Iterator[tuple[str, int]]:
+def _measurements(
+    suite: Suite, trees: tuple[Tree, Tree], most: int, one_size: int | None, text: str
+) -> Iterator[tuple[str, int]]:
     """What both trees can measure, with the files for it made."""
     names = set(trees[0].names(suite.name))
     prepared = set[tuple[str, int]]()
     for m in suite.measurements:
-        for size in [size for size in m.sizes if size <= most or size == min(m.sizes)]:
+        sizes = [size for size in m.sizes if size <= most or size == min(m.sizes)]
+        for size in sizes if one_size is None else [one_size]:
             if m.name not in names or text not in m.name:
                 continue
             if m.setup is not None and (m.setup.__name__, size) not in prepared:
@@ -121,19 +168,9 @@ def _measurements(suite: Suite, trees: tuple[Tree, Tree], most: int, text: str) 
             yield m.name, size
 
 
-def _together(rounds: tuple[Result, ...]) -> Result:
-    """Several rounds as one result: of each its best."""
-    first = rounds[0]
-    return Result(
-        first.suite,
-        first.name,
-        first.size,
-        first.answer,
-        [min(found.seconds) for found in rounds],
-        [min(found.cpu_seconds) for found in rounds],
-        min(found.loaded_mb for found in rounds),
-        min(found.peak_mb for found in rounds),
-    )
+def _best(found: Result) -> Result:
+    """A result of its best round alone."""
+    return replace(found, seconds=[min(found.seconds)], cpu_seconds=[min(found.cpu_seconds)])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _WAITED = 1.1
 
 
@@ -133,7 +133,7 @@ def run_child(
     arguments = [suite.name, name, str(size), str(directory), step]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", *arguments],
-        env=os.environ | _ONE_THREAD | dict(environment or {}),
+        env=os.environ | ONE_THREAD | dict(environment or {}),
         cwd=tree,
         stdout=subprocess.PIPE,
         check=False,

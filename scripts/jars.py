@@ -40,7 +40,7 @@ class LockedJars:
 
     def jars(self, group: str) -> list[Path]:
         """The jars of a group, if all are there with the hashes of the lock file; `NoJarsError` if not."""
-        place, locked = self.folder(group), self._locked(group)
+        place, locked = self.folder(group), self.locked(group)
         if missing := [name for name, (_, wanted) in locked.items() if _hash(place / name) != wanted]:
             script = f"python -m scripts.{self.lock.stem} {group}"
             raise NoJarsError(f"{len(missing)} jars, such as {missing[0]}, are not in {place}: run {script}")
@@ -48,7 +48,7 @@ class LockedJars:
 
     def fetch(self, group: str) -> list[Path]:
         """The jars of a group, fetched as far as they are not there yet."""
-        place, locked = self.folder(group), self._locked(group)
+        place, locked = self.folder(group), self.locked(group)
         missing = {name: one for name, one in locked.items() if _hash(place / name) != one[1]}
         if missing:
             place.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class LockedJars:
                 code = 1
         return code
 
-    def _locked(self, group: str) -> dict[str, tuple[str, str]]:
+    def locked(self, group: str) -> dict[str, tuple[str, str]]:
         """Of each jar of a group, by the name of its file: the coordinates and the hash."""
         found: dict[str, tuple[str, str]] = {}
         fitting: list[str] = []

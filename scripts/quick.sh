@@ -5,6 +5,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 export HYPOTHESIS_PROFILE=quick
 python=.venv/bin/python
+# Hundreds of processes are started: each would compile all modules anew where this is set.
+export PYTHONDONTWRITEBYTECODE=
 wanted="not soak and not spark and not kafka and not slow"
 # Whole folders that `make test` runs: pages, examples, the demo, measurements, wheels, other processes.
 others="tests/runners/spark tests/docs tests/examples tests/demo tests/benchmarks tests/architecture/test_wheel.py

@@ -4,6 +4,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python=.venv/bin/python
+# Hundreds of processes are started: each would compile all modules anew where this is set.
+export PYTHONDONTWRITEBYTECODE=
 # Without them the tests of Kafka, Delta and Iceberg are skipped, with the reason.
 $python -m scripts.kafka_jars || true
 $python -m scripts.lake_jars || true

@@ -75,7 +75,7 @@ class Broker:
         self._java, self._jars = java(), str(found[0].parent / "*")
         self._folder, self._memory = folder, memory
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, control = _free_ports(2)
+        self.port, control = free_ports(2)
         folder.mkdir(parents=True, exist_ok=True)
         settings = _SETTINGS.format(port=self.port, control=control, logs=folder / "logs")
         (folder / "server.properties").write_text(settings)
@@ -159,7 +159,7 @@ class Broker:
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         # It starts a third faster if it does not compile much, and a test is over before that pays.
         command = [
-            *_ends_with_parent(),
+            *ends_with_parent(),
             self._java,
             f"-Xmx{self._memory}",
             "-XX:TieredStopAtLevel=1",
@@ -189,13 +189,13 @@ def running_broker(folder: Path, memory: str = "512m") -> Iterator[Broker]:
         broker.stop()
 
 
-def _ends_with_parent() -> list[str]:
+def ends_with_parent() -> list[str]:
     """Before a command: it ends with the tests, also if they are killed. Only where Linux has the tool."""
     tool = shutil.which("setpriv")
     return [] if tool is None else [tool, "--pdeathsig", "KILL"]
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [server.getsockname()[1] for server in held]
     for server in held:

@@ -1,7 +1,7 @@
 """One Spark session, and one Kafka broker, for all tests that need one; and how hard Hypothesis tries.
 
-``HYPOTHESIS_PROFILE=thorough`` is for a long search, ``quick`` for `make quick`; in CI the examples are the
-same every time. Tests that need Spark or Kafka are marked so, by what they ask for.
+``HYPOTHESIS_PROFILE=thorough`` is for a long search; ``long`` is for `make soak`, ``quick`` for `make quick`.
+In CI the examples are the same every time. Tests that need Spark or Kafka are marked by what they ask for.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.short_sessions import COMPILED, INTERPRETED, short_session
 
 if TYPE_CHECKING:
     from tests.broker import Broker
 
-settings.register_profile("dev", max_examples=25, deadline=None)
+settings.register_profile("dev", max_examples=10, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.register_profile("long", settings.get_profile("dev"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=3)
 # Finds failures fast and does not make them smaller.
@@ -45,26 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
 
 
-# A test runs each plan once, on a few rows: to compile it, and what runs it, costs more than it saves. The
-# programs that tests start (`tests.runners.spark.stream.driver`) and `as_users_run_it` have Spark's settings.
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
-    settings = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        **INTERPRETED,
-        **_connectors(),
-    }
-    named = {name.replace(".", "__"): value for name, value in settings.items()}
-    session = rc.spark.session("local[2,4]", "recension tests", **named)
+    settings = short_session("2g", spark__sql__shuffle__partitions="2", **_connectors())
+    session = rc.spark.session("local[2,4]", "recension tests", **settings)
     yield session
     session.stop()
 
@@ -97,7 +86,8 @@ def _connectors() -> dict[str, str]:
         settings |= delta.SETTINGS
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("iceberg")
-    return settings | ({"spark.jars": ",".join(map(str, found))} if found else {})
+    settings |= {"spark.jars": ",".join(map(str, found))} if found else {}
+    return {name.replace(".", "__"): value for name, value in settings.items()}
 
 
 @pytest.fixture

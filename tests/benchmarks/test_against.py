@@ -10,18 +10,16 @@ from benchmarks.harness import Result
 from benchmarks import against, windows
 
 
-def test_of_each_round_the_best_counts() -> None:
-    first = Result("s", "m", 10, 5, [3.0, 2.0], [2.0, 1.0], 4.0, 9.0)
-    second = Result("s", "m", 10, 5, [4.0], [3.0], 3.0, 8.0)
-    found = against._together((first, second))
-    assert (found.seconds, found.cpu_seconds) == ([2.0, 4.0], [1.0, 3.0])
-    assert (found.loaded_mb, found.peak_mb, found.answer) == (3.0, 8.0, 5)
+def test_of_all_rounds_the_best_counts() -> None:
+    found = against._best(Result("s", "m", 10, 5, [3.0, 2.0], [1.0, 2.0], 4.0, 9.0))
+    assert (found.seconds, found.cpu_seconds, found.answer) == ([2.0], [1.0], 5)
 
 
 def test_only_what_both_trees_have_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(against.Tree, "names", lambda _, suite: ["W1, hopping", "W3, tumbling"])
     trees = against.Tree(tmp_path, tmp_path), against.Tree(tmp_path, tmp_path)
-    found = list(against._measurements(windows.SUITE, trees, 500_000, "W"))
+    found = list(against._measurements(windows.SUITE, trees, 500_000, None, "W"))
     # Of a measurement with larger sizes only, the smallest stands.
     assert found == [("W1, hopping", 200_000), ("W3, tumbling", 1_000_000)]
-    assert list(against._measurements(windows.SUITE, trees, 500_000, "W3")) == found[1:]
+    assert list(against._measurements(windows.SUITE, trees, 500_000, None, "W3")) == found[1:]
+    assert list(against._measurements(windows.SUITE, trees, 0, 1_000, "W3")) == [("W3, tumbling", 1_000)]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from recension.cli import main
+from recension.cli import load_commands, main
+from recension.cli.root import _COMMANDS
 
 COMMANDS = ["run", "explain", "history", "check", "diff", "generate", "modules", "demo", "calibrate", "bench"]
 
@@ -17,6 +22,27 @@ def test_flags_take_no_value(command: str, capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().out
     assert "Usage: recension" in told
     assert "bool" not in told
+
+
+def test_the_list_of_commands_is_that_of_their_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is written before they are loaded."""
+    own: Any = typer.main.get_command(load_commands())
+    assert sorted(own.commands) == sorted(_COMMANDS)
+    for name, command in own.commands.items():
+        assert " ".join(command.help.split("\n\n")[0].split()) == _COMMANDS[name][1]
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f" {name} " in told for name in own.commands)
+
+
+def test_help_loads_no_engine() -> None:
+    program = (
+        "import sys; from recension.cli import main; main(['--help']); main(['hlep']); "
+        "sys.exit(str([m for m in ('numpy', 'pyarrow', 'recension.core.batch') if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert "No such command 'hlep'" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -50,7 +51,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def questions(recorded: Path) -> Questions:
     """What the page may ask."""
     shown = Shown("Recension: online", [("online", read_recording(recorded))])
-    return Questions(shown, [recorded], ONLINE.plan)
+    return Questions(shown, [partial(read_recording, recorded)], ONLINE.plan)
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,10 @@ def test_every_moment_shows_what_was_believed_then(browser: Browser, tmp_path: P
         live.push("s", elements)
     shown = Shown("moments", [("r", read_recording(tmp_path / "r"))])
     file = tmp_path / "page.html"
-    file.write_text(page_in_one_file(Questions(shown, [tmp_path / "r"], None).export({})), encoding="utf-8")
+    file.write_text(
+        page_in_one_file(Questions(shown, [partial(read_recording, tmp_path / "r")], None).export({})),
+        encoding="utf-8",
+    )
     browser.open(file.as_uri())
     browser.click("#ghosts")
     go = (
@@ -249,7 +252,12 @@ def test_one_stream_over_another(browser: Browser, recorded: Path, tmp_path: Pat
     folders = [recorded, tmp_path / "other"]
     shown = Shown("two", [(folder.name, read_recording(folder)) for folder in folders])
     file = tmp_path / "two.html"
-    file.write_text(page_in_one_file(Questions(shown, folders, None).export({})), encoding="utf-8")
+    file.write_text(
+        page_in_one_file(
+            Questions(shown, [partial(read_recording, one) for one in folders], None).export({})
+        ),
+        encoding="utf-8",
+    )
     browser.open(file.as_uri())
     script = (
         "const s = [...document.querySelectorAll('#pane-0-2 select')][1]; s.value = '1:2';"
@@ -270,7 +278,7 @@ def test_a_growing_recording_is_followed(browser: Browser, tmp_path: Path) -> No
     live = rc.session(ONLINE)
     recorder = rc.record(live, tmp_path / "r")
     shown = Shown("growing", [("r", read_recording(tmp_path / "r"))])
-    with InspectorServer(Questions(shown, [tmp_path / "r"], None).answers) as server:
+    with InspectorServer(Questions(shown, [partial(read_recording, tmp_path / "r")], None).answers) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         browser.open(server.address)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import recension as rc
-from recension.cli import app
+from recension.cli import load_commands
 from recension.core.batch import from_elements
 from recension.core.events import Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
@@ -193,7 +193,7 @@ def test_a_run_over_a_file(tmp_path: Path) -> None:
     )
     stream.write_text('{"_kind": "insert", "_vs": 5, "_ve": 9, "x": 1}\n{"_kind": "cti", "_vs": 4}\n')
     arguments = ["run", str(query), "--input", f"s={stream}"]
-    waiting, closed = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--close"]))
+    waiting, closed = (CliRunner().invoke(load_commands(), [*arguments, *more]) for more in ([], ["--close"]))
     assert (waiting.exit_code, closed.exit_code) == (0, 0)
     assert "5" not in waiting.stdout
     assert "5" in closed.stdout

@@ -36,17 +36,17 @@ QUERIES = [
 ]
 
 
-def _stand_for_one(transcript: Transcript) -> bool:
+def stand_for_one(transcript: Transcript) -> bool:
     """Do the inputs of a merge have one history in the end? Those that are still apart are refused."""
     first, *others = (walk.events() for walk in input_models(transcript).values())
     return "merge" not in str(transcript.query) or not any(compare_events(first, other) for other in others)
 
 
 # Broken chains and repeats, which finalize repairs on the way, have no history of their own.
-PLAYED = [t for t in QUERIES if has_valid_inputs(t) and t.name not in REFUSED and _stand_for_one(t)]
+PLAYED = [t for t in QUERIES if has_valid_inputs(t) and t.name not in REFUSED and stand_for_one(t)]
 
 
-def _built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
+def built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
     sources = {name: rc.source(name, schema) for name, schema in transcript.inputs.items()}
     elements: dict[str, list[Any]] = {name: [] for name in sources}
     for step in transcript.steps:
@@ -56,7 +56,7 @@ def _built(transcript: Transcript) -> tuple[rc.Stream, dict[str, list[Any]]]:
 
 
 def _batch(spark: Any, transcript: Transcript) -> Any:
-    query, _ = _built(transcript)
+    query, _ = built(transcript)
     schemas = transcript.inputs
     histories = {name: walk.events() for name, walk in input_models(transcript).items()}
     return batch(spark, query, {n: frame(spark, events, schemas[n]) for n, events in histories.items()})
@@ -86,7 +86,7 @@ def test_transcript(transcript: Transcript, played: dict[str, list[Event]]) -> N
 def test_as_the_local_engine_when_it_is_closed(
     transcript: Transcript, played: dict[str, list[Event]]
 ) -> None:
-    query, elements = _built(transcript)
+    query, elements = built(transcript)
     assert_equivalent(played[transcript.name], rc.run(query, elements, close=True).history())
 
 

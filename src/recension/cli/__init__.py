@@ -1,19 +1,5 @@
-"""The command ``recension``. Each module with commands adds them to the root when it is imported."""
+"""The command ``recension``. A module with commands adds them to the root when one of them is called."""
 
-from recension.cli import bench, calibrate, demo, generate, inspect, modules, query_file, run, streams, why
-from recension.cli.root import app, main
+from recension.cli.root import load_commands, main
 
-__all__ = [
-    "app",
-    "bench",
-    "calibrate",
-    "demo",
-    "generate",
-    "inspect",
-    "main",
-    "modules",
-    "query_file",
-    "run",
-    "streams",
-    "why",
-]
+__all__ = ["load_commands", "main"]

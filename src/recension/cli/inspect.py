@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from collections.abc import Container
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,7 @@ import typer
 
 from recension.cli.query_file import load_query
 from recension.cli.root import app
+from recension.core.errors import RecensionError
 from recension.core.formats.files import format_errors
 
 if TYPE_CHECKING:
@@ -21,12 +24,19 @@ if TYPE_CHECKING:
 @app.command()
 def inspect(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="DIR|QUERY.py[:name]|PATH",
             help="A recording, a query to run and record, a stream, or a changelog of Spark.",
         ),
-    ],
+    ] = None,
+    spark_checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The checkpoint of a query on Spark: its micro-batches, and what it recorded or wrote.",
+        ),
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", "-i", metavar="NAME=PATH", help="A source of the query and its stream."),
@@ -60,27 +70,28 @@ def inspect(
     recorded first; its file is Python and is executed.
     """
     # The engine is loaded when it is used.
-    from recension.cli.inspected import open_recording
+    from recension.cli.inspected import open_checkpoint, open_recording
     from recension.inspector.export import page_in_one_file
     from recension.inspector.page_data import Shown
     from recension.inspector.questions import Questions
-    from recension.runners.recording import read_recording
 
     with ExitStack() as stack:
-        folder, plan = stack.enter_context(open_recording(target, inputs or [], batch_size, close=close))
-        if query is not None:
-            plan = load_query(query).plan
-        others = [
-            (Path(other).stem, stack.enter_context(open_recording(other, [], batch_size, close=close))[0])
-            for other in beside or []
-        ]
+        if spark_checkpoint is not None:
+            opened = open_checkpoint(spark_checkpoint, target)
+        elif target is not None:
+            opened = open_recording(target, inputs or [], batch_size, close=close)
+        else:
+            raise RecensionError("name what to look at: a recording, a query, a stream or --spark-checkpoint")
+        name = target or str(spark_checkpoint)
+        found = {_name_of(name): stack.enter_context(opened)}
+        plan = next(iter(found.values())).query if query is None else load_query(query).plan
+        for other in beside or []:
+            opened = open_recording(other, [], batch_size, close=close)
+            found[_free_name(Path(other).stem, found)] = stack.enter_context(opened)
         shown = Shown(
-            f"Recension: {Path(target).name}",
-            [(_name_of(target), read_recording(folder))]
-            + [(name, read_recording(path)) for name, path in others],
-            limit,
+            f"Recension: {Path(name).name}", [(called, one.read()) for called, one in found.items()], limit
         )
-        questions = Questions(shown, [folder, *(path for _, path in others)], plan)
+        questions = Questions(shown, [one.read for one in found.values()], plan)
         if export is not None:
             with format_errors(str(export)):
                 export.write_text(page_in_one_file(questions.export({})), encoding="utf-8")
@@ -90,6 +101,10 @@ def inspect(
 
 def _name_of(target: str) -> str:
     return Path(target).name.removesuffix(".py") or target
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    return next(free for n in count(1) if (free := name if n == 1 else f"{name} ({n})") not in taken)
 
 
 def _serve(questions: Questions, port: int, *, opens: bool) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import pyarrow as pa
 import typer
 
+from recension.cli.root import STANDARD_OUTPUT, name_standard_output
 from recension.cli.show import csv_history, show_history
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
@@ -199,10 +199,10 @@ class StandardOutput(io.BufferedIOBase):
     Closing it leaves standard output open.
     """
 
-    name = "standard output"
+    name = STANDARD_OUTPUT
 
     def __init__(self) -> None:
-        with _name_in_errors():
+        with name_standard_output():
             # What was printed before comes first.
             sys.stdout.flush()
         self._file = sys.stdout.buffer
@@ -212,17 +212,7 @@ class StandardOutput(io.BufferedIOBase):
 
     def write(self, data: Any, /) -> int:
         # At once: a reader such as `head` waits for the first lines, not for the last.
-        with _name_in_errors():
+        with name_standard_output():
             written = self._file.write(data)
             self._file.flush()
         return written
-
-
-@contextmanager
-def _name_in_errors() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as why:
-        raise OSError(why.errno, why.strerror, StandardOutput.name) from None

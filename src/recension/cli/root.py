@@ -10,25 +10,65 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any, Final
 
-import pyarrow as pa
 import typer
+import typer.core
 import typer.main
 
-from recension.cli.outputs import StandardOutput
 from recension.core.errors import RecensionError
-from recension.core.formats.files import describe_file_error
 
+STANDARD_OUTPUT: Final = "standard output"
 FAILED: Final = 1
 BAD_INPUT: Final = 2
 _INTERRUPTED: Final = 130
 _PIPE_CLOSED: Final = 141
 # The base of all usage errors, which typer keeps in different places from version to version.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+
+# The module with each command, and what the list of commands says of it: who asks for one, or for that list,
+# does not wait until all are loaded.
+_COMMANDS: Final = {
+    "bench": ("bench", "Compare what two runs of the benchmarks (`make bench`) have found."),
+    "calibrate": (
+        "calibrate",
+        "Measure the costs by which coalescing queries are made eager or lazy, and keep them in a file.",
+    ),
+    "check": ("streams", "Is the stream valid? Which class R0 to R4 it falls in, and what it holds."),
+    "demo": (
+        "demo",
+        "Three replicas of one query that disagree, die and are replaced; one answer, compared with truth.",
+    ),
+    "diff": (
+        "streams",
+        "Do two streams mean the same: are their histories equal, whatever way they came about?",
+    ),
+    "explain": (
+        "query_file",
+        "The plan of a query as it will run: columns, known properties, chosen variants, fragments on Spark.",
+    ),
+    "generate": (
+        "generate",
+        "Write test streams: inserts with a number and a text, some out of order, some revised, and CTIs.",
+    ),
+    "history": (
+        "streams",
+        "The canonical history of a stream: the events left when every retraction is applied.",
+    ),
+    "inspect": ("inspect", "Look at streams: what came when, what was revised, what is final, and why."),
+    "modules": (
+        "modules",
+        "The modules that installed packages offer: names, signatures, and what they say of themselves.",
+    ),
+    "run": ("run", "Run a query over stream files. The query file is Python and is executed."),
+    "why": (
+        "why",
+        "Why an answer of a query is what it is: the input events it rests on, and how it came about.",
+    ),
+}
 
 app = typer.Typer(
     name="recension",
@@ -43,15 +83,17 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     _open_standard_files()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        _refuse_empty(sys.argv[1:] if arguments is None else arguments)
-        code = _command()(args=arguments, prog_name="recension", standalone_mode=False)
-        StandardOutput()  # flushes what was printed
+        _refuse_empty(given)
+        code = _command(given)(args=arguments, prog_name="recension", standalone_mode=False)
+        with name_standard_output():
+            sys.stdout.flush()
     except _UsageError as why:
         return _refuse(why.format_message())  # type: ignore[attr-defined]
     except RecensionError as why:
         return _refuse(str(why))
-    except (KeyboardInterrupt, pa.ArrowCancelled):
+    except KeyboardInterrupt:
         return _INTERRUPTED
     except SystemExit as why:
         # typer ends this way when the reader of our output has gone, and when it has shown a completion.
@@ -64,7 +106,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_os_error(why)
     except MemoryError:
         return _refuse("out of memory: give the machine more, or the command smaller pieces (--batch-size)")
+    except Exception as why:
+        if type(why).__name__ == "ArrowCancelled":  # interrupted while Arrow was at work
+            return _INTERRUPTED
+        raise
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def name_standard_output() -> Iterator[None]:
+    """Errors of writing to it name it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as why:
+        raise OSError(why.errno, why.strerror, STANDARD_OUTPUT) from None
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
@@ -75,11 +132,26 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
             raise RecensionError(f"{name} is empty: give a value")
 
 
-@cache
-def _command() -> Any:
-    """All commands by name; typer would show ``<bool>`` behind every flag, which takes no value."""
+def load_commands() -> typer.Typer:
+    """The root with every command."""
+    for module, _ in _COMMANDS.values():
+        import_module(f"recension.cli.{module}")
+    return app
+
+
+def _command(arguments: Sequence[str]) -> Any:
+    """All commands by name. Only the one that is called is loaded; a shell that completes may ask for any.
+
+    typer would show ``<bool>`` behind every flag, which takes no value.
+    """
+    called = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if "_RECENSION_COMPLETE" in os.environ:
+        load_commands()
+    elif called in _COMMANDS:
+        import_module(f"recension.cli.{_COMMANDS[called][0]}")
     command: Any = typer.main.get_command(app)
-    command.commands = dict(sorted(command.commands.items()))
+    listed = {name: typer.core.TyperCommand(name, help=about) for name, (_, about) in _COMMANDS.items()}
+    command.commands = dict(sorted((listed | command.commands).items()))
     waiting = [command]
     for one in waiting:
         for parameter in one.get_params(typer.Context(one)):
@@ -114,6 +186,8 @@ def _report_os_error(why: OSError) -> int:
         sys.stdout.flush()
     except OSError:
         _discard_output()
+    from recension.core.formats.files import describe_file_error
+
     reason = describe_file_error(why)
     return _refuse(f"{why.filename}: {reason}" if why.filename else reason)
 
@@ -130,6 +204,8 @@ def _refuse(reason: str) -> int:
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             print(version("recension"))
         except PackageNotFoundError:

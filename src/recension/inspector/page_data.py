@@ -28,7 +28,15 @@ LIMIT: Final = 200_000
 _LONGEST: Final = 2_000
 _NULL: Final = 0xFFFFFFFF
 _DESCRIBED: Final = ("label", "columns", "known", "chosen")
-_MEASURED: Final = ("state_rows", "state_bytes", "dropped", "seconds", "warnings")
+_MEASURED: Final = (
+    "state_rows",
+    "state_bytes",
+    "dropped",
+    "seconds",
+    "warnings",
+    "events_out",
+    "retractions_out",
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Shown:
     def whole(self) -> dict[str, Any]:
         """All that the page needs."""
         after, left_out = self._cut()
-        said = [gap for name, one in self.recordings for gap in self._say(name, one.describe_gaps())]
+        said = []
         if left_out:
             said.append(
                 f"this page has at most the last {self.limit:,} elements, and not the {left_out:,} that came "
@@ -50,8 +58,9 @@ class Shown:
             )
         return {
             "title": self.title,
-            "notes": said,
+            "left_out": said,
             "times": self._times(),
+            "unit": "micro-batch" if self.recordings[0][1].is_by_micro_batch else "step",
             "plan": [self._describe(at, vertex) for at, vertex in self._vertices()],
             **self.since(after),
         }
@@ -77,9 +86,10 @@ class Shown:
             "fed": [steps[step][1] for step in order],
             "edges": {edge: found for edge, found in edges.items() if found["size"]},
             "measured": {
-                edge_id(at, int(vertex["id"])): {key: vertex[key] for key in _MEASURED}
-                for at, vertex in self._vertices()
+                edge_id(at, int(vertex["id"])): _measured(vertex) for at, vertex in self._vertices()
             },
+            "notes": [note for name, one in self.recordings for note in self._say(name, one.describe())],
+            "numbers": [row for _, one in self.recordings for row in one.manifest.get("numbers", [])],
             "live": any(one.manifest["ended"] is None for _, one in self.recordings),
         }
 
@@ -109,7 +119,7 @@ class Shown:
                     kind = rows.schema.field(VS).type
                     if pa.types.is_timestamp(kind):
                         return kind.tz or "naive"
-        return "ticks"
+        return str(self.recordings[0][1].manifest.get("times", "ticks"))
 
     def _vertices(self) -> list[tuple[int, dict[str, Any]]]:
         return [
@@ -133,6 +143,11 @@ class Shown:
             "recorded": edge in recording.edges,
             **{key: vertex.get(key) for key in _DESCRIBED},
         }
+
+
+def _measured(vertex: dict[str, Any]) -> dict[str, Any]:
+    """What a step holds and has done; its CTI as text, since it may be too long for a number there."""
+    return {key: vertex[key] for key in _MEASURED} | {"cti": str(vertex["cti"])}
 
 
 def edge_id(recording: int, edge: int) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from recension.core.errors import RecensionError
@@ -14,14 +13,15 @@ from recension.inspector.reasons import Reasons
 from recension.inspector.replay import Replay
 from recension.inspector.server import Answer
 from recension.plan.node import Node
-from recension.runners.recording import read_recording
+from recension.runners.recording import Recording
 
 
 class Questions:
     """The questions that the page asks, by name. With the query of the first recording there are more."""
 
-    def __init__(self, shown: Shown, folders: Sequence[Path], query: Node | None) -> None:
-        self._shown, self._folders, self._query = shown, folders, query
+    def __init__(self, shown: Shown, readers: Sequence[Callable[[], Recording]], query: Node | None) -> None:
+        """``readers`` read the recordings as they are now: one may be growing."""
+        self._shown, self._readers, self._query = shown, readers, query
 
     @property
     def answers(self) -> dict[str, Answer]:
@@ -43,7 +43,8 @@ class Questions:
             reasons, left_out = self._reasons.explain_answers()
         except RecensionError as why:
             reasons, left_out = [], f"why is not told on this page: {why}"
-        return {**told, "reasons": reasons, "notes": [*told["notes"], *([left_out] if left_out else [])]}
+        told["left_out"] += [left_out] if left_out else []
+        return {**told, "reasons": reasons}
 
     def effect(self, words: dict[str, str]) -> dict[str, Any]:
         """What the event of these elements changed."""
@@ -60,9 +61,8 @@ class Questions:
         return self._reasons.explain(edge, _numbers(words["elements"]), int(words["until"]))
 
     def _again(self) -> Shown:
-        """The recordings as they are now: one may be growing."""
         names = [name for name, _ in self._shown.recordings]
-        found = [read_recording(folder) for folder in self._folders]
+        found = [read() for read in self._readers]
         return replace(self._shown, recordings=list(zip(names, found, strict=True)))
 
     @cached_property
@@ -71,13 +71,13 @@ class Questions:
 
     @cached_property
     def _replay(self) -> Replay:
-        return Replay(read_recording(self._folders[0]), self._known_query())
+        return Replay(self._readers[0](), self._known_query())
 
     @cached_property
     def _reasons(self) -> Reasons:
         # It needs what a replay needs: all inputs, and the same query.
         _ = self._replay
-        return Reasons(read_recording(self._folders[0]), self._known_query())
+        return Reasons(self._readers[0](), self._known_query())
 
     def _known_query(self) -> Node:
         if self._query is None:

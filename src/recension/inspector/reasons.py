@@ -58,7 +58,7 @@ class Reasons:
         for edge in dict.fromkeys(self._recording.queries.values()):
             if edge not in self._recording.edges or edge in self._recording.sources.values():
                 continue
-            chains = list(_chains(self._recording.stream(edge).batch()))
+            chains = list(iter_events(self._recording.stream(edge).batch()))
             for number, elements in enumerate(chains):
                 if len(found) >= _ANSWERS or time.monotonic() - began > _SECONDS:
                     return found, f"why is told of {number:,} of {len(chains):,} answers on this page"
@@ -135,7 +135,7 @@ def _as_recorded(node: Node) -> Node:
     return replace(node, partition=(), order=(), partitions=None, idle=None, run=None, sequence=())
 
 
-def _chains(batch: EventBatch) -> Iterator[list[int]]:
+def iter_events(batch: EventBatch) -> Iterator[list[int]]:
     """The elements of every event that is left in the end, by its first element."""
     alive: dict[Any, list[list[int]]] = {}
     data = batch.is_data()

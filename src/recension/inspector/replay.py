@@ -93,16 +93,16 @@ class Replay:
             for step, self._now, source in rows:
                 if source is None:
                     session.tick()
-                    continue
-                batch = came[source].get(step)
-                if batch is None:
-                    continue
-                if recording.sources[source] == edge:
-                    places = np.arange(seen[source], seen[source] + len(batch))
-                    kept = ~np.isin(places, list(elements))
-                    seen[source] += len(batch)
-                    batch = batch.filter(kept)
-                session.feed(source, batch)
+                # A micro-batch may have elements of several sources.
+                for fed in [source] if source in came else came:
+                    if (batch := came[fed].get(step)) is None:
+                        continue
+                    if recording.sources[fed] == edge:
+                        places = np.arange(seen[fed], seen[fed] + len(batch))
+                        kept = ~np.isin(places, list(elements))
+                        seen[fed] += len(batch)
+                        batch = batch.filter(kept)
+                    session.feed(fed, batch)
             recorder.close()
             again = read_recording(recorder.path)
             return {number: again.stream(number).history() for number in again.edges}

@@ -44,7 +44,8 @@ from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
-from recension.runners.recorder import LIMIT, EdgeChoice, Recorder
+from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
+from recension.runners.recording_files import LIMIT
 from recension.runners.result import Reading, Result
 from recension.runners.session_lock import LockedSession, RefusedError, run_exclusively
 from recension.runners.snapshot import (
@@ -332,6 +333,10 @@ class Session(LockedSession):
     ) -> Recorder:
         """Record what comes from now on, see `rc.record`."""
         return self._run.record(path, edges, limit)
+
+    def observe(self, observer: StepObserver | None) -> None:
+        """Let somebody see what comes on every edge of the plan from now on, or nobody."""
+        self._run.observe(observer)
 
     @run_exclusively
     def metrics(self) -> list[Metrics]:

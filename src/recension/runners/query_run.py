@@ -35,7 +35,7 @@ from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
 from recension.runners.paced_partitions import PacedPartitions
-from recension.runners.recorder import EdgeChoice, Recorder
+from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.session_lock import RefusedError
 from recension.runners.sub_streams import Arrival, IntoPartition, describe_progress
 from recension.runners.table_intake import TableIntake
@@ -70,33 +70,37 @@ class QueryRun:
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False
-        self._recorder: Recorder | None = None
+        self._observer: StepObserver | None = None
         self._has_begun = False
 
     def record(self, path: str | PathLike[str], edges: EdgeChoice, limit: str | int) -> Recorder:
         """Record what comes on some edges from now on."""
-        if self._recorder is not None and self._recorder.stopped is None:
-            raise RecensionError(
-                f"record: the session is recorded in {self._recorder.path}: close that first"
-            )
+        known = self._observer
+        if isinstance(known, Recorder) and known.stopped is None:
+            raise RecensionError(f"record: the session is recorded in {known.path}: close that first")
 
         def measure() -> list[Metrics]:
             return self.metrics(self.engine.counters())
 
         is_whole = not self._has_begun
-        self._recorder = Recorder(path, edges, limit, self._clock, self.plan, measure, is_whole=is_whole)
-        return self._recorder
+        recorder = Recorder(path, edges, limit, self._clock, self.plan, measure, is_whole=is_whole)
+        self._observer = recorder
+        return recorder
+
+    def observe(self, observer: StepObserver | None) -> None:
+        """Let somebody see what comes on every edge from now on, or nobody."""
+        self._observer = observer
 
     def publish(self) -> None:
         """What came out of a push can be read, and is recorded."""
         self.answers.publish()
-        if self._recorder is not None:
-            self._recorder.publish(self.time_type)
+        if self._observer is not None:
+            self._observer.publish(self.time_type)
 
     def end_recording(self, reason: str) -> None:
         """The streams do not go on from here."""
-        if self._recorder is not None:
-            self._recorder.end(reason)
+        if self._observer is not None:
+            self._observer.end(reason)
 
     def _open_intakes(self) -> None:
         """An intake for every source; those of sources that are no longer read go."""
@@ -231,8 +235,8 @@ class QueryRun:
     def _collect(self, flows: Mapping[int, Flow]) -> None:
         """Keep what the queries gave; sources forget what can no longer matter."""
         self._has_begun = True
-        if self._recorder is not None:
-            self._recorder.stage(flows)
+        if self._observer is not None:
+            self._observer.stage(flows)
         self._ctis |= {vertex: flow.cti for vertex, flow in flows.items() if flow.cti is not None}
         for name, vertex in self.plan.query_vertices.items():
             if vertex in flows:
@@ -273,8 +277,8 @@ class QueryRun:
         self.engine.rewire(self.plan.vertices)
         ports.forget(self.engine.running_vertices)
         self._open_intakes()
-        if self._recorder is not None:
-            self._recorder.rewire()
+        if self._observer is not None:
+            self._observer.rewire()
         if len(answer.batch) or answer.cti is not None:
             given = Flow([answer.batch] if len(answer.batch) else [], answer.cti)
             self._collect(self.engine.step({ports.vertex: given}))

@@ -1,4 +1,4 @@
-"""Reading recordings, also one that is still being written; `recorder.py` says what is where."""
+"""Reading recordings, also one that is still being written; `recording_files.py` says what is where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recension.core.formats.columns import BATCH, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import describe_file_error, format_errors, validate_batch
 from recension.plan.properties import NOTHING_KNOWN
-from recension.runners.recorder import EDGES, FORMAT, MANIFEST, STEP_COLUMNS, STEPS
+from recension.runners.recording_files import EDGES, FORMAT, MANIFEST, STEP_COLUMNS, STEPS, counted_bytes
 from recension.runners.result import Result
 
 
@@ -77,6 +77,15 @@ class Recording:
         called = {number: name for name, number in [*self.queries.items(), *self.sources.items()]}
         return called.get(edge) or str(self.manifest["plan"][edge]["label"])
 
+    @property
+    def is_by_micro_batch(self) -> bool:
+        """Is a step a micro-batch of Spark, whose number is one less?"""
+        return "spark" in self.manifest
+
+    def describe(self) -> list[str]:
+        """What a reader should know of it, in words."""
+        return [*self.manifest.get("notes", []), *self.describe_gaps()]
+
     def describe_gaps(self) -> list[str]:
         """What is not in it, in words."""
         gone, said = self.manifest["gone"], list[str]()
@@ -88,18 +97,20 @@ class Recording:
                 f"the first {gone['steps']:,} steps ({elements:,} elements) are gone: the recording has "
                 f"reached its limit of {self.manifest['limit']:,} bytes"
             )
+        if hidden := self.manifest.get("hidden"):
+            said.append(f"not recorded, since Spark computes it in another way: {', '.join(hidden)}")
         if self.manifest["ended"] not in (None, "closed"):
             said.append(f"the recording has ended early: {self.manifest['ended']}")
         return said
 
     def steps(self, after: int = 0) -> pa.Table:
         """The steps after one of them: number, wall clock, and the source that was fed (null: the clock)."""
-        batches = list(self._rows(self.path / STEPS, "step", after))
+        batches = list(self._rows(STEPS, "step", after))
         return pa.Table.from_batches(batches, STEP_COLUMNS)
 
     def rows(self, edge: str | int, after: int = 0) -> pa.Table | None:
         """The elements of an edge as a table with control columns, `_batch` the step; None if none came."""
-        batches = list(self._rows(self.path / EDGES / str(self._number(edge)), BATCH, after))
+        batches = list(self._rows(f"{EDGES}/{self._number(edge)}", BATCH, after))
         if not batches:
             return None
         # How times are written is known once one has come: until then they are ticks.
@@ -147,20 +158,26 @@ class Recording:
             )
         return found[0]
 
-    def _rows(self, folder: Path, column: str, after: int) -> Iterator[pa.RecordBatch]:
-        """The rows of an edge whose step is later; a file that is being written ends where it ends."""
-        for file in sorted(folder.glob("*.arrows")):
-            for batch in _read(file, is_closed=self.manifest["ended"] == "closed"):
+    def _rows(self, folder: str, column: str, after: int) -> Iterator[pa.RecordBatch]:
+        """The rows of an edge whose step is later, as far as the manifest counts them."""
+        for file in sorted((self.path / folder).glob("*.arrows")):
+            size = counted_bytes(self.manifest, file, folder)
+            for batch in _read(file, size, is_closed=self.manifest["ended"] == "closed"):
                 steps = batch.column(column)
                 if len(batch) and steps[-1].as_py() > after:
                     yield batch if steps[0].as_py() > after else batch.filter(pc.greater(steps, after))
 
 
-def _read(file: Path, *, is_closed: bool) -> Iterator[pa.RecordBatch]:
+def _read(file: Path, size: int | None, *, is_closed: bool) -> Iterator[pa.RecordBatch]:
+    """The batches in the first bytes of a file; one that was cut off by a crash ends where it ends."""
+    if size == 0:
+        return
     try:
-        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
-            for batch in reader:
-                yield validate_batch(batch)
+        with pa.memory_map(str(file)) as source:
+            buffer = source.read_buffer(size)
+            with pa.ipc.open_stream(buffer) as reader:
+                for batch in reader:
+                    yield validate_batch(batch)
     except FileNotFoundError:
         return  # the limit was reached while this was read
     except (OSError, pa.ArrowInvalid) as why:
@@ -182,7 +199,7 @@ def read_recording(path: str | PathLike[str]) -> Recording:
     try:
         manifest = json.loads(text)
         is_known = manifest["format"] == FORMAT
-        wanted = ("is_whole", "limit", "ended", "gone", "queries", "sources", "edges", "plan")
+        wanted = ("is_whole", "limit", "ended", "gone", "files", "queries", "sources", "edges", "plan")
         is_known = is_known and all(name in manifest for name in wanted)
     except (ValueError, TypeError, KeyError, RecursionError):
         is_known = False

@@ -343,8 +343,10 @@ class MicroBatches:
     batches: Iterator[tuple[int, EventBatch]]
 
 
-def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> MicroBatches | None:
-    """A changelog by micro-batches; None if the path is none, or one that has no times."""
+def read_micro_batches(
+    path: str | PathLike[str], version: Version = NEWEST, *, after: int = -1
+) -> MicroBatches | None:
+    """A changelog by micro-batches, those that came ``after`` a time; None if it is none, or has no times."""
     folder = Path(path)
     with format_errors(str(folder)):
         mark = read_mark(folder) if folder.is_dir() else None
@@ -357,6 +359,7 @@ def read_micro_batches(path: str | PathLike[str], version: Version = NEWEST) -> 
     batches = (
         (at, batch)
         for at, pieces in groupby(parts, key=lambda part: part.at)
+        if at > after
         for batch in StreamReader(
             [files[p] for p in pieces], schema, _Checks("raise", False, True), BATCH_SIZE
         )

@@ -2,6 +2,7 @@
 import { byId, count, counted, make } from "./dom.js";
 import { Details } from "./details.js";
 import { CTI, RETRACT, Streams } from "./model.js";
+import { NumberTable } from "./numbers.js";
 import { Pane } from "./pane.js";
 import { PlanGraph } from "./plan.js";
 import { readColours } from "./timeline.js";
@@ -31,8 +32,10 @@ class Inspector {
     this.colours = readColours();
     document.title = byId("title").textContent = this.streams.title;
     this.showNotes(this.streams.notes);
+    document.documentElement.classList.toggle("no-elements", !this.streams.edges.size);
     this.graph = new PlanGraph(byId("plan"), this.streams, this.times, (id) => this.togglePane(id));
     this.details = new Details(byId("details"), this);
+    this.numbers = new NumberTable(byId("numbers"), this);
     this.details.show(null);
     this.bind();
     for (const edge of this.streams.edges.values()) if (edge.about.role !== "step") this.togglePane(edge.id);
@@ -96,7 +99,10 @@ class Inspector {
     return `after element ${count(this.moment)} of ${count(streams.size)} · ${this.describeStep(place)} of ${count(streams.lastStep)}${this.describeFeed(place)} · ${this.describeElement()}`;
   }
 
-  describeStep(place) { return `step ${count(this.streams.steps[place] ?? 0)}`; }
+  describeStep(place) { return this.writeStep(this.streams.steps[place] ?? 0); }
+
+  /** The first micro-batch of Spark is number 0, and the first step. */
+  writeStep(number) { return this.streams.unit === "step" ? `step ${count(number)}` : number ? `micro-batch ${count(number - 1)}` : "no micro-batch"; }
 
   describeFeed(place) {
     const at = this.streams.stepAt[place];
@@ -338,8 +344,10 @@ class Inspector {
     this.isPolling = false;
     if (more.error) { this.showNotes([...this.streams.notes, more.error]); return; }
     const joined = Object.keys(more.edges).some((id) => !this.streams.edges.has(id));
+    const isMore = this.streams.append(more);
     this.showNotes(joined ? [...this.streams.notes, "a stream has joined the plan since: load the page again to see it"] : this.streams.notes);
-    if (!this.streams.append(more)) return;
+    this.numbers.show();
+    if (!isMore) { this.redraw(); return; }
     if (wasFit) this.view = this.streams.extent();
     this.goTo(wasAtEnd || byId("follow").checked ? this.streams.size : this.moment);
   }

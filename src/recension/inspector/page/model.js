@@ -313,7 +313,8 @@ export class Edge {
 export class Streams {
   constructor(data) {
     this.title = data.title;
-    this.notes = data.notes;
+    this.leftOut = data.left_out;
+    this.unit = data.unit;
     this.plan = data.plan;
     this.times = data.times;
     this.edges = new Map(data.plan.filter((about) => about.recorded).map((about) => [about.id, new Edge(about)]));
@@ -329,6 +330,8 @@ export class Streams {
   /** More steps; true if there were any. */
   append(data) {
     this.isLive = data.live;
+    this.notes = [...data.notes, ...this.leftOut];
+    this.numbers = data.numbers;
     for (const about of this.plan) Object.assign(about, data.measured[about.id]);
     const numbers = decode(data.steps, Uint32Array);
     const at = decode(data.at, BigInt64Array);

@@ -79,17 +79,18 @@ export class PlanGraph {
       button.classList.toggle("lit", lit.has(id));
       const numbers = button.querySelector(".numbers");
       const until = button.querySelector(".until");
-      if (!edge) {
+      const about = this.about.get(id);
+      if (!edge && about.events_out === null) {
         numbers.textContent = "not recorded";
         continue;
       }
-      const { inserts, retractions } = edge.countsAt(moment);
-      const { dropped, state_rows: held } = edge.about;
-      const rate = Math.round(this.streams.rateAt(edge, moment));
+      const { dropped, state_rows: held } = about;
+      const { inserts, retractions } = edge ? edge.countsAt(moment) : { inserts: about.events_out - about.retractions_out, retractions: about.retractions_out };
+      const rate = edge ? Math.round(this.streams.rateAt(edge, moment)) : 0;
       const more = [rate ? `${count(rate)}/s` : "", dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} held` : ""].filter(Boolean).join(" · ");
       numbers.textContent = `+${count(inserts)}  −${count(retractions)}` + (more ? ` · ${more}` : "");
-      const cti = edge.ctiAt(moment);
-      until.textContent = cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`;
+      const cti = edge ? edge.ctiAt(moment) : BigInt(about.cti);
+      until.textContent = (edge ? "" : "not recorded · ") + (cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`);
     }
     for (const line of this.lines.children) line.classList.toggle("lit", lit.has(line.dataset.from) && lit.has(line.dataset.to));
   }
@@ -98,6 +99,6 @@ export class PlanGraph {
 /** A step in words, for who points at it. */
 export function describeStep(about) {
   return [about.label, `columns: ${about.columns}`, about.known && `known: ${about.known}`, about.chosen && `chosen: ${about.chosen}`,
-    `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
+    about.events_out !== null && `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
     ...about.warnings, about.recorded ? "" : "this edge was not recorded: record it with edges=\"all\""].filter(Boolean).join("\n");
 }

@@ -75,7 +75,7 @@ class In2t:
 
     def vs(self, nodes: Index) -> Ticks:
         """The starts of some nodes."""
-        starts: Ticks = self.nodes["vs"][nodes]
+        starts: Ticks = self.nodes["vs"].take(nodes)
         return starts
 
     def keys(self, nodes: Index) -> Hashes:
@@ -96,7 +96,7 @@ class In2t:
 
     def remove(self, nodes: Index) -> None:
         """Forget nodes."""
-        self._payloads.drop(self.nodes["row"][nodes])
+        self._payloads.drop(self.nodes["row"].take(nodes))
         self.nodes.remove_rows(nodes)
 
     def parts(self) -> dict[str, Any]:

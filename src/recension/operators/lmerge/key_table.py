@@ -12,9 +12,10 @@ Cost        O(1) a key asked for, added or killed, over time; always for whole a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import Index, Mask
@@ -26,6 +27,8 @@ from recension.core.sorted_runs import Column, take_columns
 from recension.core.ticks import Ticks
 from recension.operators.state.time_queue import TimeQueue
 
+Slots: TypeAlias = npt.NDArray[np.int32]
+
 NOWHERE: Final = -1
 # No living row has this key; a key that happens to be 0 is moved off it.
 _DEAD: Final = np.uint64(0)
@@ -33,6 +36,8 @@ _LEAST: Final = 256
 # One part in so many may be free: every input pays for that.
 _SPARE: Final = 5
 _STEP: Final = 1 << 14
+# Slots for each row, at least.
+_ROOM: Final = 8
 
 
 class KeyTable:
@@ -61,9 +66,9 @@ class KeyTable:
         self._keys = np.zeros(_LEAST, np.uint64)
         self._columns = {name: np.full(_LEAST, fill, kind) for name, (kind, fill) in self._types.items()}
         self._dead = np.zeros(0, np.int64)
-        self._slots, self._taken = np.full(4 * _LEAST, NOWHERE, np.int64), 0
+        self._slots, self._taken = np.full(_ROOM * _LEAST, NOWHERE, np.int32), 0
         # Slots that will be used once the first ``moved`` rows are in them, and all others.
-        self._next_slots: Index | None = None
+        self._next_slots: Slots | None = None
         self._moved = 0
 
     def __len__(self) -> int:
@@ -81,7 +86,7 @@ class KeyTable:
     def note(self, rows: Index) -> None:
         """These rows change."""
         if self._changed is not None:
-            self._changed.append(self._keys[rows])
+            self._changed.append(self._keys.take(rows))
 
     @property
     def keys(self) -> Hashes:
@@ -101,7 +106,7 @@ class KeyTable:
 
     def is_live(self, rows: Index) -> Mask:
         """Which of the rows are there."""
-        alive: Mask = self._keys[rows] != _DEAD
+        alive: Mask = self._keys.take(rows) != _DEAD
         return alive
 
     def rows(self) -> Index:
@@ -111,15 +116,20 @@ class KeyTable:
     def find(self, keys: Hashes) -> Index:
         """The row of each key, NOWHERE if there is none."""
         keys = _avoid_zero(keys)
-        last = np.uint64(len(self._slots) - 1)
-        slot = (keys & last).view(np.int64)
-        found = self._slots[slot]
-        wrong = np.flatnonzero((found >= 0) & (self._keys[found] != keys))
+        last = np.int64(len(self._slots) - 1)
+        slot = keys.view(np.int64) & last
+        found = self._slots.take(slot).astype(np.int64)
+        wrong = np.flatnonzero((self._keys.take(found) != keys) & (found >= 0))
+        if not len(wrong):
+            return found
+        slot, keys = slot.take(wrong), keys.take(wrong)
+        step = _find_steps(keys)
         while len(wrong):
-            slot[wrong] = (slot[wrong] + 1) & np.int64(last)
-            found[wrong] = self._slots[slot[wrong]]
-            at = found[wrong]
-            wrong = wrong[(at >= 0) & (self._keys[at] != keys[wrong])]
+            slot = (slot + step) & last
+            at = self._slots.take(slot)
+            found[wrong] = at
+            left = np.flatnonzero((self._keys.take(at) != keys) & (at >= 0))
+            wrong, slot, step, keys = wrong.take(left), slot.take(left), step.take(left), keys.take(left)
         return found
 
     def add(self, keys: Hashes, **columns: Column) -> Index:
@@ -172,19 +182,19 @@ class KeyTable:
     def _take_slots(self, rows: Index) -> None:
         """Slots for new rows; if too many are taken, others are filled, some with every call."""
         self._taken += len(rows)
-        if 2 * self._taken > len(self._slots):  # more have come than the steps allow for
+        if 4 * self._taken > len(self._slots):  # more have come than the steps allow for
             self._next_slots, self._moved = self._empty_slots(), 0
             self._move_on(self._size)
             return
         _place(self._slots, self._keys, rows)
-        if 3 * self._taken > len(self._slots) and self._next_slots is None:
+        if 5 * self._taken > len(self._slots) and self._next_slots is None:
             self._next_slots, self._moved = self._empty_slots(), 0
         if self._next_slots is not None:
             _place(self._next_slots, self._keys, rows[rows < self._moved])
             self._move_on(max(_STEP, 8 * len(rows)))
 
-    def _empty_slots(self) -> Index:
-        slots: Index = full(1 << (4 * self._size).bit_length(), NOWHERE, np.int64)
+    def _empty_slots(self) -> Slots:
+        slots: Slots = full(1 << (_ROOM * self._size).bit_length(), NOWHERE, np.int32)
         return slots
 
     def _move_on(self, rows: int) -> None:
@@ -295,16 +305,27 @@ class FreezeQueue:
         self._half_frozen = self._half_frozen[table.is_live(self._half_frozen)]
 
 
-def _place(slots: Index, keys: Hashes, rows: Index) -> None:
-    """Give each row the first free slot from where its key points to."""
-    last = len(slots) - 1
-    slot = (keys[rows] & np.uint64(last)).view(np.int64)
+def _place(slots: Slots, keys: Hashes, rows: Index) -> None:
+    """Give each row the first free slot of those that its key points to."""
+    last, keys = np.int64(len(slots) - 1), keys.take(rows)
+    slot, step = keys.view(np.int64) & last, _find_steps(keys)
     while len(rows):
-        free = slots[slot] < 0
-        slots[slot[free]] = rows[free]
+        free = np.flatnonzero(slots.take(slot) < 0)
+        slots[slot.take(free)] = rows.take(free)
         # Of several rows that took one slot, the last has it.
-        lost = slots[slot] != rows
-        rows, slot = rows[lost], (slot[lost] + 1) & last
+        lost = np.flatnonzero(slots.take(slot) != rows)
+        rows, step = rows.take(lost), step.take(lost)
+        slot = (slot.take(lost) + step) & last
+
+
+def _find_steps(keys: Hashes) -> Index:
+    """How far it is to the next slot for each key: an odd number, so that all slots come in turn.
+
+    Keys that meet in one slot part there, so that chains stay short: every link of the longest is a round
+    over arrays.
+    """
+    steps: Index = (keys >> np.uint64(40)).view(np.int64) | 1
+    return steps
 
 
 def first_of_each(keys: Hashes) -> Index:
@@ -330,12 +351,11 @@ def find_repeated(keys: Hashes) -> Index:
     places = np.arange(len(keys))
     table = np.empty(1 << (4 * len(keys)).bit_length(), np.int64)
     table[slot] = places
-    lost = table[slot] != places
-    if not bool(lost.any()):
+    lost = np.flatnonzero(table.take(slot) != places)
+    if not len(lost):
         return np.zeros(0, np.int64)
-    table[slot] = 0
-    table[slot[lost]] = 1
-    met = np.flatnonzero(table[slot] == 1)
+    table[slot.take(lost)] = NOWHERE
+    met = np.flatnonzero(table.take(slot) == NOWHERE)
     order = met[np.argsort(keys[met], kind="stable")]
     same = keys[order][1:] == keys[order][:-1]
     return np.sort(order[np.append(False, same) | np.append(same, False)])

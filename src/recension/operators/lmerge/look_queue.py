@@ -25,8 +25,10 @@ from recension.operators.state.time_queue import TimeQueue
 class LookQueue:
     """Nodes of an index by the time when a stable has to look at them."""
 
-    def __init__(self, index: In2t) -> None:
+    def __init__(self, index: In2t, follows: bool) -> None:
         self._index = index
+        # Is the output brought into line when another input leads, also where no stable has come yet?
+        self._follows = follows
         self._starts, self._ends = TimeQueue(), TimeQueue()
         self._changed: list[Index] = []
         self._leader: int | None = None
@@ -60,13 +62,14 @@ class LookQueue:
     def note_changed(self, nodes: Index, ports: list[int]) -> None:
         """An input, or the output, has other ends for these nodes."""
         self._changed.append(nodes)
-        self.note_disputes(nodes, ports)
+        if self._follows:  # else it is early enough when the next stable has looked at them
+            self.note_disputes(nodes, ports)
 
     def note_disputes(self, nodes: Index, ports: list[int]) -> None:
         """Find out on which nodes these inputs and the output disagree."""
-        out, is_disputed = self._index.ends(OUT)[nodes], np.zeros(len(nodes), np.bool_)
+        out, is_disputed = self._index.ends(OUT).take(nodes), np.zeros(len(nodes), np.bool_)
         for port in ports:
-            is_disputed |= self._index.ends(port)[nodes] != out
+            is_disputed |= self._index.ends(port).take(nodes) != out
         self._index.nodes["disputed"][nodes] = is_disputed
 
     def disputed_nodes(self) -> Index:
@@ -82,13 +85,13 @@ class LookQueue:
         self._leader, self._changed = leader, []
         nodes = self._index.all_nodes() if t == FOREVER else unique_numbers(np.concatenate(found))
         # What was waited for may be gone, and its number that of another node.
-        nodes = nodes[nodes < self._index.nodes.size]
-        return nodes[self._index.nodes.is_live(nodes) & (self._index.vs(nodes) < t)]
+        nodes = nodes[: np.searchsorted(nodes, self._index.nodes.size)]
+        return nodes.compress(self._index.nodes.is_live(nodes) & (self._index.vs(nodes) < t))
 
     def look_again(self, nodes: Index, times: Ticks) -> None:
         """Look at nodes when a stable has passed these times."""
-        waits = times < FOREVER
-        self._ends.push(times[waits], nodes[waits])
+        waits = np.flatnonzero(times < FOREVER)
+        self._ends.push(times.take(waits), nodes.take(waits))
 
     def keep_looking(self, nodes: Index) -> None:
         """Look at nodes with the next stable."""

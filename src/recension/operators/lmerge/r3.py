@@ -54,8 +54,8 @@ class R3(IndexedMerge):
         # Is an insert of what the input has already a repeat? Where it may be a second event, it is not.
         self._repeats = repeats
         self._index = In2t(schema, list(range(ports)))
-        self._queue = LookQueue(self._index)
         self._policy = policy or First()
+        self._queue = LookQueue(self._index, self._policy.follows)
         self._lag = lag
         # How far the leading input has come; the output's stable may lag behind it.
         self._max_in = BEGINNING
@@ -74,10 +74,10 @@ class R3(IndexedMerge):
             nodes[new] = self._index.add(changed.key[new], vs[new], batch.payload, changed.row[new])
             self._queue.add(vs[new], nodes[new])
         known = np.flatnonzero(nodes >= 0)
-        nodes, rows = nodes[known], changed.row[known]
-        self._index.set_ends(port, nodes, changed.end[known])
+        nodes, rows, end = nodes.take(known), changed.row.take(known), changed.end.take(known)
+        self._index.set_ends(port, nodes, end)
         follows = np.flatnonzero(self._policy.follows_input(port, nodes, self))
-        shown = self._show(nodes[follows], changed.end[known][follows], batch.payload, rows[follows])
+        shown = self._show(nodes.take(follows), end.take(follows), batch.payload, rows.take(follows))
         self._queue.note_changed(nodes, self.inputs.live_ports())
         return shown
 
@@ -85,7 +85,7 @@ class R3(IndexedMerge):
         """An input may repeat an insert, but not hold two events of one key."""
         held = np.full(len(nodes), NONE)
         if len(self._index):
-            held = np.where(nodes >= 0, self._index.ends(port)[nodes], NONE)
+            held = np.where(nodes >= 0, self._index.ends(port).take(nodes), NONE)
         if (row := changed.find_clash(batch, held, self._repeats)) is not None:
             raise mismatch_error(batch, row, "R3", "the input has this start and payload with another end")
 
@@ -93,13 +93,14 @@ class R3(IndexedMerge):
         """Bring the output to these ends, where a stable does not forbid it (ruling 32)."""
         if not len(nodes):
             return self._nothing
-        vs, old = self._index.vs(nodes), self._index.ends(OUT)[nodes]
+        vs, old = self._index.vs(nodes), self._index.ends(OUT).take(nodes)
         appears = (end == NONE) | (old == NONE)
         allowed = np.where(appears, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
         at = np.flatnonzero((old != end) & allowed)
-        self._index.set_ends(OUT, nodes[at], end[at])
-        vs, old, end = vs[at], old[at], end[at]
-        shown = take_ascending(payload, rows[at])
+        if len(at) < len(nodes):
+            nodes, rows, vs, old, end = (each.take(at) for each in (nodes, rows, vs, old, end))
+        self._index.set_ends(OUT, nodes, end)
+        shown = take_ascending(payload, rows)
         return changes(vs, np.where(old == NONE, vs, old), np.where(end == NONE, vs, end), shown)
 
     @property
@@ -113,7 +114,11 @@ class R3(IndexedMerge):
         if self._policy.only_final:  # the output's stable waits for the first that is not final
             nodes = self._index.all_nodes()
             nodes = nodes[self._index.vs(nodes) < t]
-        vs, out, end = self._index.vs(nodes), self._index.ends(OUT)[nodes], self._index.ends(leader)[nodes]
+        vs, out, end = (
+            self._index.vs(nodes),
+            self._index.ends(OUT).take(nodes),
+            self._index.ends(leader).take(nodes),
+        )
         kept = (end == NONE) & (out != NONE) & (vs < self.out_cti)
         self.anomalies += int(kept.sum())
         end = np.where(kept, out, end)
@@ -129,19 +134,21 @@ class R3(IndexedMerge):
         at = np.flatnonzero(due | (gone & (out != NONE)))
         at = at[self._index.sort_nodes(nodes[at])]
         shown = [self._settle(nodes[at], end[at])]
-        stays = ~gone & ~done
+        leaves = gone | done
         if not self._policy.only_final:
+            stays = np.flatnonzero(~leaves)
             # What the output could not follow counts as an anomaly with every stable.
-            self._queue.keep_looking(nodes[stays & (kept | (due & (self._index.ends(OUT)[nodes] != end)))])
-            self._look_again(nodes[stays], end[stays], lo)
-        self._index.remove(nodes[~stays])
+            could_not = kept | (due & (self._index.ends(OUT).take(nodes) != end))
+            self._queue.keep_looking(nodes.compress(could_not & ~leaves))
+            self._look_again(nodes.take(stays), end.take(stays), lo)
+        self._index.remove(nodes.compress(leaves))
         changed, self.leader = self.leader != leader, leader
         self._max_in, self.out_cti = t, max(self.out_cti, lo)
         return [*shown, self._follow()] if changed else shown
 
     def _look_again(self, nodes: Index, end: Ticks, lo: int) -> None:
         """When a stable has to look at nodes that stay, for which the leading input has these ends."""
-        vs, out = self._index.vs(nodes), self._index.ends(OUT)[nodes]
+        vs, out = self._index.vs(nodes), self._index.ends(OUT).take(nodes)
         self._queue.look_again(nodes, np.where(vs >= lo, vs, np.minimum(out, end)))
         self._queue.note_disputes(nodes, self.inputs.live_ports())
 

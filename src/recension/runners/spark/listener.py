@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 
 from recension.core.errors import RecensionError
-from recension.runners.spark.stream.metrics import NUMBERS, observed_numbers, observed_rows
+from recension.runners.spark.query_numbers import QueryNumbers, numbers_of
+from recension.runners.spark.stream.metrics import NUMBERS, observed_numbers, observed_rows, shard_reports
 
 # By application and name: Spark takes each name once, whichever listener sets it.
 _gauges: Final[dict[tuple[str, str], Any]] = {}
@@ -81,6 +84,10 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
     gauges
         A session, to publish every number as a gauge of its metrics system, on the driver, for Prometheus and
         the other sinks that it is set up with: ``AccumulatorSource.QUERY.PIPELINE.late`` and so on.
+    folder
+        Here, in a directory with the name of each query, is its plan with the numbers of every step, written
+        anew after each micro-batch: ``recension inspect FOLDER/QUERY`` follows it. Of queries that were built
+        in this program.
     """
 
     def __init__(
@@ -89,12 +96,16 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
         on_batch: Callable[[MicroBatch], None] | None = None,
         *,
         gauges: SparkSession | None = None,
+        folder: str | PathLike[str] | None = None,
     ) -> None:
         # Connect's clients have no JVM.
         self._context = None if gauges is None else getattr(gauges, "sparkContext", None)
         if gauges is not None and self._context is None:
             raise RecensionError("gauges are made on the driver: give the classic Spark session there")
         self._on_batch = on_batch
+        self._folder = None if folder is None else Path(folder)
+        # By the query's id, and the pipeline.
+        self._numbers: dict[str, dict[str, QueryNumbers | None]] = {}
         self.batches: deque[MicroBatch] = deque(maxlen=keep)
         """The last micro-batches of all queries, in the order in which they ended."""
 
@@ -103,8 +114,10 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Called by Spark."""
-        for found in micro_batches(event.progress):
+        for place, found in enumerate(micro_batches(event.progress)):
             self.batches.append(found)
+            if self._folder is not None:
+                self._write_numbers(event.progress, place, found)
             if self._context is not None:
                 _set_gauges(self._context, found)
             if self._on_batch is not None:
@@ -115,6 +128,20 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Called by Spark."""
+        for numbers in self._numbers.pop(str(event.id), {}).values():
+            if numbers is not None:
+                numbers.end(" with an error" if event.exception else None)
+
+    def _write_numbers(self, progress: Any, place: int, found: MicroBatch) -> None:
+        assert self._folder is not None
+        reports = [report for pipeline, report in shard_reports(progress) if pipeline == place]
+        known = self._numbers.setdefault(str(progress["id"]), {})
+        if found.pipeline not in known:
+            plan = reports[0]["plan"] if reports else ""
+            known[found.pipeline] = numbers_of(self._folder, found.query, found.pipeline, plan)
+        numbers = known[found.pipeline]
+        if numbers is not None:
+            numbers.add(found, reports)
 
 
 def _set_gauges(context: Any, found: MicroBatch) -> None:

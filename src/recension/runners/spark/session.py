@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext, SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -59,8 +60,12 @@ NEEDED = {"google.protobuf": "protobuf", "grpc": "grpcio", "grpc_status": "grpci
 
 
 def session(master: str = "local[2,4]", name: str = "recension", **settings: str) -> SparkSession:
-    """A session ready for queries. ``settings`` override ours, with ``__`` for each dot in a name."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """A session ready for queries. ``settings`` override ours, with ``__`` for each dot in a name.
+
+    On a cluster Python is what Spark takes there: ``PYSPARK_PYTHON``, or ``python3``.
+    """
+    if is_local_master(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     given = {key.replace("__", "."): value for key, value in settings.items()}
     here = LOCAL_SETTINGS if is_local_master(master) else {}
@@ -129,6 +134,7 @@ def check(spark: Any) -> None:
     if not isinstance(spark, SparkSession):
         raise RecensionError(f"a SparkSession is needed, not a {type(spark).__name__}")
     use_this_interpreter(spark)
+    show_py_files(spark.sparkContext)
 
 
 def is_connect(spark: Any) -> bool:
@@ -161,6 +167,8 @@ def prepare_streaming(spark: SparkSession) -> None:
     """Set on a running session what streaming queries need; refuse what cannot be set."""
     check(spark)
     require_streaming_packages()
+    if not is_connect(spark):
+        require_interpreter(spark.sparkContext)
     for key, value in RUNTIME_SETTINGS.items():
         spark.conf.set(key, value)
     choose_file_manager(spark)
@@ -170,6 +178,33 @@ def require_streaming_packages() -> None:
     """Refuse an environment that lacks what streaming queries need."""
     if missing := [package for module, package in NEEDED.items() if not _is_installed(module)]:
         raise RecensionError(f"streaming queries need {', '.join(missing)}: pip install 'recension[spark]'")
+
+
+def require_interpreter(context: SparkContext) -> None:
+    """Refuse an interpreter that only the executors have: Spark starts a process on the driver, too.
+
+    So it is with an archive of an environment: executors unpack it where they run, the driver elsewhere.
+    """
+    python = str(context.pythonExec)
+    if os.sep in python and not Path(python).exists():
+        raise RecensionError(
+            f"PYSPARK_PYTHON is {python}, which is not here, and streaming queries start it on the driver as "
+            "well: unpack the archive of the environment where the driver is started, under the same name"
+        )
+
+
+def show_py_files(context: SparkContext) -> None:
+    """Let the processes that Spark starts beside tasks import what came by ``--py-files`` or ``addPyFile``.
+
+    Tasks are told where such files are. The process on the driver that asks a query for its state, and our
+    daemon, have only the path in their environment.
+    """
+    root = Path(SparkFiles.getRootDirectory())
+    shipped = [str(root / name) for name in context._python_includes or ()]
+    shipped += [str(root)] if any(root.glob("*.py")) else []
+    if shipped:
+        path = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, dict.fromkeys([*path, *shipped])))
 
 
 def choose_file_manager(spark: SparkSession, address: str | None = None) -> None:

@@ -6,12 +6,14 @@ import random
 from typing import Any
 
 import pytest
+from tests.lineage.judge import Judge
 from tests.properties.plans import STEPS, Plan, one_form_of_each
 from tests.properties.step import StepKind
 from tests.runners.spark.batch.jobs import answers, batch, frame
 
 import recension as rc
 from recension.core.events import Event
+from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
@@ -67,8 +69,18 @@ def test_plans(quick: Any, plans: list[Plan], seed: int) -> None:
     for plan, events in zip(plans, found, strict=True):
         try:
             assert_equivalent(events, plan.meaning(histories["s"], histories["t"]))
+            _explain(plan, rnd, histories, events)
         except AssertionError as why:
             raise AssertionError(f"{plan.steps}\n{why}") from None
+
+
+def _explain(plan: Plan, rnd: random.Random, inputs: dict[str, list[Event]], answers: list[Event]) -> None:
+    """Why of one answer that Spark has given."""
+    if answers:
+        answer, query = rnd.choice(answers), plan.build(*(rc.source(name, SCHEMA) for name in inputs)).plan
+        judge = Judge(query, lambda given: plan.meaning(list(given["s"]), list(given["t"])), inputs)
+        feeds = {name: History.from_events(events, SCHEMA) for name, events in inputs.items()}
+        judge.check(answer, judge.why(answer, feeds))
 
 
 def test_a_plan_as_spark_would_run_it(as_users_run_it: Any) -> None:

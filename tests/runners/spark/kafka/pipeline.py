@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scripts.kafka_jars import jars
 from tests.runners.spark.kafka.topics import NUMBERED, PLACES, query
+from tests.short_sessions import short_session
 
 import recension as rc
 from recension.testing.generator.settings import SCHEMA
@@ -24,12 +25,7 @@ def main() -> None:
     spark = rc.spark.session(
         "local[2]",
         "scenario",
-        spark__driver__memory="1g",
-        # It is started for seconds: to compile costs more than it saves.
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        spark__sql__codegen__wholeStage="false",
-        spark__sql__codegen__factoryMode="NO_CODEGEN",
-        spark__jars=",".join(str(jar) for jar in jars("connector")),
+        **short_session(spark__jars=",".join(str(jar) for jar in jars("connector"))),
     )
     given = rc.spark.read_kafka(spark, FEED, servers, topic, options={"maxOffsetsPerTrigger": "2000"})
     answers = rc.spark.stream(spark, query(FEED), {"feed": given}, shards=2)

@@ -30,7 +30,7 @@ from recension.core.errors import RecensionError
 from recension.testing.generator.settings import SCHEMA
 
 FEED = rc.source("feed", SCHEMA, **PLACES)
-PARTS = {0: stream(1, 500), 1: stream(2, 160), 2: stream(3, 80)}
+PARTS = {0: stream(1, 200), 1: stream(2, 80), 2: stream(3, 40)}
 NOW: dict[str, Any] = {"trigger": {"availableNow": True}}
 OUT = 4
 
@@ -71,7 +71,7 @@ def test_from_topic_to_topic_and_back(spark: Any, broker: Broker, tmp_path: Path
     answer, checkpoint = query(FEED), tmp_path / "checkpoint"
 
     def run() -> None:
-        options = {"maxOffsetsPerTrigger": "300"}
+        options = {"maxOffsetsPerTrigger": "250"}
         given = rc.spark.read_kafka(spark, FEED, broker.address, "feed", options=options)
         assert given.partitions == len(PARTS)
         answers = rc.spark.stream(spark, answer, {"feed": given}, shards=2)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.runners.spark.sinks.feeding import assert_same, prefixes, read, revised, rows_of
+from tests.short_sessions import short_session
 from typer.testing import CliRunner
 
 import recension as rc
@@ -171,22 +172,22 @@ def test_what_a_sink_refuses_before_it_starts(spark: Any, tmp_path: Path) -> Non
         rc.spark.read_changelog(spark, tmp_path)
 
 
-DRIVER = """
+DRIVER = f"""
 import sys
 import recension as rc
 folder = sys.argv[1]
-spark = rc.spark.session("local[1]", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1")
+spark = rc.spark.session("local[1]", **{short_session()})
 schema = spark.read.parquet(folder + "/in").schema
 frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/in")
 rc.spark.write(
     frame, changelog=folder + "/log", history=folder + "/table", checkpoint=folder + "/ck",
-    trigger={"availableNow": True},
+    trigger={NOW},
 ).awaitTermination()
 """
 
 
 def test_a_killed_driver_leaves_a_table_to_go_on_with(spark: Any, tmp_path: Path) -> None:
-    batches = revised(3, 14, size=2000)
+    batches = revised(3, 10, size=2000)
     put(tmp_path / "in", batches)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], start_new_session=True, **quiet)

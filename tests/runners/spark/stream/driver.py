@@ -1,7 +1,8 @@
 """A streaming query as a program of its own, for tests that kill it: ``driver.py FOLDER MASTER``.
 
 It reads the files of FOLDER/in, one a micro-batch, groups them by one key and the answers by another, and
-writes both sinks. Started again, it goes on from its checkpoint; when all files are read it ends.
+writes both sinks and a recording. Started again, it goes on from its checkpoint; when all files are read it
+ends.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.runners.spark.sinks.feeding import revised
+from tests.runners.spark.standalone import settings_of
+from tests.short_sessions import short_session
 
 import recension as rc
 from recension.api.stream import Stream
@@ -23,8 +26,6 @@ from recension.core.history import History
 from recension.testing.generator.settings import SCHEMA
 
 SHARDS = 2
-# Java compiles lightly, and tidies up alone: in a minute the better code would not pay.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def query() -> Stream:
@@ -62,14 +63,13 @@ def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None =
     """Start or go on with the query."""
     answers = rc.spark.stream(spark, asked or query(), {"s": read(spark, folder / "in")}, shards=shards)
     where: dict[str, Any] = {"changelog": folder / "log", "history": folder / "table"}
+    where |= {"record": folder / "recording", "record_edges": "all"}
     return rc.spark.write(answers, **where, checkpoint=folder / "ck", trigger={"availableNow": True})
 
 
 def main() -> None:
     folder, master = sys.argv[1:]
-    spark = rc.spark.session(
-        master, "recovery", spark__driver__memory="1g", spark__driver__extraJavaOptions=SHORT_LIVED
-    )
+    spark = rc.spark.session(master, "recovery", **short_session(), **settings_of(master))
     start(spark, Path(folder)).awaitTermination()
     spark.stop()
 

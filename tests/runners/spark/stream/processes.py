@@ -71,11 +71,7 @@ class Program:
 
     def family(self) -> list[Process]:
         """It and all processes below it, from the top."""
-        seen = {process.pid: process for process in _processes()}
-        found = [self._process.pid]
-        for pid in found:
-            found += [process.pid for process in seen.values() if process.parent == pid]
-        return [seen[pid] for pid in found if pid in seen]
+        return family(self._process.pid)
 
     def kill_busy_worker(self) -> bool:
         """SIGKILL a Python worker at work, again until Spark says that it lost one in a task.
@@ -111,6 +107,15 @@ class Program:
         family = self.family()
         daemons = {process.pid for process in family if "spark.daemon" in process.command}
         return [process for process in family if process.pid in daemons and process.parent in daemons]
+
+
+def family(*ids: int) -> list[Process]:
+    """Processes and all below them, from the top."""
+    seen = {process.pid: process for process in _processes()}
+    found = list(ids)
+    for pid in found:
+        found += [process.pid for process in seen.values() if process.parent == pid]
+    return [seen[pid] for pid in found if pid in seen]
 
 
 def _processes() -> Iterator[Process]:

@@ -23,6 +23,7 @@ from recension.runners.spark.stream.feedback import feedback_packet
 from recension.runners.spark.stream.membership import HAS_FILES, membership_message
 from recension.runners.spark.stream.packets import METRICS, OUTPUT, ROW, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
+from recension.runners.spark.stream.taps import RecordRequest
 from recension.runners.spark.stream.topology import Inlet, Topology, topology
 
 
@@ -86,9 +87,10 @@ class Rehearsal:
     ) -> None:
         plan = topology(queries, shards, {}, skew)
         given = {n: Inlet() for n in plan.sources()} | dict(inlets or {})
-        self.plan = Topology(plan.roots, shards, given, memory=memory)
+        self.plan = Topology(plan.roots, shards, given, memory=memory, queries=plan.queries)
         self.stores: defaultdict[tuple[int, int], Memory] = defaultdict(Memory)
         self._batch = 0
+        self.request: RecordRequest | None = None
 
     def turn(
         self, inputs: Mapping[str, Sequence[Arriving]], *, heard: int = BEGINNING, fails: bool = False
@@ -106,10 +108,11 @@ class Rehearsal:
             if heard > BEGINNING:
                 flowing += [feedback_packet(n, heard) for n in range(self.plan.shards_from(level))]
             flowing = self._level(level, flowing)
-        self._batch += 1
         if fails:
             self.stores.clear()
             self.stores.update(before)
+        else:
+            self._batch += 1
         return flowing
 
     def _level(self, level: int, packets: list[Packet]) -> list[Packet]:
@@ -120,7 +123,10 @@ class Rehearsal:
         for shard, own in sorted(by_shard.items()):
             store = self.stores[level, shard]
             seen = processor.lease_engine(self.plan, level, shard, store)
-            packets, reports = seen.host.run_micro_batch(own)
+            if self.request is not None:
+                packets, reports = seen.host.run_recorded(own, self.request, self._batch)
+            else:
+                packets, reports = seen.host.run_micro_batch(own)
             answers += packets
             answers += [Packet(shard, METRICS, info=json.dumps(report)) for report in reports]
             seen.save(store, self._batch)

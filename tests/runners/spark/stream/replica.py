@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.runners.spark.stream.driver import SHORT_LIVED
+from tests.short_sessions import short_session
 
 import recension as rc
 from recension.api.stream import Stream
@@ -86,12 +86,7 @@ def run_merge(spark: Any, folder: Path, shards: int = 2) -> Any:
 
 def main() -> None:
     folder, *name = sys.argv[1:]
-    spark = rc.spark.session(
-        "local[1,4]",
-        "replica",
-        spark__driver__memory="512m",
-        spark__driver__extraJavaOptions=SHORT_LIVED,
-    )
+    spark = rc.spark.session("local[1,4]", "replica", **short_session("512m"))
     running = run_replica(spark, Path(folder), *name) if name else run_merge(spark, Path(folder))
     running.awaitTermination()
 

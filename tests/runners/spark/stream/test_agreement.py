@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.many import Turn, run_together
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
-from recension.core.events import Element, ExternalCti
+from recension.core.events import Element, Event, ExternalCti
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
@@ -92,8 +93,21 @@ class Drawn:
             for element in answer.to_elements():
                 assert (fault := shown.fault(element)) is None, f"{self._plan}: {element} {fault}"
                 shown.take(element)
-        meaning = self._plan.meaning(inputs["s"].events(), inputs["t"].events())
-        assert_equivalent(shown.events(), meaning)
+        histories = {name: model.events() for name, model in inputs.items()}
+        assert_equivalent(shown.events(), self._plan.meaning(histories["s"], histories["t"]))
+        self._explain(shown.events(), histories)
+
+    def _explain(self, shown: list[Event], histories: dict[str, list[Event]]) -> None:
+        """Why of one answer that Spark has given."""
+        if not shown:
+            return
+        query = self._plan.build(*(rc.source(name, SCHEMA) for name in histories)).plan
+        judge = Judge(query, lambda given: self._plan.meaning(list(given["s"]), list(given["t"])), histories)
+        feeds = {
+            name: [e for source, own in self._arriving if source == name for e in own] for name in histories
+        }
+        answer = shown[len(shown) // 2]
+        judge.check(answer, judge.why(answer, feeds))
 
 
 class Exemplified:

@@ -14,6 +14,7 @@ from tests.runners.spark.sinks import feeding
 from tests.runners.spark.stream import driver
 from tests.runners.spark.stream.processes import Program
 
+import recension as rc
 from recension.core.history import History
 
 pytestmark = [
@@ -48,10 +49,16 @@ class Run:
         self.program = self._started()
 
     def check(self, expected: History) -> None:
-        """Nothing twice, nothing missing, in either sink."""
+        """Nothing twice, nothing missing, in either sink and in the recording."""
         self.program.finish()
         feeding.assert_same(feeding.read(self._folder / "table"), expected)
         feeding.assert_same(feeding.read(self._folder / "log"), expected)
+        recording = rc.read_recording(self._folder / "recording")
+        assert recording.is_whole
+        assert recording.manifest["ended"] is None
+        assert recording.steps()["step"].to_pylist() == list(range(1, self._done() + 1))
+        feeding.assert_same(recording.stream("query").history(), expected)
+        feeding.assert_same(recording.stream("s").history(), feeding.read(self._folder / "in"))
 
 
 def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:

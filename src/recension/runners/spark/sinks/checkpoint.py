@@ -13,7 +13,7 @@ A checkpoint on a disk is read by Python, any other by the file systems of Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import fspath
 from pathlib import Path, PurePath
@@ -38,6 +38,7 @@ from recension.runners.spark.sinks.files import (
 from recension.runners.spark.stream.topology import require_same
 
 NAME: Final = "recension.json"
+TABLES: Final = "recension.tables.json"
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
 _FIRST_SOURCE: Final = 2
 # A file source counts once or twice a micro-batch.
@@ -204,6 +205,15 @@ def claim(files: CheckpointFiles, owner: str) -> None:
         files.put(NAME, owner)
 
 
+def note_tables(files: CheckpointFiles, tables: Mapping[str, AnyPath | None]) -> None:
+    """Write into the folder where the query writes to, for whoever looks at it."""
+
+    def address(place: AnyPath | None) -> str | None:
+        return None if place is None else str(local_path(place) if is_local(place) else place)
+
+    files.put(TABLES, json.dumps({name: address(place) for name, place in tables.items()}))
+
+
 def is_begun(files: CheckpointFiles) -> bool:
     """Has a query finished a micro-batch with this checkpoint?"""
     return any(name.isdigit() for name in files.names("commits"))
@@ -239,10 +249,6 @@ class InputLog:
         self._last = number, self._content(number)
         return self._last[1], before
 
-    def offsets(self, number: int) -> tuple[str, ...]:
-        """How far each source was after a micro-batch."""
-        return tuple(self._offsets(number))
-
     def _content_before(self, number: int) -> str | None:
         if self._last is not None and self._last[0] == number - 1:
             return self._last[1]
@@ -252,16 +258,20 @@ class InputLog:
         return self._content(number - 1) if is_known else None
 
     def _content(self, number: int) -> str:
-        until = self._offsets(number)
-        since = self._offsets(number - 1) if number else []
-        taken = [
-            entry
-            for line, offset in enumerate(until)
-            for entry in self._files_taken(line, since[line] if line < len(since) else None, offset)
-        ]
-        return digest_of(self.query, str(number), *until, *taken)
+        taken = [entry for entries in self.files_taken(number) for entry in entries]
+        return digest_of(self.query, str(number), *self.offsets(number), *taken)
 
-    def _offsets(self, number: int) -> list[str]:
+    def files_taken(self, number: int) -> list[list[str]]:
+        """For each line of offsets the files that a micro-batch took, with their times."""
+        until = self.offsets(number)
+        since = self.offsets(number - 1) if number else []
+        return [
+            self._files_taken(line, since[line] if line < len(since) else None, offset)
+            for line, offset in enumerate(until)
+        ]
+
+    def offsets(self, number: int) -> list[str]:
+        """Where every source was when a micro-batch had its input."""
         text = self._files.text(f"offsets/{number}")
         if text is None:
             raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from os import fspath
+from threading import Lock
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import BATCH, KIND, VS
 from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
+from recension.runners.recorder import EdgeChoice
+from recension.runners.recording_files import LIMIT
 from recension.runners.spark.batch.times import to_ticks
 from recension.runners.spark.failures import is_worker_missing
 from recension.runners.spark.lake.places import lake_table
@@ -31,6 +34,7 @@ from recension.runners.spark.sinks.checkpoint import (
     files_of,
     is_begun,
     listed_sources,
+    note_tables,
     query_of,
     require_owner,
     source_numbers,
@@ -38,8 +42,10 @@ from recension.runners.spark.sinks.checkpoint import (
 from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, spark_address
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
+from recension.runners.spark.sinks.recording import MicroBatchRecorder, open_recorder
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
+from recension.runners.spark.stream.taps import SETTING
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
@@ -49,6 +55,8 @@ _MOST_BUCKETS: Final = 64
 _ATTEMPTS: Final = 4
 # Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
 FEW: Final = 1 << 16
+# Two queries of one session that start at once would both be recorded.
+_asking: Final = Lock()
 
 
 class TableSink(Protocol):
@@ -80,6 +88,9 @@ def write(
     query_name: str | None = None,
     keep: DurationLike = KEEP,
     scd2: bool = False,
+    record: AnyPath | None = None,
+    record_edges: EdgeChoice = "ends",
+    record_limit: str | int = LIMIT,
 ) -> StreamingQuery:
     """Start a query that writes the stream to ``changelog``, its current history to ``history``, or both.
 
@@ -91,6 +102,10 @@ def write(
     whoever began to read one can finish. Lake formats keep versions by their own rules. With ``scd2`` a
     history in a lake format has the columns ``valid_from``, ``valid_to`` and ``is_current`` instead of
     ``_vs`` and ``_ve``.
+
+    With ``record``, a directory that all executors see, the elements on the edges of the plan are kept with
+    their micro-batch, for ``recension inspect``: those of sources and of the answer, or ``record_edges`` as
+    `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
     sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
@@ -101,15 +116,31 @@ def write(
     _check_owner(sinks, sdf, files)
     if owner:
         claim(files, owner)
+        note_tables(files, {"changelog": changelog, "history": history, "record": record})
+    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     choose_file_manager(spark, spark_address(checkpoint))
-    commit = Commit(
-        MicroBatchWriter(sinks, _buckets(spark)), checkpoint, None if is_connect(spark) else spark
-    )
+    classic = None if is_connect(spark) else spark
+    commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
     writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
     # Connect sends functions only, and this one to its server, where it then stays.
     started = writer.foreachBatch(lambda frame, number: commit(frame, number))
     started = started.queryName(query_name) if query_name is not None else started
-    return _start(started.trigger(**trigger) if trigger is not None else started)
+    with _ask_tasks(spark, recorder):
+        return _start(started.trigger(**trigger) if trigger is not None else started)
+
+
+@contextmanager
+def _ask_tasks(spark: SparkSession, recorder: MicroBatchRecorder | None) -> Iterator[None]:
+    """Start a query whose tasks record: it keeps the settings that its session has now."""
+    if recorder is None:
+        yield
+        return
+    with _asking:
+        spark.conf.set(SETTING, recorder.request.to_json())
+        try:
+            yield
+        finally:
+            spark.conf.unset(SETTING)
 
 
 def _start(writer: DataStreamWriter) -> StreamingQuery:
@@ -129,8 +160,15 @@ class Commit:
     ``spark`` is the classic session that started the query, and can be asked about it.
     """
 
-    def __init__(self, writer: MicroBatchWriter, checkpoint: AnyPath, spark: SparkSession | None) -> None:
+    def __init__(
+        self,
+        writer: MicroBatchWriter,
+        checkpoint: AnyPath,
+        spark: SparkSession | None,
+        recorder: MicroBatchRecorder | None = None,
+    ) -> None:
         self._writer, self._checkpoint, self._spark = writer, checkpoint, spark
+        self._recorder = recorder
         self._inputs: InputLog | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
@@ -139,8 +177,11 @@ class Commit:
             self._inputs = self._read_inputs(frame.sparkSession, number)
         content, before = self._inputs.contents(number)
         columns = arrow_schema(frame.schema).empty_table()
-        offsets = self._inputs.offsets(number)
-        self._writer.write(frame, micro_batch(self._inputs.query, number, columns, content, before, offsets))
+        offsets = tuple(self._inputs.offsets(number))
+        batch = micro_batch(self._inputs.query, number, columns, content, before, offsets)
+        rows = self._writer.write(frame, batch)
+        if self._recorder is not None:
+            self._recorder.commit(batch, rows)
 
     def _read_inputs(self, running: SparkSession, number: int) -> InputLog:
         files = files_of(running, self._checkpoint)
@@ -162,8 +203,8 @@ class MicroBatchWriter:
         self._sinks, self._buckets = sinks, buckets
         self._rows: int | None = None
 
-    def write(self, frame: DataFrame, batch: MicroBatch) -> None:
-        """Commit a micro-batch, here without its rows, to all tables that lack it."""
+    def write(self, frame: DataFrame, batch: MicroBatch) -> int:
+        """Commit a micro-batch, here without its rows, to all tables that lack it; gives how many it has."""
         for sink in self._sinks:
             if isinstance(sink, LakeSink):
                 sink.open(frame.sparkSession)
@@ -178,20 +219,22 @@ class MicroBatchWriter:
                 sink.apply(found)
             self._rows = len(found.rows)
         elif any(isinstance(sink, LakeSink) for sink in self._sinks):
-            self._write_kept(frame, batch)
+            self._rows = self._write_kept(frame, batch)
         else:
             self._rows = self._write_from_tasks(frame, batch, self._sinks)
+        return self._rows
 
-    def _write_kept(self, frame: DataFrame, batch: MicroBatch) -> None:
+    def _write_kept(self, frame: DataFrame, batch: MicroBatch) -> int:
         """To tables that read the rows several times, so that they are computed once."""
         frame = frame.persist()
         try:
-            self._rows, cti = _count(frame)
+            rows, cti = _count(frame)
             for sink in self._sinks:
                 if isinstance(sink, LakeSink):
                     sink.apply_frame(batch, frame, cti)
                 else:
                     self._write_from_tasks(frame, batch, [sink])
+            return rows
         finally:
             frame.unpersist()
 

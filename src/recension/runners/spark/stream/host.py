@@ -51,6 +51,7 @@ from recension.runners.spark.stream.packing import ShardFiles, is_closing, path_
 from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.summaries import read_summaries, refuse_equal_orders
 from recension.runners.spark.stream.tables import always, read_rows
+from recension.runners.spark.stream.taps import HostRecorder, RecordRequest
 from recension.runners.spark.stream.topology import Topology
 
 _WHOLE: Final = 1 << 62
@@ -83,6 +84,7 @@ class Host:
         self._open()
         self._numbers = {edge.source.name: number for number, edge in enumerate(topology.edges)}
         self._memory = _Memory()
+        self._recorder: HostRecorder | None = None
         self._clocks = {
             edge.source.name: ClockReader(edge.clock)
             for fragment in self._fragments
@@ -109,6 +111,17 @@ class Host:
             if isinstance(edge.origin, Source) and self._topology.inlets[edge.origin.name].is_root
         }
 
+    def run_recorded(
+        self, packets: Iterable[Packet], request: RecordRequest, batch: int
+    ) -> tuple[list[Packet], list[dict[str, Any]]]:
+        """The same, and what came on the edges that are asked for is written."""
+        if self._recorder is None:
+            self._recorder = HostRecorder(self._topology, self._fragments, self._level, self._shard)
+        self._recorder.begin(self._sessions)
+        answers, reports = self.run_micro_batch(packets)
+        self._recorder.write(request, batch, self._sessions, reports)
+        return answers, reports
+
     def run_micro_batch(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
         """From the packets of a micro-batch to those that come out, and a report of each fragment."""
         by_edge: defaultdict[int, list[Packet]] = defaultdict(list)
@@ -128,10 +141,13 @@ class Host:
                 answers += self._output_packets(f"{place}/{number}", node, changes, t)
                 if any(node is root for root in self._topology.roots):
                     answered[place] = self._describe_answer(f"{place}/{number}", changes)
-        position = {"level": self._level, "shard": self._shard}
+        position = {"level": self._level, "shard": self._shard, "plan": self._topology.fingerprint}
         reports = [
-            position | report.take(is_first=self._shard == 0) | answered.get(place, {})
-            for place, report in enumerate(self._reports)
+            position
+            | {"fragment": self._topology.fragments.index(fragment)}
+            | report.take(is_first=self._shard == 0)
+            | answered.get(place, {})
+            for place, (fragment, report) in enumerate(zip(self._fragments, self._reports, strict=True))
         ]
         if self._pool is not None and reports:  # fragments share the memory of their shard: one reports it
             use = self._pool.measure()

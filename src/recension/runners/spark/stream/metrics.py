@@ -36,8 +36,8 @@ CTI_NUMBER: Final = "cti"
 CLOCK: Final = "clock"
 LAG: Final = "lag_seconds"
 NUMBERS: Final = (*SUMMED, CTI_NUMBER, LAG)
-# Which pipeline of the query, a level, and the number of an operator there.
-OperatorKey: TypeAlias = tuple[int, int, int]
+# Which pipeline of the query, a level, a fragment, and the number of an operator there.
+OperatorKey: TypeAlias = tuple[int, int, int, int]
 
 
 class Report:
@@ -163,7 +163,7 @@ def pipeline_metrics(progress: Iterable[Mapping[str, Any]]) -> PipelineMetrics:
             level = levels.setdefault((pipeline, shard["level"]), LevelMetrics(shard["level"]))
             level.rows[shard["shard"]] += shard["rows"]
             for number, values in enumerate(shard["operators"]):
-                key = (pipeline, shard["level"], number)
+                key = (pipeline, shard["level"], shard["fragment"], number)
                 _add_sums(operators.setdefault(key, Metrics(values["name"])), values)
                 _merge_state(latest, key, values)
         for key, now in latest.items():

@@ -57,6 +57,7 @@ from recension.runners.spark.stream.topology import (
     OWNER,
     Inlet,
     Topology,
+    note_built,
     require_refreshable,
     topology,
 )
@@ -232,6 +233,7 @@ def build_pipeline(
     plan = topology([query], shards, inlets, skew, memory)
     _require_stream_first(plan)
     require_refreshable(plan)
+    note_built(plan)
     # A stateful operator gets this number of partitions when its query starts.
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
 

@@ -21,7 +21,8 @@ from recension.runners.spark.stream.chunks import Head, load, load_since, read_h
 from recension.runners.spark.stream.codec import Store
 from recension.runners.spark.stream.host import Host
 from recension.runners.spark.stream.packets import METRICS, Packet
-from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id
+from recension.runners.spark.stream.taps import SETTING, RecordRequest
+from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id, task_setting
 from recension.runners.spark.stream.topology import Topology, require_same
 from recension.runners.spark.stream.unpacking import Unpacker
 
@@ -133,8 +134,11 @@ class FragmentProcessor:
         packets = [Packet(self._keys.index(number), *rest) for number, *rest in rows]
         shard = self._keys.index(key)
         lease = lease_engine(self._topology, self._level, shard, store, query_id())
-        began = time.perf_counter()
-        answers, reports = lease.host.run_micro_batch(packets)
+        began, request = time.perf_counter(), RecordRequest.from_json(task_setting(SETTING))
+        if request is not None and request.pipeline == self._topology.fingerprint:
+            answers, reports = lease.host.run_recorded(packets, request, batch_id())
+        else:
+            answers, reports = lease.host.run_micro_batch(packets)
         worked = time.perf_counter()
         written = lease.save(store, batch_id())
         times = {

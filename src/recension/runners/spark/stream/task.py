@@ -31,6 +31,11 @@ def task_number() -> int:
     return 0 if context is None else int(context.partitionId())
 
 
+def task_setting(name: str) -> str | None:
+    """A setting of the session that the query was started from."""
+    return _local_property(name)
+
+
 def _local_property(name: str) -> str | None:
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -70,6 +70,8 @@ class Topology:
     """A digest of the users' functions in it, with all that they refer to; the plan has only their names."""
     memory: int | None = None
     """How many bytes of a shard's state stay resident; None for all."""
+    queries: tuple[Node, ...] = ()
+    """The same before some aggregates were made in parts."""
 
     @cached_property
     def fragments(self) -> list[Fragment]:
@@ -153,7 +155,7 @@ class Topology:
     @cached_property
     def fingerprint(self) -> str:
         """A name for this query on this number of shards."""
-        return hashlib.blake2b(self.owner.encode(), digest_size=12).hexdigest()
+        return fingerprint_of(self.owner)
 
     @cached_property
     def goes_by_time(self) -> bool:
@@ -163,6 +165,11 @@ class Topology:
     def sources(self) -> dict[str, Source]:
         """The query's own sources, by name."""
         return {edge.origin.name: edge.origin for edge in self.edges if isinstance(edge.origin, Source)}
+
+
+def fingerprint_of(owner: str) -> str:
+    """A short name for an owner."""
+    return hashlib.blake2b(owner.encode(), digest_size=12).hexdigest()
 
 
 def _below_passing(node: Node) -> Iterator[Node]:
@@ -181,7 +188,22 @@ def topology(
     """The pipeline of some queries; what is grouped by a column of ``skew`` is made in parts."""
     optimized = optimize(queries)
     roots = tuple(preaggregate(optimized, skew) if shards > 1 else optimized)
-    return Topology(roots, shards, dict(inlets), _code_digest(roots), memory)
+    return Topology(roots, shards, dict(inlets), _code_digest(roots), memory, tuple(optimized))
+
+
+# By fingerprint, the pipelines that were built here: who writes one, or hears of it, may have to know more.
+_built: Final[dict[str, Topology]] = {}
+
+
+def note_built(plan: Topology) -> None:
+    """Keep a pipeline for `built_as`, without the rows of tables."""
+    inlets = {name: replace(inlet, table=None) for name, inlet in plan.inlets.items()}
+    _built[plan.fingerprint] = replace(plan, inlets=inlets)
+
+
+def built_as(fingerprint: str) -> Topology | None:
+    """The pipeline of this name, if it was built in this process."""
+    return _built.get(fingerprint)
 
 
 def require_refreshable(topology: Topology) -> None:

@@ -1,0 +1,136 @@
+"""`python -m benchmarks nexmark`: every query, each in a process of its own, on one core, judged by DuckDB.
+
+What counts is processor time, from the first file to the last answer; DuckDB reads the same files and answers
+once, at the end. An answer is right if no row is missing and none is there in addition, with its times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Result
+from benchmarks.nexmark.generator import Settings, write
+from benchmarks.nexmark.judge import SQL, differences
+from benchmarks.report import machine, save
+
+EVENTS, QUICK = 1_000_000, 100_000
+WAYS = ("perfect", "eager", "duckdb")
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_WIDTH = 150
+_DUCKDB = "DuckDB, one shot"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What it took to answer one query in every way, and what DuckDB says of the answers."""
+
+    name: str
+    events: int
+    took: dict[str, dict[str, Any]]
+    wrong: dict[str, tuple[int, int]]
+
+    def result(self, way: str) -> Result:
+        """As a line of the table of all benchmarks."""
+        took = self.took[way]
+        ratio = self.took["duckdb"]["cpu_seconds"] / took["cpu_seconds"]
+        return Result(
+            "nexmark", f"{self.name}, {way}", self.events, took["rows"], [took["seconds"]],
+            [took["cpu_seconds"]], 0.0, took["peak_mb"], against={_DUCKDB: ratio},
+        )  # fmt: skip
+
+    def cells(self) -> Iterable[str]:
+        """As a row of the table here."""
+        yield self.name
+        for way in WAYS[:-1]:
+            took = self.took[way]
+            yield f"{self.events / took['cpu_seconds']:,.0f}"
+            yield f"{took['cpu_seconds']:.2f}"
+            yield f"{took['elements']:,}"
+            yield f"{took['peak_mb']:,.0f}"
+        yield f"{self.events / self.took['duckdb']['cpu_seconds']:,.0f}"
+        yield f"{self.took['duckdb']['rows']:,}"
+        missing, extra = (sum(counts) for counts in zip(*self.wrong.values(), strict=True))
+        yield f"{missing} missing, {extra} extra"
+
+
+def main(arguments: list[str]) -> None:
+    """What the command does."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks nexmark", description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS, help="persons, auctions and bids together")
+    parser.add_argument("--revisions", type=float, default=0.0, help="the share of bids that are corrected")
+    parser.add_argument("--queries", default=",".join(SQL), help="such as q4,q5")
+    parser.add_argument("--spark", action="store_true", help="on Spark instead, as a stream and as a batch")
+    asked = parser.parse_args(arguments)
+    out = Console()
+    if not out.is_terminal:
+        out = Console(width=_WIDTH)
+    out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
+    queries = asked.queries.split(",")
+    if asked.revisions and "q12" in queries:
+        queries.remove("q12")
+        out.print("q12 is left out: a corrected bid has no one time of arrival")
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(asked.events, revisions=asked.revisions)
+        if asked.spark:
+            from benchmarks.nexmark.spark import measure_spark
+
+            measure_spark(settings, Path(folder), queries, out)
+        else:
+            found = _measure(settings, Path(folder), queries, out)
+            out.print(f"saved as {save(found, Path('bench-results'))}")
+
+
+def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]:
+    """For the table of all benchmarks."""
+    return _measure(Settings(QUICK if quick else EVENTS), folder, list(SQL), out)
+
+
+def _measure(settings: Settings, folder: Path, queries: list[str], out: Console) -> list[Result]:
+    """Print the table; an answer that is not DuckDB's is an error."""
+    write(settings, folder)
+    table = Table("query", title=f"NEXMark, {settings.events:,} events in {settings.steps} steps, one core")
+    for way in ("final answers", "answers at once"):
+        for column in (f"{way}: events/s", "processor s", "elements out", "peak MB"):
+            table.add_column(column, justify="right")
+    for column in (f"{_DUCKDB}: events/s", "rows", "agreement"):
+        table.add_column(column, justify="right")
+    outcomes = []
+    for name in queries:
+        outcomes.append(_outcome(name, settings.events, folder))
+        table.add_row(*outcomes[-1].cells())
+        print(*outcomes[-1].cells(), sep="  ", file=sys.stderr, flush=True)
+    out.print(table)
+    if wrong := [outcome.name for outcome in outcomes if any(map(any, outcome.wrong.values()))]:
+        raise SystemExit(f"not what DuckDB says: {', '.join(wrong)}")
+    return [outcome.result(way) for outcome in outcomes for way in WAYS[:-1]]
+
+
+def _outcome(name: str, events: int, folder: Path) -> Outcome:
+    took = {way: _run_alone(name, folder, way) for way in WAYS}
+    ours = {way: folder / "answers" / f"{name}-{way}.parquet" for way in WAYS}
+    theirs = pq.read_table(ours.pop("duckdb"))
+    wrong = {way: differences(pq.read_table(file), theirs) for way, file in ours.items()}
+    return Outcome(name, events, took, wrong)
+
+
+def _run_alone(name: str, folder: Path, way: str) -> dict[str, Any]:
+    """In a process of its own, so that its peak memory is its own too."""
+    command = [sys.executable, "-m", "benchmarks.nexmark.local", name, str(folder), way]
+    done = subprocess.run(command, env=os.environ | _ONE_THREAD, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"nexmark: {name}, {way}, failed (exit code {done.returncode})")
+    took: dict[str, Any] = json.loads(done.stdout)
+    return took

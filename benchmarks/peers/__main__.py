@@ -1,0 +1,185 @@
+"""`python -m benchmarks.peers [--events N]`: W1, W2 and W3 by every peer that is installed under .peers.
+
+W1: hopping windows of 10 s every 2 s, count and sum by key. W2: the interval join of two streams. W3:
+tumbling windows of 10 s, count and sum by key. Text keys, floats, timestamps, 20 % of the rows late by up to
+30 s, in 40 steps for those that take steps. A small run goes before each, so that the start of a peer is not
+counted. The answers of all are compared with DuckDB's. Ratios are of processor seconds, which a busy machine
+disturbs least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.peers.data import write
+from benchmarks.report import machine
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+WORKLOADS = ("W1", "W2", "W3")
+EVENTS, SMALL, WIDTH = 1_000_000, 2_000, 170
+
+
+@dataclass(frozen=True, eq=False)
+class Peer:
+    """Somebody's script, the environment that it needs, and what it does not do."""
+
+    name: str
+    script: str
+    home: str
+    lacks: str
+    workloads: tuple[str, ...] = WORKLOADS
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+_ONE_SHOT = "no stream: all rows at once, at the end"
+JUDGE = Peer("DuckDB, one shot, 1 thread", "duckdb_sql.py", "duckdb", _ONE_SHOT)
+OURS = Peer(
+    "Recension, answers at once", "ours.py", "", "not durable in this form (snapshots, or Spark, are)"
+)
+PEERS = (
+    JUDGE,
+    OURS,
+    Peer(
+        "Recension, final answers", "ours.py", "", "the same; nothing is shown before it is final",
+        environment={"PEER_LEVEL": "final"},
+    ),
+    Peer(
+        "Flink SQL, parallelism 2", "flink_sql.py", "flink",
+        "window answers come once, rows behind the watermark are dropped, none is taken back; "
+        "lifetimes are two columns, and the join needs a bound",
+    ),
+    Peer(
+        "Bytewax", "bytewax_flow.py", "bytewax",
+        "a row at a time in Python; late rows go to another stream; answers come once; no join by overlap",
+        workloads=("W1", "W3"),
+    ),
+    Peer(
+        "Pathway", "pathway_tables.py", "pathway",
+        "answers are corrected, but nothing says which are final; the join needs a bound",
+    ),
+    Peer("Polars, one shot", "polars_frames.py", "polars", _ONE_SHOT),
+)  # fmt: skip
+
+
+def main() -> None:
+    """Measure everybody, compare the answers, print one table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--homes", type=Path, default=ROOT / ".peers", help="the environments of the peers")
+    parser.add_argument(
+        "--only", default="", help="peers with this in their names; DuckDB and ours in any case"
+    )
+    asked = parser.parse_args()
+    out = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
+    peers = [peer for peer in PEERS if peer in (JUDGE, OURS) or asked.only in peer.name]
+    with tempfile.TemporaryDirectory() as place:
+        write(Path(place), asked.events)
+        write(Path(place, "small"), SMALL)
+        found = {peer: _measure(peer, asked.homes, Path(place)) for peer in peers}
+    _show(out, found, asked.events)
+    for peer in peers:
+        out.print(f"{peer.name}: {peer.lacks}", highlight=False)
+
+
+def _measure(peer: Peer, homes: Path, place: Path) -> dict[str, dict[str, Any]]:
+    """What each workload took and how far the answer is from DuckDB's; why not, if it did not run."""
+    found = {}
+    for workload in peer.workloads:
+        answer = place / "answers" / f"{peer.name} {workload}".replace(" ", "-").replace(",", "")
+        took = _run(peer, homes, workload, place, answer)
+        if "failed" not in took:
+            theirs = place / "answers" / f"{JUDGE.name} {workload}".replace(" ", "-").replace(",", "")
+            took["wrong"] = _differences(answer, theirs, workload)
+        print(peer.name, workload, took, file=sys.stderr, flush=True)
+        found[workload] = took
+    return found
+
+
+def _run(peer: Peer, homes: Path, workload: str, place: Path, answer: Path) -> dict[str, Any]:
+    python = homes / peer.home / "bin" / "python" if peer.home else Path(sys.executable)
+    if not python.exists():
+        return {"failed": "not installed"}
+    jars = homes / "jars"
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT) if peer.home else f"{ROOT / 'src'}:{ROOT}",
+        "FLINK_JARS": str(jars),
+        "HADOOP_CLASSPATH": ":".join(map(str, jars.glob("*hadoop*.jar"))),
+        **peer.environment,
+    }
+    command = [str(python), str(HERE / peer.script), workload, str(place), str(answer)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1][:80] if done.stderr.strip() else "failed"}
+    took: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return took
+
+
+def _differences(ours: Path, theirs: Path, workload: str) -> tuple[int, int]:
+    """Rows that are missing and rows in addition; sums of floats may differ by a billionth."""
+    import duckdb
+
+    start, stop = (f"{name}::TIMESTAMP AS {name}" for name in ("start", "stop"))
+    kept = f"key, {start}, n, round(s, 6) AS s"
+    if workload == "W2":
+        kept = f"key, left_value, right_value, {start}, {stop}"
+    with duckdb.connect() as connection:
+        connection.sql("SET TimeZone = 'UTC'")
+        sides = [
+            f"SELECT {kept} FROM read_parquet([{', '.join(repr(str(f)) for f in _files(folder))}])"
+            for folder in (theirs, ours)
+        ]
+        counts = []
+        for first, second in (sides, sides[::-1]):
+            sql = f"SELECT count(*) AS n FROM ({first} EXCEPT ALL {second})"
+            counts.append(int(connection.sql(sql).to_arrow_table()["n"][0].as_py()))
+    return counts[0], counts[1]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Whatever their names are; what begins with a dot is not finished."""
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+
+
+def _show(out: Console, found: dict[Peer, dict[str, dict[str, Any]]], events: int) -> None:
+    table = Table("", "peer", title=f"{events:,} events; rates and ratios are of processor time, all cores")
+    for column in ("events/s", f"× {OURS.name}", "processor s", "wall s", "peak MB", "agreement"):
+        table.add_column(column, justify="right")
+    for workload in WORKLOADS:
+        for peer, workloads in found.items():
+            cells = _cells(workloads.get(workload), found[OURS][workload], events)
+            table.add_row(workload if peer is JUDGE else "", peer.name, *cells)
+        table.add_section()
+    out.print(table)
+
+
+def _cells(took: dict[str, Any] | None, ours: dict[str, Any], events: int) -> list[str]:
+    if took is None:
+        return ["cannot say it"]
+    if "failed" in took:
+        return [took["failed"]]
+    cpu, (missing, extra) = took["cpu_seconds"], took["wrong"]
+    return [
+        f"{events / cpu:,.0f}",
+        f"{ours['cpu_seconds'] / cpu:.2f}" if "cpu_seconds" in ours else "",
+        f"{cpu:.1f}",
+        f"{took['seconds']:.1f}",
+        f"{took['peak_mb']:,.0f}",
+        "equal" if not missing and not extra else f"{missing} missing, {extra} extra",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Judges what `why` says of an answer: it suffices, nothing else matters, and the marks are right.
+
+What a query means for less input is said by the oracle, or by the local engine over whole histories. Both run
+closed; equal events cannot be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from recension.core.events import Event
+from recension.denote.lineage import identity
+from recension.lineage import Why, explain_answer
+from recension.lineage.result import is_same
+from recension.plan.node import Node
+from recension.plan.source import sources_of
+
+Inputs: TypeAlias = Mapping[str, Sequence[Event]]
+
+
+class Judge:
+    """A query over histories, and what it means."""
+
+    def __init__(self, query: Node, meaning: Callable[[Inputs], Sequence[Event]], inputs: Inputs) -> None:
+        self._query, self._meaning, self._inputs = query, meaning, inputs
+
+    def why(
+        self, answer: Event, feeds: Mapping[str, Any], small: int = 1000, *, biography: bool = False
+    ) -> Why:
+        """What is said of an answer, by the elements of the inputs that are read; ``small`` as there."""
+        read = {name: feeds[name] for name in sources_of(self._query)}
+        return explain_answer(
+            self._query, read, answer, biography=biography, close=True, small=small, batch_size=2
+        )
+
+    def check(self, answer: Event, why: Why, removed: Sequence[int] = (0, 2)) -> None:
+        """The three properties; ``removed`` are places among the events that are not named."""
+        named = {n: [identity(o.event) for o in why.named.get(n, [])] for n in self._inputs}
+        unnamed = [
+            (n, i)
+            for n, events in self._inputs.items()
+            for i, event in enumerate(events)
+            if identity(event) not in named[n]
+        ]
+        assert self._has(answer, unnamed), "what is named does not suffice"
+        for one in unnamed:
+            assert self._has(answer, [one]), f"{one} matters and is not named"
+        some = [one for place, one in enumerate(unnamed) if place in removed]
+        assert self._has(answer, some), f"{some} matter together and are not named"
+        for name, several in why.named.items():
+            for marked in several:
+                key = identity(marked.event)
+                at = next(i for i, e in enumerate(self._inputs[name]) if identity(e) == key)
+                is_needed = not self._has(answer, [(name, at)])
+                assert (marked.mark == "needed") == is_needed, f"{marked.event} is marked {marked.mark}"
+
+    def _has(self, answer: Event, removed: Sequence[tuple[str, int]]) -> bool:
+        """Is the answer still there without some events of the inputs?"""
+        left = {
+            n: [e for i, e in enumerate(events) if (n, i) not in removed]
+            for n, events in self._inputs.items()
+        }
+        return any(
+            (event.vs, event.ve) == (answer.vs, answer.ve) and is_same(event.payload, answer.payload)
+            for event in self._meaning(left)
+        )
