@@ -83,7 +83,7 @@ def _connectors() -> dict[str, str]:
         found += kafka_jars.jars("connector")
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("delta")
-        settings |= delta.SETTINGS
+        settings |= delta.SETTINGS | {"spark.databricks.delta.snapshotPartitions": "1"}
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("iceberg")
     settings |= {"spark.jars": ",".join(map(str, found))} if found else {}

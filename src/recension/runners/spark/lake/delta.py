@@ -38,10 +38,11 @@ _SMALL: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.merge.materializeSource": "none",
 }
 _LARGE: Final = {"spark.databricks.delta.merge.materializeSource": "all"}
+# Tasks that read the log after a commit; Delta has 50, whatever the size of the table.
+_LOG: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class DeltaTable:
     def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in columns)
         given = ", ".join(f"{text(k)} = {text(v)}" for k, v in {**_NEW_TABLE, **properties}.items())
-        spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING delta TBLPROPERTIES ({given})")
+        with set_for_now(spark, _LOG):
+            spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING delta TBLPROPERTIES ({given})")
 
     def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
         given = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
@@ -98,11 +100,11 @@ class DeltaTable:
             seen = len(rows) - 1
 
     def append(self, frame: DataFrame, note: Note) -> None:
-        with set_for_now(frame.sparkSession, _transaction(note)):
+        with set_for_now(frame.sparkSession, _transaction(note) | _LOG):
             frame.writeTo(self.sql).append()
 
     def merge(self, rows: DataFrame, statement: str, note: Note, is_local: bool) -> None:
-        with set_for_now(rows.sparkSession, {**_transaction(note), **(_SMALL if is_local else _LARGE)}):
+        with set_for_now(rows.sparkSession, _transaction(note) | _LOG | (_SMALL if is_local else _LARGE)):
             rows.sparkSession.sql(statement).collect()
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
