@@ -75,7 +75,7 @@ class Table:
 
 def test_a_query_writes_both_tables_in_two_runs(delta: Any, tmp_path: Path) -> None:
     """With bags, late events and many revisions; the first micro-batch of a run is written by tasks."""
-    batches = revised(0, 4, size=300)
+    batches = revised(0, 4, size=150)
     batches.insert(1, empty(batches[0].schema))
     expected = prefixes(batches)
     log, table = f"delta:{tmp_path}/log", f"delta:{tmp_path}/table"
