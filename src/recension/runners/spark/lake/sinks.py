@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -49,6 +50,8 @@ QUERY: Final = "recension.query"
 # After a MERGE whose ordinals did not fit, so many micro-batches ask first.
 _CAREFUL: Final = 16
 _VIEW: Final = "recension_changes"
+# What a failed job of a classic session is, if Spark has no Python class for its error.
+_FAILURES: Final = (PySparkException, Py4JJavaError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ class LakeHistory(LakeSink):
             try:
                 self._run_merge(rows, note, where, is_local)
                 return
-            except PySparkException as why:
+            except _FAILURES as why:
                 if MISFIT not in str(why):
                     raise
             self._careful_until = note.batch + _CAREFUL
@@ -275,7 +278,7 @@ class LakeHistory(LakeSink):
         )
         try:
             self._run_merge(exact, note, where, is_local=False)
-        except PySparkException as why:
+        except _FAILURES as why:
             if failure.strip() in str(why):
                 raise RecensionError(reason_of(why)) from None
             raise
