@@ -5,8 +5,6 @@ Any number of shards, any worker for any micro-batch, attempts that fail half wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -25,13 +23,6 @@ from recension.runners.spark.stream import processor
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
-
-
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
 
 
 class Play:
