@@ -62,8 +62,7 @@ class Outcome:
             yield f"{took['peak_mb']:,.0f}"
         yield f"{self.events / self.took['duckdb']['cpu_seconds']:,.0f}"
         yield f"{self.took['duckdb']['rows']:,}"
-        missing, extra = (sum(counts) for counts in zip(*self.wrong.values(), strict=True))
-        yield f"{missing} missing, {extra} extra"
+        yield from (f"{sum(counts):,}" for counts in zip(*self.wrong.values(), strict=True))
 
 
 def main(arguments: list[str]) -> None:
@@ -105,7 +104,7 @@ def _measure(settings: Settings, folder: Path, queries: list[str], out: Console)
     for way in ("final answers", "answers at once"):
         for column in (f"{way}: events/s", "processor s", "elements out", "peak MB"):
             table.add_column(column, justify="right")
-    for column in (f"{_DUCKDB}: events/s", "rows", "agreement"):
+    for column in (f"{_DUCKDB}: events/s", "rows", "missing", "extra"):
         table.add_column(column, justify="right")
     outcomes = []
     for name in queries:
