@@ -157,8 +157,8 @@ class LakeSink(ABC):
             self._require_new(is_begun)
             return Progress()
         properties = self.table.properties(spark)
-        require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
         if QUERY not in properties:
+            require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
             # The user has made it, to say how it is partitioned or clustered.
             if not self.table.read(spark).isEmpty():
                 raise RecensionError(f"{name}: has rows that no query of ours wrote; give a new table")
@@ -172,6 +172,7 @@ class LakeSink(ABC):
                 f"{name}: the {self.noun} of another query; use that query's checkpoint, or give a new table"
             )
         self._require_shape(properties)
+        require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
         notes = (commit.note for commit in self.table.commits(spark) if commit.note is not None)
         last = {note.batch: note for note in islice(notes, REMEMBERED)}
         if any(note.query != query for note in last.values()):
