@@ -71,7 +71,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--events", type=int, default=EVENTS, help="persons, auctions and bids together")
     parser.add_argument("--revisions", type=float, default=0.0, help="the share of bids that are corrected")
     parser.add_argument("--queries", default=",".join(SQL), help="such as q4,q5")
-    parser.add_argument("--spark", action="store_true", help="on Spark instead, as a stream and as a batch")
+    parser.add_argument(
+        "--spark", nargs="?", const="stream,batch", help="on Spark instead: stream, batch, or by itself both"
+    )
     asked = parser.parse_args(arguments)
     out = Console()
     if not out.is_terminal:
@@ -86,7 +88,7 @@ def main(arguments: list[str]) -> None:
         if asked.spark:
             from benchmarks.nexmark.spark import measure_spark
 
-            measure_spark(settings, Path(folder), queries, out)
+            measure_spark(settings, Path(folder), queries, asked.spark.split(","), out)
         else:
             found = _measure(settings, Path(folder), queries, out)
             out.print(f"saved as {save(found, Path('bench-results'))}")

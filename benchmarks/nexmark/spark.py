@@ -48,7 +48,9 @@ class Outcome:
         return [f"{events / self.seconds:,.0f}", f"{self.seconds:.1f} ({self.batches})", told]
 
 
-def measure_spark(settings: Settings, folder: Path, queries: list[str], out: Console) -> None:
+def measure_spark(
+    settings: Settings, folder: Path, queries: list[str], ways: list[str], out: Console
+) -> None:
     """Print the table; an answer that is not DuckDB's, or none, is an error."""
     if settings.revisions:
         raise SystemExit("nexmark: on Spark there are no revisions: the files of the generator have no CTIs")
@@ -58,13 +60,14 @@ def measure_spark(settings: Settings, folder: Path, queries: list[str], out: Con
     write(settings, files)
     title = f"NEXMark on Spark {spark.version}, {settings.events:,} events, two cores, wall clock"
     table = Table("query", title=title)
-    for name in ("stream", "batch"):
+    for name in ways:
         for column in (f"{name}: events/s", "seconds (micro-batches)", "agreement"):
             table.add_column(column, justify="right")
-    for way in (_stream, _batch):
+    chosen = [{"stream": _stream, "batch": _batch}[name] for name in ways]
+    for way in chosen:
         _outcome(way, spark, "q0", small, folder / "warm-up", settings)
     for name in queries:
-        found = [_outcome(way, spark, name, files, folder / name, settings) for way in (_stream, _batch)]
+        found = [_outcome(way, spark, name, files, folder / name, settings) for way in chosen]
         cells = [cell for outcome in found for cell in outcome.cells(settings.events)]
         table.add_row(name, *cells)
         print(name, *cells, sep="  ", file=sys.stderr, flush=True)
