@@ -67,11 +67,11 @@ class EventBatch:
     def take(self, rows: Index) -> EventBatch:
         """The given rows, in the given order."""
         return EventBatch(
-            self.kind[rows],
-            self.vs[rows],
-            self.ve[rows],
-            self.new_ve[rows],
-            self.count[rows],
+            self.kind.take(rows),
+            self.vs.take(rows),
+            self.ve.take(rows),
+            self.new_ve.take(rows),
+            self.count.take(rows),
             take_rows(self.payload, rows),
         )
 

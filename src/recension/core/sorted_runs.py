@@ -395,7 +395,9 @@ class _Merge:
 
 def take_columns(rows: Columns, at: Index | Mask) -> Columns:
     """Some of the rows."""
-    return {name: column[at] for name, column in rows.items()}
+    if at.dtype == np.bool_:  # looked through once, not for every column
+        at = at.nonzero()[0]
+    return {name: column.take(at, axis=0) for name, column in rows.items()}
 
 
 def _order_fresh(key: Column) -> Index:

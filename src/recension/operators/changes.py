@@ -19,6 +19,8 @@ from recension.core.netting import cancel
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
+_INSERT, _RETRACT = np.uint8(INSERT), np.uint8(RETRACT)
+
 
 @dataclass(frozen=True, slots=True)
 class NetChanges:
@@ -147,7 +149,7 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
     """
     is_insert = old == vs
     return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
+        np.where(is_insert, _INSERT, _RETRACT),
         vs,
         np.where(is_insert, new, old),
         np.where(is_insert, np.int64(FOREVER), new),

@@ -147,9 +147,10 @@ class BlockTable:
         if stop - first == len(blocks):  # one run, as most often
             read = np.arange(first, min(stop + 1, len(self._page)))
             return read, read == stop
-        ends = np.flatnonzero(np.append(np.diff(blocks) > 1, stop < len(self._page)))
-        is_follower = np.insert(np.zeros(len(blocks), np.bool_), ends + 1, True)
-        return np.insert(blocks, ends + 1, blocks[ends] + 1), is_follower
+        times = np.append(blocks[1:] - blocks[:-1] > 1, stop < len(self._page)) + np.int64(1)
+        read, is_follower = blocks.repeat(times), np.zeros(int(times.sum()), np.bool_)
+        is_follower[times.cumsum()[times > 1] - 1] = True
+        return read + is_follower, is_follower
 
     def _rows_of(self, page: Index, size: Index) -> Index:
         """Where the first so many rows of pages are, page by page."""
@@ -164,7 +165,7 @@ class BlockTable:
         """
         self._rows += len(columns["time"]) - int(self._size[blocks].sum())
         # Runs of adjacent blocks: an untouched block stands between two of them.
-        starts = np.flatnonzero(np.append(True, np.diff(blocks) > 1))
+        starts = np.flatnonzero(np.append(True, blocks[1:] - blocks[:-1] > 1))
         before = blocks[starts[1:]] - 1
         keys = self._first_group[before], self._first_time[before]
         cuts = np.append(0, bisect(columns["group"], columns["time"], *keys))

@@ -175,7 +175,7 @@ class LeafTable:
 
     def _replace_long(self, extract: LeafExtract, columns: Columns) -> Index:
         """Put rows in the place of what was read of long groups; gives back the groups that have rows."""
-        before = extract.columns["group"][~extract.follower]
+        before = extract.columns["group"].compress(~extract.follower)
         if len(extract.leaves):
             before = before[self._is_long["long"][before]]
         self._long.replace(extract.blocks, columns)
@@ -312,7 +312,10 @@ def unique_numbers(numbers: Index) -> Index:
 def _count_each(numbers: Index) -> tuple[Index, Index]:
     """The different ones of sorted numbers, and how often each is there."""
     first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
-    return numbers[first], np.diff(np.append(first, len(numbers)))
+    sizes = np.empty(len(first), np.int64)
+    np.subtract(first[1:], first[:-1], out=sizes[:-1])
+    sizes[-1:] = len(numbers) - first[-1:]
+    return numbers.take(first), sizes
 
 
 def _bits(column: Column) -> Index:

@@ -302,29 +302,31 @@ def emit(
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    stays[stays] = _are_equal(old.rows, pairs.old_row[stays], new.rows, pairs.new_row[stays])
+    both = np.flatnonzero(stays)
+    stays[both] = _are_equal(old.rows, pairs.old_row.take(both), new.rows, pairs.new_row.take(both))
     kept, is_moved = _keep(index, stays, low, had, has)
     moves = np.flatnonzero(is_moved)
     goes = np.flatnonzero(pairs.was & (had > kept) & ~is_moved)
     comes = np.flatnonzero(pairs.now & (has > kept) & ~is_moved)
-    gone, come = index.expand(kept[goes], had[goes]), index.expand(kept[comes], has[comes])
-    vs = np.concatenate([low[moves], gone.start, come.start])
-    before = np.concatenate([had[moves], gone.end, come.start])
-    after = np.concatenate([has[moves], gone.start, come.end])
-    goes, comes = goes[gone.stretch], comes[come.stretch]
+    gone = index.expand(kept.take(goes), had.take(goes))
+    come = index.expand(kept.take(comes), has.take(comes))
+    vs = np.concatenate([low.take(moves), gone.start, come.start])
+    before = np.concatenate([had.take(moves), gone.end, come.start])
+    after = np.concatenate([has.take(moves), gone.start, come.end])
+    goes, comes = goes.take(gone.stretch), comes.take(come.stretch)
     row = np.concatenate(
-        [pairs.old_row[moves], pairs.old_row[goes], old.rows.num_rows + pairs.new_row[comes]]
+        [pairs.old_row.take(moves), pairs.old_row.take(goes), old.rows.num_rows + pairs.new_row.take(comes)]
     )
     if index.emits_in_order:
         order = order_of_changes(vs, before, after)
     else:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
         order = np.argsort(np.concatenate([moves, goes, comes]), kind="stable")
-    row = row[order]
-    keys = index.keys_of(np.concatenate([old.group, new.group])[row])
+    row = row.take(order)
+    keys = index.keys_of(np.concatenate([old.group, new.group]).take(row))
     own = take_rows(pa.concat_batches([old.rows, new.rows]), row)
     payload = pa.RecordBatch.from_arrays([*keys.columns, *own.columns], schema=schema)
-    return changes(vs[order], before[order], after[order], payload)
+    return changes(vs.take(order), before.take(order), after.take(order), payload)
 
 
 def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Mask]:
@@ -360,4 +362,9 @@ def _pair_rows(change: WindowChange, old: StretchResults, new: StretchResults) -
 
 def _are_equal(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
     """Which rows are the same?"""
-    return rows_equal(take_rows(old, old_row), take_rows(new, new_row), len(old_row))
+    return rows_equal(_take_ascending(old, old_row), _take_ascending(new, new_row), len(old_row))
+
+
+def _take_ascending(rows: pa.RecordBatch, at: Index) -> pa.RecordBatch:
+    """Rows by ascending position, without a copy if these are all."""
+    return rows if len(at) == rows.num_rows else take_rows(rows, at)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
-from recension.core.sorted_runs import Column, Columns
+from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints, never_inserted_error
@@ -54,8 +54,8 @@ class Sums:
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
-        pairs = [(high[rows], low[rows]) for high, low in self.pairs]
-        return Sums(self.n[rows], [column[rows] for column in self.ints], pairs)
+        pairs = [(high.take(rows), low.take(rows)) for high, low in self.pairs]
+        return Sums(self.n.take(rows), [column.take(rows) for column in self.ints], pairs)
 
     def put(self, rows: Index, sums: Sums) -> None:
         """Change some of the rows."""
@@ -102,11 +102,14 @@ class WorkingSet:
     def write_back(self, points: EndPoints) -> None:
         """Store the new end points."""
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
-        gone, born = self.old.is_point & ~self.new.is_point, self.is_born
-        columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
-        columns |= self.new.sums_at(keep).columns()
+        gone, born = (np.flatnonzero(each) for each in (self.old.is_point & ~self.new.is_point, self.is_born))
+        own = {"group": self.group, "time": self.time, "refs": self.refs}
+        columns = take_columns(own, keep) | self.new.sums_at(keep).columns()
         points.replace(
-            self.extract, columns, (self.group[born], self.time[born]), (self.group[gone], self.time[gone])
+            self.extract,
+            columns,
+            (self.group.take(born), self.time.take(born)),
+            (self.group.take(gone), self.time.take(gone)),
         )
 
 
@@ -136,15 +139,16 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
     # Where the next known end point is, and the last one before: the row after all stands for none.
-    known = {name: np.append(column, 0) for name, column in own.items() if name != "refs"}
+    none = np.zeros(1, np.int64)
+    known = {name: np.concatenate((column, none)) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
     after = np.cumsum(~is_new)
-    inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
-    following = np.where(known["group"][after] == group, known["time"][after], time)
+    inherit = np.where(known["group"].take(after - 1) == group, after - 1, len(at_known))
+    following = np.where(known["group"].take(after) == group, known["time"].take(after), time)
     last_step = _last_marked(at_steps, len(is_new))
-    is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
-    old_n = known["n"][inherit]
-    new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
+    is_changed, is_point = np.append(steps.covered, False).take(last_step), refs > 0
+    old_n = known["n"].take(inherit)
+    new_n = old_n + np.where(is_changed, steps.n.take(last_step), 0)
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
@@ -173,13 +177,13 @@ class _AxisSums:
         return _AxisSums(before, inherit, running, last_step, is_changed, new_n)
 
     def old(self, rows: Index) -> Sums:
-        return self.known.take(self.inherit[rows])
+        return self.known.take(self.inherit.take(rows))
 
     def new(self, rows: Index) -> Sums:
         if not self.known.ints and not self.known.pairs:
-            return Sums(self.new_n[rows], [], [])
-        sums, changed = self.old(rows), np.flatnonzero(self.is_changed[rows])
-        more = self.running.take(self.last_step[rows[changed]])
+            return Sums(self.new_n.take(rows), [], [])
+        sums, changed = self.old(rows), np.flatnonzero(self.is_changed.take(rows))
+        more = self.running.take(self.last_step.take(rows.take(changed)))
         sums.put(changed, sums.take(changed).add(more))
         return sums
 
