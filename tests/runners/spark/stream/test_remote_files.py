@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
+from scripts.lake_jars import NoJarsError, jars
 
 import recension as rc
 from recension.core.difference import difference
@@ -138,3 +141,16 @@ def test_a_task_names_the_address_of_a_file_that_it_cannot_read(
     with pytest.raises(PySparkException) as raised:
         _run(spark, rc.source("s", COLUMNS), {"s": mount("in")}, tmp_path, tmp_path / "ck")
     assert rc.spark.reason_of(raised.value).startswith(mount("in/1.jsonl: row 1: "))
+
+
+@pytest.mark.soak
+def test_on_s3(tmp_path: Path) -> None:
+    """Inputs, a table and the checkpoint on an S3 server on loopback, with Hadoop's own client."""
+    pytest.importorskip("moto", reason="moto[server] is not installed")
+    try:
+        jars("s3")
+    except NoJarsError as why:
+        pytest.skip(f"no client of S3: {why}")
+    command = [sys.executable, "-m", "tests.runners.spark.stream.s3_driver", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    assert done.stdout.endswith("0 missing, 0 extra\n"), done.stdout + done.stderr
