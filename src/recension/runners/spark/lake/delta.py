@@ -30,7 +30,8 @@ _MISSING: Final = (
     "PATH_NOT_FOUND",
 )
 _NEW_TABLE: Final = {"delta.enableDeletionVectors": "true"}
-_FIRST_COMMITS: Final = 16
+# The log has a file for each commit: the last ones are asked for first.
+_COMMITS: Final = (16, 256, 0)
 # A micro-batch is small and its statements differ in their literals. To compile each, to plan it again
 # between its stages, and to read the log by many tasks costs more than the rows.
 _SMALL: Final = {
@@ -90,14 +91,17 @@ class DeltaTable:
         spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({given})")
 
     def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
-        seen = -1
-        for limit in (f" LIMIT {_FIRST_COMMITS}", ""):
-            found = spark.sql(f"DESCRIBE HISTORY {self.sql}{limit}")
+        oldest: int | None = None
+        for limit in _COMMITS:
+            found = spark.sql(f"DESCRIBE HISTORY {self.sql}" + (f" LIMIT {limit}" if limit else ""))
             at = F.unix_micros("timestamp").alias("at")
             rows = found.select("version", at, "userMetadata").orderBy(F.desc("version")).collect()
-            for row in rows[seen + 1 :]:
+            # While this is read, others may commit.
+            for row in rows if oldest is None else [row for row in rows if row["version"] < oldest]:
+                oldest = row["version"]
                 yield TableCommit(row["version"], row["at"], Note.from_json(row["userMetadata"]))
-            seen = len(rows) - 1
+            if not limit or len(rows) < limit:
+                return
 
     def append(self, frame: DataFrame, note: Note) -> None:
         with set_for_now(frame.sparkSession, _transaction(note) | _LOG):
