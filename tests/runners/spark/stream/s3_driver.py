@@ -22,7 +22,9 @@ from recension.core.difference import difference
 from recension.core.formats import read_history
 
 COLUMNS = {"k": "string", "v": "int64"}
-ROWS = [{"_kind": "insert", "_vs": n, "_ve": n + 3, "k": "ab"[n % 2], "v": n} for n in range(200)]
+ROWS: list[dict[str, Any]] = [
+    {"_kind": "insert", "_vs": n, "_ve": n + 3, "k": "ab"[n % 2], "v": n} for n in range(200)
+]
 NAMES = {"a": "Anna", "b": "Bea"}
 
 
