@@ -23,6 +23,7 @@ SUITES = (
     "moving_window",
     "interval_join",
     "windows",
+    "small_pushes",
     "aggregates",
     "sessions",
     "modules",

@@ -83,7 +83,9 @@ def _connectors() -> dict[str, str]:
         found += kafka_jars.jars("connector")
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("delta")
-        settings |= delta.SETTINGS | {"spark.databricks.delta.snapshotPartitions": "1"}
+        # Its own choices are for large tables, and start processes for every commit on a local disk.
+        local = {"spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore"}
+        settings |= delta.SETTINGS | local | {"spark.databricks.delta.snapshotPartitions": "1"}
     with suppress(lake_jars.NoJarsError):
         found += lake_jars.jars("iceberg")
     settings |= {"spark.jars": ",".join(map(str, found))} if found else {}

@@ -62,8 +62,7 @@ class Outcome:
             yield f"{took['peak_mb']:,.0f}"
         yield f"{self.events / self.took['duckdb']['cpu_seconds']:,.0f}"
         yield f"{self.took['duckdb']['rows']:,}"
-        missing, extra = (sum(counts) for counts in zip(*self.wrong.values(), strict=True))
-        yield f"{missing} missing, {extra} extra"
+        yield from (f"{sum(counts):,}" for counts in zip(*self.wrong.values(), strict=True))
 
 
 def main(arguments: list[str]) -> None:
@@ -72,7 +71,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--events", type=int, default=EVENTS, help="persons, auctions and bids together")
     parser.add_argument("--revisions", type=float, default=0.0, help="the share of bids that are corrected")
     parser.add_argument("--queries", default=",".join(SQL), help="such as q4,q5")
-    parser.add_argument("--spark", action="store_true", help="on Spark instead, as a stream and as a batch")
+    parser.add_argument(
+        "--spark", nargs="?", const="stream,batch", help="on Spark instead: stream, batch, or by itself both"
+    )
     asked = parser.parse_args(arguments)
     out = Console()
     if not out.is_terminal:
@@ -87,7 +88,7 @@ def main(arguments: list[str]) -> None:
         if asked.spark:
             from benchmarks.nexmark.spark import measure_spark
 
-            measure_spark(settings, Path(folder), queries, out)
+            measure_spark(settings, Path(folder), queries, asked.spark.split(","), out)
         else:
             found = _measure(settings, Path(folder), queries, out)
             out.print(f"saved as {save(found, Path('bench-results'))}")
@@ -105,7 +106,7 @@ def _measure(settings: Settings, folder: Path, queries: list[str], out: Console)
     for way in ("final answers", "answers at once"):
         for column in (f"{way}: events/s", "processor s", "elements out", "peak MB"):
             table.add_column(column, justify="right")
-    for column in (f"{_DUCKDB}: events/s", "rows", "agreement"):
+    for column in (f"{_DUCKDB}: events/s", "rows", "missing", "extra"):
         table.add_column(column, justify="right")
     outcomes = []
     for name in queries:

@@ -23,7 +23,13 @@ def answer(workload: str, folder: Path, out: Path) -> pa.Table:
     pw.internals.parse_graph.G.clear()
     table = _joined(folder) if workload == "W2" else _windows(folder, _HOPS[workload])
     found = pw.debug.table_to_pandas(table, include_id=False)
-    return pa.Table.from_pandas(found, preserve_index=False)
+    answer = pa.Table.from_pandas(found, preserve_index=False)
+    # Its times have nanoseconds, those of the others microseconds.
+    stamp = pa.timestamp("us", "UTC")
+    times = [name for name in ("start", "stop") if name in answer.column_names]
+    for name in times:
+        answer = answer.set_column(answer.column_names.index(name), name, answer[name].cast(stamp))
+    return answer
 
 
 def _rows(folder: Path, name: str) -> Any:

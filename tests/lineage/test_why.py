@@ -13,7 +13,7 @@ import pytest
 import recension as rc
 from recension import Cti, Event, Insert, Retract, col
 from recension.core.errors import RecensionError
-from recension.lineage import Why, explain_answer
+from recension.lineage import Why, biography, explain_answer
 from recension.lineage.inputs import read_inputs
 from recension.lineage.replay import Replay
 
@@ -290,3 +290,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         said = capsys.readouterr().err
         assert message in said
         assert said.count("\n") == 1
+
+
+def test_other_keys_may_show_an_answer_and_the_biography_says_which_element_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A window is shown when time has got to its end, by whichever key; fed in chunks or one by one."""
+    source = rc.source("s", {"k": "int64"})
+    feed: list[Any] = [rc.Insert({"k": n % 7}, n, n + 3) for n in range(60)]
+    feed[40:40] = [rc.Cti(20)]
+    query = source.group_by("k").tumbling(10).agg(n=rc.count())
+    told = str(rc.why(query, {"s": feed}, {"k": 3}, at=15))
+    assert "after s, row 21: insert [20, 23) {'k': 6}" in told
+    monkeypatch.setattr(biography, "_CHUNK", 1)
+    assert str(rc.why(query, {"s": feed}, {"k": 3}, at=15)) == told

@@ -23,8 +23,12 @@ SHAPES: dict[str, dict[str, bool]] = {
 
 
 def examples(usual: int) -> int:
-    """How many examples to try: in proportion to what the profile asks for; ``usual`` is for 60."""
-    return max(1, usual * settings().max_examples // 60)
+    """How many examples to try: in proportion to what the profile asks for; ``usual`` is for 60.
+
+    Two at least, but for `make quick`: Hypothesis begins with the simplest example, which shows little.
+    """
+    wanted = settings().max_examples
+    return max(2 if wanted > 5 else 1, usual * wanted // 60)
 
 
 @dataclass

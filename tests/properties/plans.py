@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from tests.properties.applied import APPLIED
 from tests.properties.module_steps import MODULES
@@ -414,3 +415,10 @@ def one_form_of_each(steps: Sequence[StepKind]) -> list[StepKind]:
     for step in steps:
         forms.setdefault(re.sub(r" (perfect|ordered|eager)\b| by k$", "", step.name), []).append(step)
     return [same[number % len(same)] for number, same in enumerate(forms.values())]
+
+
+def each_step(*others: StepKind) -> list[Any]:
+    """All steps as parameters; those of which another form is among them are left to `make soak`."""
+    chosen = one_form_of_each(STEPS)
+    own = [pytest.param(step, marks=() if step in chosen else pytest.mark.soak) for step in STEPS]
+    return [*own, *others]

@@ -130,7 +130,7 @@ def _check_step(step: StepKind, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 @given(st.data())
-@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(18), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: StepKind, data: st.DataObject) -> None:
     """A few examples: there are hundreds of steps."""
     _check_step(step, data)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, one_form_of_each, plans
+from tests.properties.plans import Plan, each_step, plans
 from tests.properties.step import StepKind
 from tests.properties.test_random_plans import KNOWN, Play, Turns, interleavings
 
@@ -68,14 +68,7 @@ def test_random_plans(tmp_path_factory: pytest.TempPathFactory, data: st.DataObj
     _check(plan, known, turns, data.draw(st.integers(0, len(turns))), tmp_path_factory.getbasetemp())
 
 
-CHOSEN = one_form_of_each(STEPS)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(step, marks=() if step in CHOSEN else pytest.mark.soak) for step in STEPS],
-    ids=repr,
-)
+@pytest.mark.parametrize("step", each_step(), ids=repr)
 @given(st.data())
 @settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: StepKind, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -322,3 +322,23 @@ def test_names_that_are_taken_are_refused() -> None:
         rc.debezium("s", {"id": "int64", "log_time": "int64"}, key="id")
     with pytest.raises(RecensionError, match="rename it"):
         rc.scd2("s", {"id": "int64", "row_from": "int64"}, key="id")
+
+
+def test_a_change_feed_without_a_key_closes_before_it_opens() -> None:
+    """Within a commit, whatever the order of its rows; equal rows are a bag; pushes go on from each other."""
+    feed = rc.delta_changes("s", {"v": "int64"})
+
+    def change(kind: str, v: int, commit: int) -> dict[str, Any]:
+        at = datetime(2024, 1, 1, 0, 0, commit, tzinfo=UTC)
+        return {"_change_type": kind, "v": v, "_commit_version": commit, "_commit_timestamp": at}
+
+    live = rc.session(feed.stream)
+    live.push("s", feed.rows([]))
+    live.push("s", feed.rows([change("insert", 1, 1), change("insert", 1, 1), change("insert", 2, 1)]))
+    live.push("s", feed.rows([change("update_postimage", 3, 2), change("update_preimage", 2, 2)]))
+    live.push("s", feed.rows([change("delete", 1, 3)]))
+    rows = live.history().to_arrow().to_pylist()
+    found = [(row["_vs"].second, row["_ve"] and row["_ve"].second, row["v"]) for row in rows]
+    assert sorted(found, key=str) == [(1, 2, 2), (1, 3, 1), (1, None, 1), (2, None, 3)]
+    with pytest.raises(FormatError, match="_change_type 'upsert' is not known"):
+        feed.rows([change("upsert", 1, 4)])

@@ -70,10 +70,11 @@ class DeltaChanges(Feed):
 
     def rows(self, data: Any) -> Any:
         if _is_spark(data):
-            from recension.runners.spark.change_feeds import delta_rows
+            from recension.runners.spark.change_feeds import delta_elements, delta_rows
 
-            return delta_rows(data, self.schema)
-        return change_feeds.delta_rows(data, self.schema, self.name)
+            return (delta_rows if self.key else delta_elements)(data, self.schema)
+        read = change_feeds.delta_rows if self.key else change_feeds.delta_elements
+        return read(data, self.schema, self.name)
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,16 +140,31 @@ def debezium(
 
 
 def delta_changes(
-    name: str, schema: IntoSchema, key: str | Sequence[str], *, on_violation: Policy = "raise"
+    name: str, schema: IntoSchema, key: str | Sequence[str] = (), *, on_violation: Policy = "raise"
 ) -> DeltaChanges:
     """Delta's change feed: ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
 
-    Rows stand by their commits, each from the latest time of a commit up to it.
+    Rows stand by their commits, each from the latest time of a commit up to it. Without a key a row holds
+    from the commit that inserts it to the one that deletes it; equal rows are told apart by nothing, and any
+    of them ends. On Spark such a feed has no CTIs: ``advance_time`` makes some.
 
+    >>> import datetime as dt
     >>> import recension as rc
-    >>> rc.delta_changes("orders", {"id": "int64", "state": "string"}, key="id").name
-    'orders'
+    >>> orders = rc.delta_changes("orders", {"id": "int64"})
+    >>> def change(kind, id, commit):
+    ...     at = dt.datetime(2024, 1, commit, tzinfo=dt.UTC)
+    ...     return {"_change_type": kind, "id": id, "_commit_version": commit, "_commit_timestamp": at}
+    >>> log = [change("insert", 7, 1), change("update_preimage", 7, 2), change("update_postimage", 8, 2)]
+    >>> rc.run(orders.stream, {"orders": orders.rows(log)}).history().show()
+    _vs                        _ve                        id
+    2024-01-01 00:00:00+00:00  2024-01-02 00:00:00+00:00  7
+    2024-01-02 00:00:00+00:00  ∞                          8
     """
+    if not key:
+        columns = _log_schema(schema, "delta_changes")
+        return DeltaChanges(
+            name, columns, (), source(name, columns, on_violation=on_violation, times=INSTANTS)
+        )
     columns, keys = _log_schema(schema, "delta_changes"), key_names(key, "delta_changes(key=)")
     return DeltaChanges(name, columns, keys, _log(name, columns, keys, on_violation))
 

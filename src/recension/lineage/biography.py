@@ -1,12 +1,17 @@
 """The biography of an answer: what was said as the inputs came, element by element.
 
-Only elements are replayed of events that ever were where the answer rests, and CTIs. Sources are taken in
+Of very many elements only those are replayed of events that ever were where the answer rests, and CTIs; so
+what waits for others, of other keys, to show how far time is, may be told of too late. Sources are taken in
 turn, a batch from each, as `rc.run` takes them. After the element that makes the answer final all is said.
+
+CTIs, and elements of other keys, can only move time on. So many of them are fed at once; if what is said has
+changed then, they are fed again, one by one, to a second session that was left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +20,7 @@ from recension.core.batch import CTI, INSERT, EventBatch, cti, new_end
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.lineage import Region, identity
+from recension.denote.order import Key
 from recension.lineage.inputs import SourceInput, common_kind
 from recension.lineage.result import Biography, Cause, Question, Revision
 from recension.plan.node import Node
@@ -22,37 +28,82 @@ from recension.plan.nodes import Table
 from recension.runners.local import Session
 
 _FIRST: Final = -1
+_CHUNK: Final = 512
 
 
 def tell_biography(
     plan: Node,
     inputs: Mapping[str, SourceInput],
     regions: Mapping[str, Region],
+    keys: Mapping[str, Region],
     question: Question,
     answer: Event,
     batch_size: int,
 ) -> Biography:
-    """What was said to a question, from the first element to the one that made it final."""
-    session = Session({"query": plan}, history_limit=0, clock=lambda: 0)
-    said, kind = _Said(question), common_kind(inputs)
-    revisions: list[Revision] = []
-    for place in _places(inputs, regions, batch_size):
-        one = inputs[place.source]
+    """What was said to a question, from the first element to the one that made it final.
+
+    Elements in ``regions`` are replayed; only those that are in ``keys`` as well can change the answer.
+    """
+    ahead, behind = (_Player(plan, inputs, question) for _ in range(2))
+    revisions, missed = list[Revision](), list[_Place]()
+    for chunk in _chunks(_places(inputs, regions, batch_size), _changing(inputs, keys)):
+        one_by_one = ahead
+        if len(chunk) > 1:
+            before = ahead.identities()
+            ahead.feed(chunk)
+            if ahead.identities() == before and not ahead.is_final():
+                missed += chunk
+                continue
+            behind.feed(missed)
+            one_by_one, missed = behind, []
+        else:
+            missed += chunk
+        for place in chunk:
+            said = list(one_by_one.said.events)
+            known = one_by_one.identities()
+            one_by_one.feed([place])
+            if one_by_one.identities() != known:
+                cause = one_by_one.describe(place)
+                revisions.append(Revision(cause, said, list(one_by_one.said.events)))
+            if one_by_one.is_final():
+                return Biography(revisions, one_by_one.describe(place), True)
+    return Biography(revisions, None, identity(answer) in ahead.identities())
+
+
+class _Player:
+    """A session of the query, and what it says to the question."""
+
+    def __init__(self, plan: Node, inputs: Mapping[str, SourceInput], question: Question) -> None:
+        self._plan, self._inputs = plan, inputs
+        self._session = Session({"query": plan}, history_limit=0, clock=lambda: 0)
+        self.said = _Said(question)
+
+    def feed(self, places: Sequence[_Place]) -> None:
+        """Feed some rows, those of one source that follow each other at once."""
+        for name, run in groupby(places, key=lambda place: place.source):
+            one, rows = self._inputs[name], [place.row for place in run]
+            taken = [row for row in rows if row < len(one)]
+            if taken:
+                self._session.feed(name, one.batch.take(np.array(taken)))
+            if len(taken) < len(rows):
+                self._session.feed(name, cti(FOREVER, one.source.columns))
+        if places:
+            self.said.follow(self._session.read().batches)
+
+    def identities(self) -> list[Key]:
+        """What is said, to compare."""
+        return [identity(event) for event in self.said.events]
+
+    def is_final(self) -> bool:
+        """Is something said that cannot change any more?"""
+        return bool(self.said.events) and _is_final(self.said, self._plan)
+
+    def describe(self, place: _Place) -> Cause:
+        """A row as the cause of what is said after it."""
+        one, kind = self._inputs[place.source], common_kind(self._inputs)
         is_end = place.row == len(one)
-        batch = cti(FOREVER, one.source.columns) if is_end else one.batch.slice(place.row, place.row + 1)
-        session.feed(place.source, batch)
-        before = list(said.events)
-        said.follow(session.read().batches)
-        is_new = list(map(identity, before)) != list(map(identity, said.events))
-        is_final = bool(said.events) and _is_final(said, plan)
-        if is_new or is_final:
-            text = "its end" if is_end else str(batch.to_elements(kind)[0])
-            cause = Cause(place.source, place.row + 1, text)
-            if is_new:
-                revisions.append(Revision(cause, before, list(said.events)))
-            if is_final:
-                return Biography(revisions, cause, True)
-    return Biography(revisions, None, identity(answer) in map(identity, said.events))
+        text = "its end" if is_end else str(one.batch.slice(place.row, place.row + 1).to_elements(kind)[0])
+        return Cause(place.source, place.row + 1, text)
 
 
 class _Said:
@@ -115,6 +166,27 @@ def _places(
     for place, after in zip(found, [*found[1:], None], strict=True):
         if after is None or not _is_overtaken(place, after, inputs, regions):
             yield place
+
+
+def _changing(inputs: Mapping[str, SourceInput], keys: Mapping[str, Region]) -> dict[str, set[int]]:
+    """The rows that can change the answer, by source."""
+    return {name: set(one.rows(keys[name]).tolist()) for name, one in inputs.items() if name in keys}
+
+
+def _chunks(places: Iterable[_Place], changing: Mapping[str, set[int]]) -> Iterator[list[_Place]]:
+    """Rows that can change the answer one by one, others together."""
+    chunk: list[_Place] = []
+    for place in places:
+        can_change = place.row in changing.get(place.source, ())
+        if chunk and (can_change or len(chunk) == _CHUNK):
+            yield chunk
+            chunk = []
+        if can_change:
+            yield [place]
+        else:
+            chunk.append(place)
+    if chunk:
+        yield chunk
 
 
 def _is_overtaken(

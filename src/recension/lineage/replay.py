@@ -173,6 +173,15 @@ class Replay:
             history = histories[str(i)] if lineage is not None else self.parts[_name(node)]
             self.known[node] = Known(node, history, regions[node], whole[node], stable[node])
 
+    def keys(self) -> dict[str, Region]:
+        """Where events of the sources are, or were, that may have changed the answer: those of its keys."""
+        reached = self._reached()
+        return {
+            node.name: reached[node].for_ever()
+            for node in self.steps
+            if isinstance(node, Source) and node in reached
+        }
+
     def answers(self, parts: Mapping[str, HistoryTable]) -> HistoryTable:
         """The history of the query over other parts of the inputs."""
         if self.plan not in self.lineages:

@@ -62,7 +62,8 @@ def explain_answer(
     question = search.narrow(question, found)
     told = None
     if biography:
-        told = tell_biography(plan, read, replay.regions, question, found, batch_size)
+        keys = replay.keys() if replay.is_small else replay.regions
+        told = tell_biography(plan, read, replay.regions, keys, question, found, batch_size)
     return Why(found, question, search.kind, trace.steps, named, trace.absences, told)
 
 

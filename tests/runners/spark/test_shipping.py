@@ -19,6 +19,7 @@ from tests.short_sessions import INTERPRETED, SHORT_LIVED
 import recension as rc
 from recension.runners.spark.session import require_interpreter, show_py_files
 
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("shipped.py")
 WAIT = 600

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from recension.core import frames
 from recension.core.batch import Index, Mask
 from recension.core.errors import FormatError, RecensionError, first_failure, first_line
-from recension.core.formats.columns import describe_missing_column
+from recension.core.formats.columns import KIND, VE, VS, describe_missing_column
 from recension.core.formats.files import format_errors
 from recension.core.formats.json_lines import whole_lines
 from recension.core.ticks import from_arrow
@@ -175,18 +175,61 @@ def delta_rows(data: Any, payload: pa.Schema, name: str) -> pa.Table:
     table = _read(data, name)
     if not table.num_rows:
         return _no_log_rows(payload)
+    is_state = _post_images(table, name)
+    gone, there = np.flatnonzero(~is_state), np.flatnonzero(is_state)
+    columns = [_cast(_whole(table, field.name, name), field, name) for field in payload]
+    parts = [[column.take(pa.array(at)) for column in columns] for at in (gone, there)]
+    return _log_rows(
+        parts, payload, gone, there, _commit_times(table, name), _versions(table, is_state, name)
+    )
+
+
+def delta_elements(data: Any, payload: pa.Schema, name: str) -> pa.Table:
+    """The elements of a change feed without a key: rows open, and close, at the time of their commit.
+
+    Within a commit rows close first. Times never go back: a commit is not before the last one here. After
+    the last commit nothing before it changes any more, and a CTI says so.
+    """
+    table = _read(data, name)
+    schema = pa.schema([(KIND, pa.string()), (VS, _TIMES), (VE, _TIMES), *payload])
+    if not table.num_rows:
+        return schema.empty_table()
+    is_state = _post_images(table, name)
+    order = np.argsort(_versions(table, is_state, name).to_numpy(), kind="stable")
+    times = np.maximum.accumulate(_commit_times(table, name).cast(pa.int64()).to_numpy()[order])
+    opens, at = is_state[order], pa.array(order)
+    columns = [_cast(_whole(table, field.name, name), field, name).take(at) for field in payload]
+    rows = pa.table(
+        [
+            pc.if_else(pa.array(opens), "open", "close"),
+            pa.array(times, mask=~opens).cast(_TIMES),
+            pa.array(times, mask=opens).cast(_TIMES),
+            *columns,
+        ],
+        schema=schema,
+    )
+    last = {KIND: "cti", VS: pa.scalar(int(times[-1])).cast(_TIMES).as_py()}
+    return pa.concat_tables([rows, pa.Table.from_pylist([last], schema=schema)])
+
+
+def _post_images(table: pa.Table, name: str) -> Mask:
+    """Which rows of a change feed say what is there; the others say what was."""
     change = _texts(table, "_change_type", name)
     is_state, is_gone = (_mask(pc.is_in(change, pa.array(names))) for names in (POST_IMAGES, PRE_IMAGES))
     if (other := np.flatnonzero(~(is_state | is_gone))).size:
         at = int(other[0])
         raise FormatError(f"_change_type {change[at].as_py()!r} is not known", file=name, row=at + 1)
+    return is_state
+
+
+def _versions(table: pa.Table, is_state: Mask, name: str) -> pa.Array:
+    """An order of a feed's rows: by commit, and in it what was before what is."""
     commit = _whole_numbers(_whole(table, "_commit_version", name), "_commit_version", name)
-    versions = pc.add(pc.multiply(commit, 2), pa.array(is_state.astype(np.int64)))
-    time = pa.array(from_arrow(_whole(table, "_commit_timestamp", name), "_commit_timestamp")).cast(_TIMES)
-    gone, there = np.flatnonzero(is_gone), np.flatnonzero(is_state)
-    columns = [_cast(_whole(table, field.name, name), field, name) for field in payload]
-    parts = [[column.take(pa.array(at)) for column in columns] for at in (gone, there)]
-    return _log_rows(parts, payload, gone, there, time, versions)
+    return pc.add(pc.multiply(commit, 2), pa.array(is_state.astype(np.int64)))
+
+
+def _commit_times(table: pa.Table, name: str) -> pa.Array:
+    return pa.array(from_arrow(_whole(table, "_commit_timestamp", name), "_commit_timestamp")).cast(_TIMES)
 
 
 def scd2_rows(

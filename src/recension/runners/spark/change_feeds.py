@@ -22,6 +22,7 @@ from recension.core.formats.change_feeds import (
     STATES,
     Envelopes,
 )
+from recension.core.formats.columns import BATCH, KIND, SEQ, VE, VS
 from recension.runners.spark.batch.times import to_ticks
 from recension.runners.spark.types import carrier
 
@@ -68,13 +69,30 @@ def _type(frame: DataFrame, column: pa.Field) -> DataType:
     return fields.get(column.name) or carrier(column.type, column.name)
 
 
+def delta_elements(frame: DataFrame, payload: pa.Schema) -> DataFrame:
+    """The elements of Delta's change feed without a key, in the order of commits; without CTIs."""
+    is_gone, time = _is_gone(f.col("_change_type")).cast("boolean"), f.col("_commit_timestamp")
+    return frame.select(
+        f.when(is_gone, "close").otherwise("open").alias(KIND),
+        f.when(~is_gone, time).alias(VS),
+        f.when(is_gone, time).alias(VE),
+        f.col("_commit_version").cast("bigint").alias(BATCH),
+        f.when(is_gone, 0).otherwise(1).cast("bigint").alias(SEQ),
+        *(f.col(f"`{name}`") for name in payload.names),
+    )
+
+
+def _is_gone(kind: Column) -> Column:
+    is_gone = kind.isin(*PRE_IMAGES)
+    return f.when(is_gone | kind.isin(*POST_IMAGES), is_gone).otherwise(
+        f.raise_error(f.concat(f.lit("_change_type "), kind, f.lit(" is not known")))
+    )
+
+
 def delta_rows(frame: DataFrame, payload: pa.Schema) -> DataFrame:
     """The rows of Delta's change feed."""
     kind = f.col("_change_type")
-    is_gone = kind.isin(*PRE_IMAGES)
-    known = f.when(is_gone | kind.isin(*POST_IMAGES), is_gone).otherwise(
-        f.raise_error(f.concat(f.lit("_change_type "), kind, f.lit(" is not known")))
-    )
+    is_gone, known = kind.isin(*PRE_IMAGES), _is_gone(kind)
     version = f.col("_commit_version").cast("bigint") * 2 + f.when(is_gone, 0).otherwise(1)
     return frame.select(
         *(f.col(f"`{name}`") for name in payload.names),

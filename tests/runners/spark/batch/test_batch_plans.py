@@ -66,10 +66,11 @@ def test_plans(quick: Any, plans: list[Plan], seed: int) -> None:
     histories = {name: _history(rnd) for name in ("s", "t")}
     frames = {name: frame(quick, events, SCHEMA) for name, events in histories.items()}
     found = answers([batch(quick, plan.build(s, t), frames) for plan in plans])
-    for plan, events in zip(plans, found, strict=True):
+    for number, (plan, events) in enumerate(zip(plans, found, strict=True)):
         try:
             assert_equivalent(events, plan.meaning(histories["s"], histories["t"]))
-            _explain(plan, rnd, histories, events)
+            if seed > 7 or number % 4 == 0:  # all of them in the long form
+                _explain(plan, rnd, histories, events)
         except AssertionError as why:
             raise AssertionError(f"{plan.steps}\n{why}") from None
 

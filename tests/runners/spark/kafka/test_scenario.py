@@ -76,13 +76,13 @@ def _parts(size: int) -> dict[int, EventBatch]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "steps", "kills"),
-    [(200, 2, 1), pytest.param(6_000, 4, 4, marks=pytest.mark.soak)],
+    [(200, 3, 1), pytest.param(6_000, 4, 4, marks=pytest.mark.soak)],
     ids=["short", "long"],
 )
 def test_whatever_happens(
     spark: Any, broker: Broker, tmp_path: Path, size: int, steps: int, kills: int
 ) -> None:
-    """The short one has the broker's restart and the new partition in its last step, after the kill."""
+    """A broker that has just restarted may not know a new partition yet: a micro-batch lies between."""
     folder, parts = tmp_path, _parts(size)
     topic = broker.create_topic(f"feed-{size}", PARTITIONS)
     answers = broker.create_topic(f"answers-{size}", OUT)
@@ -101,7 +101,7 @@ def test_whatever_happens(
             producer.send(0.1, range(IDLE, IDLE + 1))
         if step == 2:
             broker.restart()
-        if step == min(3, steps):
+        if step == 3:
             broker.grow_topic(topic, PARTITIONS + 1)
             producer.send(0.5, range(ADDED, ADDED + 1))
         if step == steps:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised, rows_of
@@ -75,7 +83,7 @@ class Table:
 
 def test_a_query_writes_both_tables_in_two_runs(delta: Any, tmp_path: Path) -> None:
     """With bags, late events and many revisions; the first micro-batch of a run is written by tasks."""
-    batches = revised(0, 4, size=300)
+    batches = revised(0, 4, size=150)
     batches.insert(1, empty(batches[0].schema))
     expected = prefixes(batches)
     log, table = f"delta:{tmp_path}/log", f"delta:{tmp_path}/table"
@@ -234,3 +242,81 @@ def test_a_table_in_a_catalog_that_the_user_has_made(
         assert_same(history_of(rc.spark.read_history(delta, name)), expected)
     finally:
         delta.sql(f"DROP TABLE {name}")
+
+
+def test_pandas_and_duckdb_read_the_table_without_us(delta: Any, tmp_path: Path) -> None:
+    """By the files that Delta's log lists; without deletion vectors, which such readers do not know."""
+    path = tmp_path / "t"
+    columns = "_vs BIGINT, _ve BIGINT, name STRING, x DOUBLE, _ordinal BIGINT"
+    properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
+    delta.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {properties}")
+    table = Table(delta, path)
+    table.feed(elements(ann(1, 5), ann(1, 5), ann(2, 9, "b"), rc.Cti(2)))
+    table.feed(elements(ends(2, 9, 4, "b"), ann(3, 7, "c")))
+    files = [str(path / name) for name in listed(path)]
+    expected = [(1, 5, "a"), (1, 5, "a"), (2, 4, "b"), (3, 7, "c")]
+    frame = pd.concat([pd.read_parquet(file) for file in files])
+    assert sorted(zip(frame["_vs"], frame["_ve"], frame["name"], strict=True)) == expected
+    assert sorted(duckdb.sql(f"SELECT _vs, _ve, name FROM read_parquet({files})").fetchall()) == expected
+
+
+def listed(path: Path) -> set[str]:
+    """The files of a table's last version, by its log."""
+    found: set[str] = set()
+    for commit in sorted((path / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        found -= {one["remove"]["path"] for one in actions if "remove" in one}
+        found |= {one["add"]["path"] for one in actions if "add" in one}
+    return found
+
+
+DRIVER = """
+import sys
+import recension as rc
+from recension.runners.spark.lake.delta import SETTINGS
+from scripts.lake_jars import jars
+folder = sys.argv[1]
+settings = SETTINGS | {"spark.jars": ",".join(map(str, jars("delta")))}
+spark = rc.spark.session("local[2]", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1", **settings)
+schema = spark.read.parquet(folder + "/in").schema
+frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/in")
+rc.spark.write(
+    frame, changelog=f"delta:{folder}/log", history=f"delta:{folder}/table", checkpoint=folder + "/ck",
+    trigger={"availableNow": True},
+).awaitTermination()
+"""
+
+
+@pytest.mark.soak
+def test_fifty_kills_of_the_driver(delta: Any, tmp_path: Path) -> None:
+    """At any moment of a micro-batch; both tables are right after each, and complete in the end."""
+    batches = revised(7, 150, size=3000)
+    expected = prefixes(batches)
+    put(tmp_path / "in", batches)
+    luck, kills = random.Random(7), 0
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    root = Path(__file__).parents[4]
+    environment = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root}"}
+    while kills < 50:
+        before = len(list((tmp_path / "table" / "_delta_log").glob("*.json")))
+        driver = subprocess.Popen(command, start_new_session=True, env=environment)
+        deadline = time.monotonic() + 300
+        while driver.poll() is None and time.monotonic() < deadline:
+            if len(list((tmp_path / "table" / "_delta_log").glob("*.json"))) > before:
+                break
+            time.sleep(0.01)
+        time.sleep(luck.random() * 3)
+        if driver.poll() is not None:
+            assert driver.returncode == 0
+            break
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+        kills += 1
+    subprocess.run(command, check=True, env=environment)
+    print(f"{kills} kills")
+    found = history_of(rc.spark.read_history(delta, f"delta:{tmp_path}/table"))
+    assert_same(found, expected[-1])
+    log = rc.spark.read_changelog(delta, f"delta:{tmp_path}/log")
+    assert_same(history_of(rc.spark.history(log)), expected[-1])
+    assert log.count() == sum(map(len, batches))
+    assert kills >= 50

@@ -12,10 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from tests.runners.spark.stream.rehearsal import Arriving, Rehearsal, packed
 
 from recension.core.batch import EventBatch
 from recension.plan.node import Node
+from recension.runners.spark.failures import is_worker_missing
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.packets import DDL, PACKETS, Packet
 from recension.runners.spark.stream.pipeline import through_levels
@@ -50,10 +52,21 @@ def run_together(
     writer = flowing.writeStream.foreachBatch(collect).option(
         "checkpointLocation", str(folder / "checkpoint")
     )
-    writer.trigger(availableNow=True).start().awaitTermination()
+    _finish(writer.trigger(availableNow=True))
     found = [pq.read_table(collected / f"{number}.parquet").to_pylist() for number in range(len(turns))]
     packets = [[Packet(**row) for row in rows] for rows in found]
     return [[rehearsal.output(p, query) for p in packets] for query in range(len(queries))]
+
+
+def _finish(writer: Any, attempts: int = 4) -> None:
+    """To the end; on from the checkpoint, as users go on, if a machine busy with other tests was too slow."""
+    for attempts_left in reversed(range(attempts)):
+        try:
+            writer.start().awaitTermination()
+            return
+        except PySparkException as why:
+            if not attempts_left or not is_worker_missing(str(why)):
+                raise
 
 
 def _write(rehearsal: Rehearsal, turns: Sequence[Turn], folder: Path) -> None:

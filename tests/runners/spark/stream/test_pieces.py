@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.plans import Plan, each_step, plans
 from tests.properties.step import StepKind
 from tests.properties.test_random_plans import KNOWN, Turns, interleavings
 from tests.runners.spark.stream.rehearsal import Memory
@@ -125,7 +125,7 @@ def _check(plan: Plan, known: Properties, turns: Turns, data: st.DataObject) -> 
     assert sum(m.state_rows for m in session.metrics()) == 0
 
 
-@pytest.mark.parametrize("step", [*STEPS, *MERGES], ids=repr)
+@pytest.mark.parametrize("step", each_step(*MERGES), ids=repr)
 @given(st.data())
 @settings(max_examples=examples(2), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
+from tests.runners.spark.stream.disorder import Feed, count_dropped, without_ctis, write
 from tests.runners.spark.stream.rehearsal import Rehearsal
 
 import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import EventBatch, from_elements
-from recension.core.events import Cti, Element, Insert, Retract
+from recension.core.events import Cti, Element
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.validity import STALE_CTI
 from recension.plan.fragments import describe_fragments
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import METRICS, ORDER, Packet
+from recension.runners.spark.stream.packets import ORDER, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Topology
 
@@ -65,41 +65,16 @@ ABOVE_STATE: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
-
-
 @st.composite
 def streams(
     draw: st.DrawFn, *, inserts_only: bool, has_ctis: bool, is_mendable: bool = False
 ) -> list[Element]:
     """A valid stream in some disorder; one to be mended has retractions before what they retract."""
-    alive: list[Insert] = []
-    given: list[Element] = []
-    frontier = 0
+    feed = Feed()
+    kinds = [kind for kind in "iiiirrc" if (kind != "c" or has_ctis) and (kind != "r" or not inserts_only)]
     for step in range(draw(st.integers(0, 40))):
-        kind = draw(st.sampled_from("iiiirrc"))
-        if kind == "c" and has_ctis:
-            frontier = max(frontier, draw(st.integers(0, step)))
-            given.append(Cti(frontier))
-        elif kind == "r" and alive and not inserts_only:
-            event = alive.pop(draw(st.integers(0, len(alive) - 1)))
-            end = draw(st.integers(event.vs, event.ve + 5))
-            if end != event.ve and min(end, event.ve) >= frontier:
-                given.append(Retract(event.payload, event.vs, event.ve, end))
-                if end > event.vs:
-                    alive.append(Insert(event.payload, event.vs, end))
-            else:
-                alive.append(event)
-        else:
-            start = max(frontier, step + draw(st.integers(-6, 6)))
-            payload = {"k": draw(st.integers(0, 3)), "v": draw(st.integers(0, 3))}
-            event = Insert(payload, start, start + draw(st.integers(1, 9)))
-            alive.append(event)
-            given.append(event)
+        feed.grow(draw, draw(st.sampled_from(kinds)), step, 6)
+    given = feed.elements
     for i in draw(st.lists(st.integers(1, len(given) - 1))) if is_mendable and len(given) > 1 else []:
         if not isinstance(given[i], Cti) and not isinstance(given[i - 1], Cti):
             given[i - 1], given[i] = given[i], given[i - 1]
@@ -137,24 +112,6 @@ class Spread(Rehearsal):
         return flowing
 
 
-def _dropped(packets: list[Packet]) -> Counter[str]:
-    """What was dropped or moved, by reason. Every shard counts the CTIs that do not advance."""
-    found: Counter[str] = Counter()
-    for packet in packets:
-        if packet.edge == METRICS:
-            for counts in json.loads(packet.info)["counts"].values():
-                found.update(counts)
-    return _without_ctis(found)
-
-
-def _without_ctis(counts: Counter[str]) -> Counter[str]:
-    return Counter({reason: count for reason, count in counts.items() if reason != STALE_CTI})
-
-
-def _write(elements: Iterator[Element] | list[Element]) -> Counter[str]:
-    return Counter(map(str, elements))
-
-
 def _check(query: Stream, data: st.DataObject) -> None:
     shards = data.draw(st.integers(1, 3), label="shards")
     play, local = Spread([query.plan], shards), rc.session(query)
@@ -181,8 +138,8 @@ def _check(query: Stream, data: st.DataObject) -> None:
         local.push("s", turn)
         expected = local.read()
         note(f"{turn}\n  shown {shown}\n  local {expected.elements()}")
-        assert _write(shown) == _write(expected.elements())
-    assert dropped == _without_ctis(sum(local.counts().values(), Counter()))
+        assert write(shown) == write(expected.elements())
+    assert dropped == without_ctis(sum(local.counts().values(), Counter()))
 
 
 def _turn(
@@ -202,13 +159,13 @@ def _turn(
         play.stores.clear()
         play.stores.update(before)
     packets = play.play(batches, order)
-    return play.output(packets).to_elements(), _dropped(packets)
+    return play.output(packets).to_elements(), count_dropped(packets)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 @given(st.data())
-@settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(36), suppress_health_check=list(HealthCheck))
 def test_every_micro_batch_is_that_of_the_local_engine(name: str, data: st.DataObject) -> None:
     _check(QUERIES[name], data)
 
@@ -216,7 +173,7 @@ def test_every_micro_batch_is_that_of_the_local_engine(name: str, data: st.DataO
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ABOVE_STATE)
 @given(st.data())
-@settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(36), suppress_health_check=list(HealthCheck))
 def test_above_state_it_goes_by_what_the_shards_gave(name: str, data: st.DataObject) -> None:
     """One shard after the other: a local step on that stream gives the same."""
     shards, step = data.draw(st.integers(2, 3)), ABOVE_STATE[name]
@@ -228,4 +185,4 @@ def test_above_state_it_goes_by_what_the_shards_gave(name: str, data: st.DataObj
     for turn in [*_cut(data.draw, elements, 4), last]:
         batches = [from_elements(turn, SCHEMA)]
         local.push("c", below.output(below.play(batches)).to_elements())
-        assert _write(whole.output(whole.play(batches)).to_elements()) == _write(local.read().elements())
+        assert write(whole.output(whole.play(batches)).to_elements()) == write(local.read().elements())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
 from tests.properties.test_keyed import feeds
 from tests.runners.spark.stream.rehearsal import Rehearsal
 
@@ -21,15 +19,8 @@ from recension.testing.model import StreamModel
 from recension.testing.strategies import batchings
 
 
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
-
-
 @given(st.data())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 def test_in_shards_the_history_is_the_oracles(data: st.DataObject) -> None:
     feed, shown, packets = data.draw(feeds()), StreamModel(), []
     rehearsal = Rehearsal([feed.query.plan], data.draw(st.integers(1, 3), label="shards"))

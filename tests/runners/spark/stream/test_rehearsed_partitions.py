@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from tests.runners.spark.stream.disorder import Feed, count_dropped, without_ctis, write
 from tests.runners.spark.stream.rehearsal import Rehearsal
 
 import recension as rc
@@ -20,9 +20,8 @@ from recension.core.batch import from_elements
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.validity import STALE_CTI
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import METRICS, NAMED, Packet
+from recension.runners.spark.stream.packets import NAMED, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet
 
@@ -59,40 +58,15 @@ class Row:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
-
-
 @st.composite
 def partitions(draw: st.DrawFn, name: str, *, kinds: str = "iiiirrc", disorder: int = 5) -> list[Row]:
     """A valid stream of its own, faster or slower than others."""
-    speed, alive, rows = draw(st.sampled_from([1, 1, 3, 9])), list[Insert](), list[Element]()
-    frontier = 0
+    speed, feed = draw(st.sampled_from([1, 1, 3, 9])), Feed()
     for step in range(draw(st.integers(1, 20))):
-        kind, now = draw(st.sampled_from(kinds if step else "i")), step * speed
-        if kind == "c":
-            frontier = max(frontier, draw(st.integers(0, now)))
-            rows.append(Cti(frontier))
-        elif kind == "r" and alive:
-            event = alive.pop(draw(st.integers(0, len(alive) - 1)))
-            end = draw(st.integers(event.vs, event.ve + 5))
-            if end != event.ve and min(end, event.ve) >= frontier:
-                rows.append(Retract(event.payload, event.vs, event.ve, end))
-                if end > event.vs:
-                    alive.append(Insert(event.payload, event.vs, end))
-            else:
-                alive.append(event)
-        else:
-            start = max(frontier, now + draw(st.integers(-disorder, disorder)))
-            payload = {"k": draw(st.integers(0, 3)), "v": draw(st.integers(0, 3))}
-            alive.append(Insert(payload, start, start + draw(st.integers(1, 9))))
-            rows.append(alive[-1])
+        feed.grow(draw, draw(st.sampled_from(kinds if step else "i")), step * speed, disorder)
     order = 0
     placed = []
-    for element in rows:
+    for element in feed.elements:
         order += draw(st.sampled_from([1, 1, 1, 7]))
         placed.append(Row(element, name, order))
     return placed
@@ -155,24 +129,6 @@ def in_one_task(rows: list[Row]) -> list[list[Row]]:
     return [[row for row in rows if ord(row.partition) % 3 == task] for task in range(3)]
 
 
-def counted(packets: list[Packet]) -> Counter[str]:
-    """What was dropped or moved, by reason. Every shard counts the CTIs that do not advance."""
-    found: Counter[str] = Counter()
-    for packet in packets:
-        if packet.edge == METRICS:
-            for counts in json.loads(packet.info)["counts"].values():
-                found.update(counts)
-    return without_ctis(found)
-
-
-def without_ctis(counts: Counter[str]) -> Counter[str]:
-    return Counter({reason: count for reason, count in counts.items() if reason != STALE_CTI})
-
-
-def write(elements: list[Element]) -> Counter[str]:
-    return Counter(map(str, elements))
-
-
 class Comparison:
     """The same micro-batches on shards, with failures and other workers, and on the local engine."""
 
@@ -198,7 +154,7 @@ class Comparison:
         packets = self.play.play(tasks)
         worker.clear()
         worker.update(processor._parked)
-        self.dropped += counted(packets)
+        self.dropped += count_dropped(packets)
         self.local.push("s", to_rows(rows))
         shown, expected = self.play.output(packets).to_elements(), self.local.read().elements()
         note(f"{rows}\n  shown {shown}\n  local {expected}")

@@ -6,7 +6,7 @@ end against the oracle itself. Floats swallow each other's digits; engines are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -99,13 +99,6 @@ class Query:
         if self.grouped:
             return denote.grouped(history, "k", lambda group: over(group, rows))
         return over(history, rows)
-
-
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
 
 
 class Shown:

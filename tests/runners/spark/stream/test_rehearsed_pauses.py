@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import permutations
 
 import pytest
@@ -12,18 +11,10 @@ import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
 from recension.core.events import Element
-from recension.runners.spark.stream import processor
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
 SCHEMA = {"k": "int64"}
-
-
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
 
 
 def _play(query: Stream, turns: list[tuple[str, list[Element]]], shards: int) -> None:

@@ -5,13 +5,11 @@ Any number of shards, any worker for any micro-batch, attempts that fail half wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.plans import Plan, each_step, plans
 from tests.properties.test_calendar_windows import PLACES, Place, PlanOfTimes, moved, step_over
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.rehearsal import Rehearsal
@@ -25,13 +23,6 @@ from recension.runners.spark.stream import processor
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 from recension.testing.strategies import SCHEMA
-
-
-@pytest.fixture(autouse=True)
-def _no_engines_of_others() -> Iterator[None]:
-    processor._parked.clear()
-    yield
-    processor._parked.clear()
 
 
 class Play:
@@ -80,14 +71,14 @@ def _check(plan: Plan, known: Properties, data: st.DataObject, place: Place | No
 
 
 @given(st.data())
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 def test_random_plans(data: st.DataObject) -> None:
     _check(data.draw(plans()), data.draw(st.sampled_from(KNOWN)), data)
 
 
-@pytest.mark.parametrize("step", STEPS, ids=repr)
+@pytest.mark.parametrize("step", each_step(), ids=repr)
 @given(st.data())
-@settings(max_examples=2, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: object, data: st.DataObject) -> None:
     _check(Plan((step,)), data.draw(st.sampled_from(KNOWN)), data)  # type: ignore[arg-type]
 

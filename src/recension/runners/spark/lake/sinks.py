@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -49,6 +50,8 @@ QUERY: Final = "recension.query"
 # After a MERGE whose ordinals did not fit, so many micro-batches ask first.
 _CAREFUL: Final = 16
 _VIEW: Final = "recension_changes"
+# What a failed job of a classic session is, if Spark has no Python class for its error.
+_FAILURES: Final = (PySparkException, Py4JJavaError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +157,8 @@ class LakeSink(ABC):
             self._require_new(is_begun)
             return Progress()
         properties = self.table.properties(spark)
-        require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
         if QUERY not in properties:
+            require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
             # The user has made it, to say how it is partitioned or clustered.
             if not self.table.read(spark).isEmpty():
                 raise RecensionError(f"{name}: has rows that no query of ours wrote; give a new table")
@@ -169,6 +172,7 @@ class LakeSink(ABC):
                 f"{name}: the {self.noun} of another query; use that query's checkpoint, or give a new table"
             )
         self._require_shape(properties)
+        require_same_columns(arrow_schema(found), arrow_schema(self.columns()))
         notes = (commit.note for commit in self.table.commits(spark) if commit.note is not None)
         last = {note.batch: note for note in islice(notes, REMEMBERED)}
         if any(note.query != query for note in last.values()):
@@ -260,7 +264,7 @@ class LakeHistory(LakeSink):
             try:
                 self._run_merge(rows, note, where, is_local)
                 return
-            except PySparkException as why:
+            except _FAILURES as why:
                 if MISFIT not in str(why):
                     raise
             self._careful_until = note.batch + _CAREFUL
@@ -275,7 +279,7 @@ class LakeHistory(LakeSink):
         )
         try:
             self._run_merge(exact, note, where, is_local=False)
-        except PySparkException as why:
+        except _FAILURES as why:
             if failure.strip() in str(why):
                 raise RecensionError(reason_of(why)) from None
             raise
