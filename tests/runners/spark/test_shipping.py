@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkFiles
 from tests.runners.spark.standalone import HOME, Standalone, running_cluster
 from tests.short_sessions import INTERPRETED, SHORT_LIVED
 
@@ -143,15 +144,18 @@ def test_an_interpreter_that_the_driver_lacks_is_refused(spark: Any, monkeypatch
     require_interpreter(spark.sparkContext)
 
 
-def test_python_files_are_on_the_path_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = spark.sparkContext
+def test_python_files_are_on_the_path_once(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark puts what `addPyFile` ships into one folder, and packages in it on the path of the driver."""
+    context, shipped = spark.sparkContext, tmp_path / "recension.zip"
+    shipped.touch()
     monkeypatch.setattr(context, "environment", {"PYTHONPATH": "/own"})
-    monkeypatch.setattr(context, "_python_includes", [])
+    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     show_py_files(context)
     assert context.environment == {"PYTHONPATH": "/own"}
-    monkeypatch.setattr(context, "_python_includes", ["recension.zip"])
+    monkeypatch.setattr(sys, "path", [str(shipped), *sys.path])
     for _ in range(2):
         show_py_files(context)
-        own, shipped = context.environment["PYTHONPATH"].split(os.pathsep)
-        assert own == "/own"
-        assert shipped.endswith("/recension.zip")
+        assert context.environment == {"PYTHONPATH": f"/own{os.pathsep}{shipped}"}

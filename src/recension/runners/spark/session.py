@@ -200,7 +200,8 @@ def show_py_files(context: SparkContext) -> None:
     daemon, have only the path in their environment.
     """
     root = Path(SparkFiles.getRootDirectory())
-    shipped = [str(root / name) for name in context._python_includes or ()]
+    # Spark has put packages on the path of this process.
+    shipped = [path for path in reversed(sys.path) if Path(path).parent == root and Path(path).is_file()]
     shipped += [str(root)] if any(root.glob("*.py")) else []
     if shipped:
         path = context.environment.get("PYTHONPATH", "").split(os.pathsep)
