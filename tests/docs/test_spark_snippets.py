@@ -15,8 +15,10 @@ ON_KAFKA = [page for page in PAGES if is_on_spark(page) and is_on_kafka(page)]
 
 
 @pytest.mark.parametrize("page", ON_SPARK, ids=lambda p: str(p.relative_to(ROOT)))
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
-    run(page, tmp_path, monkeypatch)
+def test_page(page: Path, tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> None:
+    if 'f"delta:' in page.read_text(encoding="utf-8"):
+        request.getfixturevalue("delta")
+    run(page, tmp_path, request.getfixturevalue("monkeypatch"))
 
 
 @pytest.mark.parametrize("page", ON_KAFKA, ids=lambda p: str(p.relative_to(ROOT)))
