@@ -58,7 +58,9 @@ def _wait(port: int) -> None:
 
 
 def _put(address: str, text: str) -> None:
-    urlopen(Request(address, data=text.encode(), method="PUT"), timeout=60).close()
+    # Without a type it would be taken for a form, and be empty.
+    kind = {"Content-Type": "application/octet-stream"}
+    urlopen(Request(address, data=text.encode(), headers=kind, method="PUT"), timeout=60).close()
 
 
 def _run(folder: Path, address: str) -> None:
