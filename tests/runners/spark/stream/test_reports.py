@@ -21,8 +21,8 @@ from recension.runners.spark.stream.packets import METRICS
 def turn(session: Session, report: Report, since: int) -> dict[str, Any]:
     """The progress report of a micro-batch of 60 rows."""
     session.push("s", [rc.Insert({"x": x}, x, x + 5) for x in range(since, since + 60)])
-    stages = dict.fromkeys(STAGES, 0)
-    told = {**json.loads(json.dumps(report.take())), **stages, "level": 0, "shard": 0, "was_live": True}
+    place = {"level": 0, "fragment": 0, "shard": 0, "was_live": True}
+    told = json.loads(json.dumps(report.take())) | dict.fromkeys(STAGES, 0) | place
     return {"observedMetrics": {"recension 0": (json.dumps([told]),)}}
 
 
