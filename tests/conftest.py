@@ -71,7 +71,7 @@ def as_users_run_it(spark: Any) -> Iterator[Any]:
 def _connectors() -> dict[str, str]:
     """Jars and extensions can be given to a session only when it is made.
 
-    Tests that need them use `broker` or `delta` as well.
+    Tests that need them use `broker`, `delta` or `iceberg` as well.
     """
     from scripts import kafka_jars, lake_jars
 
@@ -95,25 +95,24 @@ def _connectors() -> dict[str, str]:
 @pytest.fixture
 def delta(spark: Any) -> Any:
     """The session, if it has Delta. ``python -m scripts.lake_jars delta`` fetches its jars."""
-    from scripts.lake_jars import NoJarsError, jars
-
-    try:
-        jars("delta")
-    except NoJarsError as why:
-        pytest.skip(f"no Delta: {why}")
+    _require_jars("delta")
     return spark
 
 
 @pytest.fixture
 def iceberg(spark: Any) -> Any:
     """The session, if it has Iceberg. ``python -m scripts.lake_jars iceberg`` fetches its jar."""
+    _require_jars("iceberg")
+    return spark
+
+
+def _require_jars(group: str) -> None:
     from scripts.lake_jars import NoJarsError, jars
 
     try:
-        jars("iceberg")
+        jars(group)
     except NoJarsError as why:
-        pytest.skip(f"no Iceberg: {why}")
-    return spark
+        pytest.skip(f"no {group.title()}: {why}")
 
 
 @pytest.fixture

@@ -11,33 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tests.runners.spark.lake import iceberg_driver
+from tests.runners.spark.lake.elements import NAMES, ann, elements, ends
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised, rows_of
 from tests.runners.spark.sinks.test_queries import NOW, finished, history_of, put, stream
 
 import recension as rc
-from recension.core.batch import EventBatch, empty, from_elements
+from recension.core.batch import empty
 from recension.core.errors import RecensionError, SchemaError
 from recension.runners.spark.lake.iceberg import IcebergTable
 from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.shape import Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
-
-NAMES = pa.schema([("name", pa.string()), ("x", pa.float64())])
-
-
-def ann(vs: int, ve: int, name: str = "a") -> rc.Insert:
-    return rc.Insert({"name": name, "x": float("nan")}, vs, ve)
-
-
-def ends(vs: int, ve: int, new_ve: int, name: str = "a") -> rc.Retract:
-    return rc.Retract({"name": name, "x": float("nan")}, vs, ve, new_ve)
-
-
-def elements(*given: Any) -> EventBatch:
-    return from_elements(list(given), NAMES)
 
 
 class Fed:

@@ -11,13 +11,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError
-from recension.runners.spark.lake.table import Note, TableCommit, quoted, set_for_now, text
+from recension.runners.spark.lake.table import (
+    SMALL,
+    Note,
+    TableCommit,
+    column_list,
+    listed,
+    quoted,
+    read_properties,
+    schema_unless,
+    set_for_now,
+)
 
 SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -32,15 +42,7 @@ _MISSING: Final = (
 _NEW_TABLE: Final = {"delta.enableDeletionVectors": "true"}
 # The log has a file for each commit: the last ones are asked for first.
 _COMMITS: Final = (16, 256, 0)
-# A micro-batch is small and its statements differ in their literals. To compile each, to plan it again
-# between its stages, and to read the log by many tasks costs more than the rows.
-_SMALL: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.merge.materializeSource": "none",
-}
+_SMALL: Final = SMALL | {"spark.databricks.delta.merge.materializeSource": "none"}
 _LARGE: Final = {"spark.databricks.delta.merge.materializeSource": "all"}
 # Tasks that read the log after a commit; Delta has 50, whatever the size of the table.
 _LOG: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
@@ -69,26 +71,18 @@ class DeltaTable:
                 )
 
     def columns(self, spark: SparkSession) -> StructType | None:
-        try:
-            return spark.table(self.sql).schema
-        except AnalysisException as why:
-            if any(condition in str(why) for condition in _MISSING):
-                return None
-            raise
+        return schema_unless(_MISSING, lambda: spark.table(self.sql))
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
-        found = spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
-        return {row["key"]: row["value"] for row in found}
+        return read_properties(spark, self.sql)
 
     def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
-        listed = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in columns)
-        given = ", ".join(f"{text(k)} = {text(v)}" for k, v in {**_NEW_TABLE, **properties}.items())
+        given = f"USING delta TBLPROPERTIES ({listed({**_NEW_TABLE, **properties})})"
         with set_for_now(spark, _LOG):
-            spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING delta TBLPROPERTIES ({given})")
+            spark.sql(f"CREATE TABLE {self.sql} ({column_list(columns)}) {given}")
 
     def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        given = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
-        spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({given})")
+        spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({listed(properties)})")
 
     def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
         oldest: int | None = None

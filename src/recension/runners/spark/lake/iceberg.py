@@ -21,7 +21,7 @@ from typing import Final
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as kinds
@@ -29,7 +29,18 @@ from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.runners.spark.failures import reason_of
-from recension.runners.spark.lake.table import Note, TableCommit, quoted, set_for_now, text
+from recension.runners.spark.lake.table import (
+    SMALL,
+    Note,
+    TableCommit,
+    column_list,
+    listed,
+    quoted,
+    read_properties,
+    schema_unless,
+    set_for_now,
+    text,
+)
 
 _NOTE: Final = "recension"
 _ATTEMPT: Final = "recension.attempt"
@@ -65,13 +76,6 @@ _CHANGES: Final = {
     "UPDATE_AFTER": "update_postimage",
 }
 _SCAN_COLUMNS: Final = ("_change_type", "_change_ordinal", "_commit_snapshot_id")
-# A micro-batch is small: to compile its statements and to plan them anew between stages costs more than it.
-_SMALL: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-}
 _FAILURES: Final = (PySparkException, Py4JJavaError)
 
 
@@ -93,16 +97,10 @@ class IcebergTable:
             ) from None
 
     def columns(self, spark: SparkSession) -> StructType | None:
-        try:
-            return self._refreshed(spark).schema
-        except AnalysisException as why:
-            if any(condition in str(why) for condition in _MISSING):
-                return None
-            raise
+        return schema_unless(_MISSING, lambda: self._refreshed(spark))
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
-        found = spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
-        return {row["key"]: row["value"] for row in found}
+        return read_properties(spark, self.sql)
 
     def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
         for field in columns:
@@ -111,12 +109,11 @@ class IcebergTable:
                 raise SchemaError(
                     f"{self.name}: column {field.name} is {kind}, which Iceberg lacks: cast it to int32"
                 )
-        listed = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in columns)
-        given = _listed({**_NEW_TABLE, **properties})
-        spark.sql(f"CREATE TABLE {self.sql} ({listed}) USING iceberg TBLPROPERTIES ({given})")
+        given = f"USING iceberg TBLPROPERTIES ({listed({**_NEW_TABLE, **properties})})"
+        spark.sql(f"CREATE TABLE {self.sql} ({column_list(columns)}) {given}")
 
     def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        given = _listed({**_STAGED, **properties})
+        given = listed({**_STAGED, **properties})
         spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ({given})")
 
     def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
@@ -136,7 +133,7 @@ class IcebergTable:
 
         def stage(attempt: str) -> None:
             given = {f"{_PROPERTY}{k}": v for k, v in _summary(note, attempt).items()}
-            with set_for_now(spark, {**given, **(_SMALL if is_local else {})}):
+            with set_for_now(spark, {**given, **(SMALL if is_local else {})}):
                 spark.sql(statement).collect()
 
         self._commit(spark, stage, note)
@@ -251,7 +248,3 @@ def _ancestors(snapshots: Mapping[int, Row], last: int | None) -> Iterator[Table
 
 def _summary(note: Note, attempt: str) -> dict[str, str]:
     return {_NOTE: note.to_json(), _ATTEMPT: attempt}
-
-
-def _listed(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())

@@ -8,11 +8,12 @@ query runs in one of its own, and a Connect server gets the table without any.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -106,6 +107,16 @@ class LakeTable(Protocol):
         """Rows that are appended, as a streaming DataFrame."""
 
 
+# A micro-batch is small and its statements differ in their literals: to compile each, and to plan it again
+# between its stages, costs more than the rows.
+SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
 @contextmanager
 def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings of the query's own session, put back afterwards: its next micro-batch is planned with them."""
@@ -120,6 +131,31 @@ def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, was)
+
+
+def schema_unless(missing: Iterable[str], read: Callable[[], DataFrame]) -> StructType | None:
+    """The columns of what is read; none if Spark refuses it for one of these reasons."""
+    try:
+        return read().schema
+    except AnalysisException as why:
+        if any(condition in str(why) for condition in missing):
+            return None
+        raise
+
+
+def read_properties(spark: SparkSession, table: str) -> dict[str, str]:
+    """The properties of a table, by its name in SQL."""
+    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+
+
+def listed(properties: Mapping[str, str]) -> str:
+    """Properties as SQL has them in brackets."""
+    return ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+
+
+def column_list(columns: StructType) -> str:
+    """Columns as SQL has them in brackets."""
+    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
 
 
 def quoted(*names: str) -> str:

@@ -132,10 +132,11 @@ def write(
 @contextmanager
 def _ask_tasks(spark: SparkSession, recorder: MicroBatchRecorder | None) -> Iterator[None]:
     """Start a query whose tasks record: it keeps the settings that its session has now."""
-    if recorder is None:
-        yield
-        return
+    # All wait for each other: one that starts meanwhile would keep the settings too.
     with _asking:
+        if recorder is None:
+            yield
+            return
         spark.conf.set(SETTING, recorder.request.to_json())
         try:
             yield

@@ -44,7 +44,7 @@ from recension.core.formats.columns import (
 )
 from recension.core.formats.listing import StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
-from recension.core.formats.reader import open_file
+from recension.core.formats.reader import StreamReader, open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
@@ -113,14 +113,7 @@ def read_folder(
         return _read_remote_folder(spark, source, fspath(given), files, delay, closing)
     folder = local_path(given)
     require_seen_by_spark(folder)
-    reader = open_stream(
-        folder,
-        schema=source.columns,
-        start=source.start,
-        end=source.end,
-        places=source.sub_streams,
-        envelopes=envelopes_of(source),
-    )
+    reader = _open_stream(source, folder)
     # Directories in it are partitions: also one that is not there yet.
     has_folders = bool(source.partition) and not folder.is_file()
     options = {"recursiveFileLookup": "true"} if has_folders else {}
@@ -130,6 +123,18 @@ def read_folder(
         frame = frame.union(watch_files(spark, closing, None))
     inlet = Inlet(delay, folder=folder if has_folders else None)
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
+
+
+def _open_stream(source: Source, folder: Path) -> StreamReader:
+    """The files of a source, its columns checked."""
+    return open_stream(
+        folder,
+        schema=source.columns,
+        start=source.start,
+        end=source.end,
+        places=source.sub_streams,
+        envelopes=envelopes_of(source),
+    )
 
 
 def _read_remote_folder(
@@ -164,16 +169,8 @@ def _first_kind(spark: SparkSession, source: Source, files: Sequence[str]) -> Ti
     """
     for file in files:
         with fetch_files(spark, [file]) as fetched:
-            reader = open_stream(
-                fetched,
-                schema=source.columns,
-                start=source.start,
-                end=source.end,
-                places=source.sub_streams,
-                envelopes=envelopes_of(source),
-            )
-            if reader.kind is not None:
-                return reader.kind
+            if (kind := _open_stream(source, fetched).kind) is not None:
+                return kind
     return None
 
 
