@@ -13,6 +13,7 @@ from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.many import Turn, run_together
+from tests.runners.spark.stream.united import Places
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
@@ -154,14 +155,14 @@ def _drawn() -> list[Drawn]:
 Case: TypeAlias = Written | Drawn | Exemplified
 
 
-def agree(spark: Any, cases: list[Case], shards: int, folder: Path) -> None:
-    """Run all cases in one pipeline and check what each put out."""
+def agree(spark: Any, cases: list[Case], shards: int, folder: Path, where: Places | None = None) -> None:
+    """Run all cases in one pipeline and check what each put out, by way of tables if they are named."""
     steps = [case.turns() for case in cases]
     turns = [
         {name: own for turn in steps if number < len(turn) for name, own in turn[number].items()}
         for number in range(max(map(len, steps)))
     ]
-    answers = run_together(spark, [case.query for case in cases], turns, shards, folder)
+    answers = run_together(spark, [case.query for case in cases], turns, shards, folder, where=where)
     for case, answer in zip(cases, answers, strict=True):
         case.check(answer)
 
