@@ -190,7 +190,7 @@ def running_broker(folder: Path, memory: str = "512m") -> Iterator[Broker]:
 
 
 def ends_with_parent() -> list[str]:
-    """Before a command: it ends with who started it, also if that is killed. Only where Linux has the tool."""
+    """Before a command: it ends with who started it, also if that is killed; where Linux has the tool."""
     tool = shutil.which("setpriv")
     return [] if tool is None else [tool, "--pdeathsig", "KILL"]
 

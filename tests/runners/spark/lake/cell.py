@@ -1,8 +1,8 @@
-"""A cell of the table in ``docs/guide/lake.md``: ``cell.py FOLDER CELL TASK [EVERY PLANS STEPS]``.
+"""A cell of the table in ``docs/guide/lake.md``: ``cell.py FOLDER CELL EVERY PLANS STEPS``.
 
-``agreement`` runs a sample of the agreement suite with its output in tables. ``recovery`` runs the query of
-the recovery suite over the files of FOLDER/in; killed and started again, it goes on. Both read the tables in
-the end, compare them with what the local engine says, and print `AGREED`.
+It runs the query of the recovery suite over the files of FOLDER/in; killed and started again, it goes on.
+Then it runs a sample of the agreement suite, with its output in tables. Of both it compares the tables
+with what the local engine says, and prints `AGREED` if they are right.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from scripts.lake_jars import jars
 from tests.runners.spark.connect_server import running_server
+from tests.runners.spark.s3_server import BUCKET, s3_settings
 from tests.runners.spark.sinks.feeding import assert_same
 from tests.runners.spark.standalone import settings_of
 from tests.runners.spark.stream import driver
@@ -30,7 +31,8 @@ from recension.runners.spark.lake import delta
 from recension.runners.spark.session import LOCAL_SETTINGS, SESSION_SETTINGS, is_local_master
 
 AGREED: Final = "0 missing, 0 extra"
-BUCKET: Final = "lake"
+# Printed for every micro-batch.
+DONE: Final = "done: micro-batch"
 OURS, DELTA, ICEBERG = "ours", "delta", "iceberg"
 
 
@@ -50,12 +52,12 @@ class Cell:
         """Under what its tables and its checkpoint are."""
         return f"s3a://{BUCKET}/{folder.name}" if self.s3 else str(folder)
 
-    def places(self, folder: Path) -> Places:
-        root = self.root(folder)
+    def places(self, folder: Path, suite: str) -> Places:
+        root = f"{self.root(folder)}/{suite}"
         tables = {
             OURS: (f"{root}/log", f"{root}/table"),
             DELTA: (f"delta:{root}/log", f"delta:{root}/table"),
-            ICEBERG: ("lake.db.log", "lake.db.table"),
+            ICEBERG: (f"lake.{suite}.log", f"lake.{suite}.table"),
         }
         return Places(*tables[self.format], f"{root}/ck")
 
@@ -72,19 +74,6 @@ class Cell:
                 "spark.sql.catalog.lake.warehouse": f"{self.root(folder)}/lake",
             }
         return found | (s3_settings(self.s3) if self.s3 else {})
-
-
-def s3_settings(address: str) -> dict[str, str]:
-    """For Hadoop's client of an S3 server on loopback, which takes what nobody has signed."""
-    return {
-        "spark.hadoop.fs.s3a.endpoint": address,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.access.key": "a",
-        "spark.hadoop.fs.s3a.secret.key": "b",
-        # The server does not have the upload that this would make.
-        "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
-    }
 
 
 @contextmanager
@@ -109,7 +98,7 @@ def session_of(cell: Cell, folder: Path) -> Iterator[Any]:
 
 def recover(spark: Any, folder: Path, where: Places) -> None:
     """Run or go on with the query, and compare both tables with the local engine."""
-    driver.start(spark, folder, where=where).awaitTermination()
+    follow(driver.start(spark, folder, where=where))
     expected = rc.run(driver.query(), {"s": str(folder / "in")}).history()
     log = rc.spark.read_changelog(spark, where.changelog)
     tables = rc.spark.read_history(spark, where.history), rc.spark.history(log)
@@ -118,15 +107,23 @@ def recover(spark: Any, folder: Path, where: Places) -> None:
     assert log.select("_batch", "_seq").distinct().count() == log.count()
 
 
+def follow(query: Any) -> None:
+    """To the end of a query; says of each micro-batch that it is done."""
+    told = None
+    while not query.awaitTermination(0.2):
+        if (now := query.lastProgress) is not None and now["batchId"] != told:
+            told = now["batchId"]
+            print(DONE, told, flush=True)
+
+
 def main() -> None:
-    folder, cell, (task, *wanted) = Path(sys.argv[1]), Cell(**json.loads(sys.argv[2])), sys.argv[3:]
+    folder, cell = Path(sys.argv[1]), Cell(**json.loads(sys.argv[2]))
+    every, plans, steps = map(int, sys.argv[3:])
     with session_of(cell, folder) as spark:
-        if task == "recovery":
-            recover(spark, folder, cell.places(folder))
-        else:
-            every, plans, steps = map(int, wanted)
-            cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
-            agree(spark, cases, 2, folder, cell.places(folder))
+        recover(spark, folder, cell.places(folder, "recovery"))
+        print("recovered", flush=True)
+        cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
+        agree(spark, cases, 2, folder / "agreement", cell.places(folder, "agreement"))
         print(AGREED)
 
 
