@@ -185,3 +185,20 @@ def test_transcripts_and_random_plans(
     spark: Any, tmp_path: Path, shards: int, transcripts: int, plans: int
 ) -> None:
     agree(spark, sample(transcripts, plans), shards, tmp_path)
+
+
+def small_sample() -> list[Case]:
+    """Few cases in few micro-batches: each is a commit or more of either table."""
+    return [case for case in sample(12, 4) if len(case.turns()) <= 3]
+
+
+def test_by_way_of_delta(delta: Any, tmp_path: Path) -> None:
+    """The other stores, sessions and machines are in ``lake/test_cells.py``."""
+    where = Places(f"delta:{tmp_path}/log", f"delta:{tmp_path}/table", f"{tmp_path}/ck")
+    agree(delta, small_sample(), 2, tmp_path, where)
+
+
+def test_by_way_of_iceberg(iceberg: Any, lake: str, tmp_path: Path) -> None:
+    agree(
+        iceberg, small_sample(), 2, tmp_path, Places(f"{lake}.db.log", f"{lake}.db.table", f"{tmp_path}/ck")
+    )
