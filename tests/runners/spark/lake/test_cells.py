@@ -27,6 +27,15 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.soak,
 ]
+# All of them, but for what cannot be: our own format commits by an atomic rename, which S3 lacks.
+CELLS = [
+    (form, store, session, machines)
+    for form in (OURS, DELTA, ICEBERG)
+    for store in ("disk", "s3")
+    for session in ("classic", "connect")
+    for machines in ("one machine", "cluster")
+    if (form, store) != (OURS, "s3")
+]
 # Every so many-th transcript, so many random plans, of at most so many steps.
 SAMPLE = ("6", "6", "5")
 FILES = 6
@@ -87,20 +96,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         yield Bench(Cell(form, address, session == "connect", master), tmp_path / "cell", cluster)
 
 
-def cells() -> pytest.MarkDecorator:
-    """All of them, but for what cannot be: our own format commits by an atomic rename, which S3 lacks."""
-    found = [
-        (form, store, session, machines)
-        for form in (OURS, DELTA, ICEBERG)
-        for store in ("disk", "s3")
-        for session in ("classic", "connect")
-        for machines in ("one machine", "cluster")
-        if (form, store) != (OURS, "s3")
-    ]
-    return pytest.mark.parametrize("bench", found, indirect=True, ids=", ".join)
-
-
-@cells()
+@pytest.mark.parametrize("bench", CELLS, indirect=True, ids=", ".join)
 def test_recovery_and_agreement(bench: Bench) -> None:
     bench.check()
 
