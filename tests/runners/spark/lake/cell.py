@@ -26,6 +26,7 @@ from tests.runners.spark.stream.united import Places
 from tests.short_sessions import short_session
 
 import recension as rc
+from recension.core.formats import open_stream
 from recension.core.history import History
 from recension.runners.spark.lake import delta
 from recension.runners.spark.session import LOCAL_SETTINGS, SESSION_SETTINGS, is_local_master
@@ -99,7 +100,7 @@ def session_of(cell: Cell, folder: Path) -> Iterator[Any]:
 def recover(spark: Any, folder: Path, where: Places) -> None:
     """Run or go on with the query, and compare both tables with the local engine."""
     follow(driver.start(spark, folder, where=where))
-    expected = rc.run(driver.query(), {"s": str(folder / "in")}).history()
+    expected = rc.run(driver.query(), {"s": open_stream(folder / "in")}).history()
     log = rc.spark.read_changelog(spark, where.changelog)
     tables = rc.spark.read_history(spark, where.history), rc.spark.history(log)
     for table in tables:
