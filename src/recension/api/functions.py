@@ -1,7 +1,8 @@
-"""Functions that queries are written with: aggregates and users' own, of columns' names or expressions.
+"""Functions for queries: aggregates and user-defined functions, of column names or expressions.
 
-An aggregate is an expression: it may stand in arithmetic and conditions beside others (`agg`, `having`). Of
-every aggregate ``where`` says which events count. Where nulls do not count, the others' values become null.
+An aggregate is an expression: it may be part of arithmetic and conditions with others (`agg`, `having`). The
+``where`` of an aggregate says which events count. If the aggregate ignores nulls, the values of all other
+events become null.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def count(column: IntoExpression | None = None, *, where: IntoExpression | None 
 
 
 def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The sum: int64 of whole numbers and truth values, float64 of floats, exact of decimals.
+    """The sum: an int64 for whole numbers and booleans, a float64 for floats, exact for decimals.
 
     The sum of decimals has ten more digits than they have, at most 38.
 
@@ -67,7 +68,7 @@ def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
 
 
 def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The mean; of decimals it has four more digits, rounded half up.
+    """The mean; for decimals it has four more digits, rounded half up.
 
     >>> print(mean("x"))
     mean(x)
@@ -78,8 +79,8 @@ def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr
 def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The mean of the values, each weighted by how long its event lives within the window, as a float.
 
-    An event that reaches beyond the window, or never ends, counts for the part inside. Throughout a snapshot
-    the same events live: there it is the mean.
+    An event that reaches beyond the window, or never ends, counts for the part inside. In a snapshot the same
+    events live all the time, so there it equals the mean.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"x": "int64"})
@@ -133,7 +134,7 @@ def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
 
 
 def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """How many different values there are; null is none, NaN is one. Told apart by 64-bit hashes.
+    """How many different values there are, compared by 64-bit hashes; null does not count, NaN is one value.
 
     >>> print(n_unique("user"))
     n_unique(user)
@@ -142,7 +143,7 @@ def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> 
 
 
 def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """Is a condition true of some event? Null does not count, and of nothing else the answer is null.
+    """Is a condition true for some event? Nulls do not count; if all are null, the answer is null.
 
     >>> import recension as rc
     >>> print(any(rc.col("bytes") > 3))
@@ -152,7 +153,7 @@ def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
 
 
 def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """Is a condition true of every event? Null does not count, and of nothing else the answer is null.
+    """Is a condition true for every event? Nulls do not count; if all are null, the answer is null.
 
     >>> print(all("ok"))
     all(ok)
@@ -161,7 +162,7 @@ def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
 
 
 def stddev(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The sample standard deviation (n - 1); null of fewer than two values.
+    """The sample standard deviation (n - 1); null for fewer than two values.
 
     >>> print(stddev("x"))
     stddev(x)
@@ -176,7 +177,7 @@ def quantile(
     *,
     where: IntoExpression | None = None,
 ) -> Expr:
-    """The value a part ``q`` of the way through the sorted values, as a float.
+    """The value at the fraction ``q`` of the sorted values, as a float.
 
     Between two values ``interpolation`` decides: ``linear``, the ``lower`` or the ``higher`` of the two, the
     ``nearest`` (the one of even rank, from 0, if both are equally near), or their ``midpoint``.
@@ -188,7 +189,7 @@ def quantile(
 
 
 def median(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The middle one of the sorted values, or what lies halfway between the two in the middle, as a float.
+    """The middle one of the sorted values, or the mean of the two in the middle, as a float.
 
     >>> print(median("x"))
     quantile(x, 0.5)
@@ -244,7 +245,8 @@ def aggregate(
     """Any function of one array: the column's values, nulls included, in order of start and then of value.
 
     A function of pandas, such as ``pd.Series.skew``, gets a Series. It gives a float64 unless ``result``
-    names another type. It is not called for a window of which no event satisfies ``where``: that is null.
+    names another type. It is not called for a window in which no event satisfies ``where``: the answer is
+    then null.
 
     >>> import numpy as np
     >>> print(aggregate(np.ptp, "x", result="int64"))
@@ -257,7 +259,7 @@ def aggregate(
 
 
 def made_of(aggregate: specs.Aggregate) -> Expr:
-    """An aggregate as users have it: an expression, without a name of its own."""
+    """An aggregate as an expression, without a name of its own."""
     return Expr(AggregateCall(aggregate), None)
 
 
@@ -280,17 +282,17 @@ def udf(
 
 
 def udf(fn: Callable[..., Any] | None = None, *, result: IntoType, over: Over = "rows") -> Callable[..., Any]:
-    """A Python function for use in ``where``, ``select``, join conditions: wherever expressions stand.
+    """Make an expression of a Python function, for ``where``, ``select``, join conditions and so on.
 
     Parameters
     ----------
     fn
-        A function of as many values as it is given columns. The same values must always give the same.
+        A function with one argument per column. The same values must always give the same result.
     result
         The type of what it gives.
     over
-        ``rows``: it is called for every row, with Python values. ``numpy``, ``arrow``: it is called once a
-        batch, with whole columns, and gives a column.
+        ``rows``: it is called for every row, with Python values. ``numpy``, ``arrow``: it is called once per
+        batch, with whole columns, and returns a column.
 
     >>> import recension as rc
     >>> @rc.udf(result="float64", over="numpy")

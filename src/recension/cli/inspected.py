@@ -1,4 +1,4 @@
-"""What ``recension inspect`` looks at: a recording, made for the while if it is not one already."""
+"""What ``recension inspect`` shows: a recording, or a temporary one that is made from the input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STEPS: Final = 2_000
 
 @dataclass(frozen=True)
 class Inspected:
-    """A recording, which can be read again as it grows; and the query, if it is known."""
+    """A recording, which can be read again while it grows; and the query, if it is known."""
 
     read: Callable[[], Recording]
     query: Node | None = None
@@ -45,7 +45,7 @@ class Inspected:
 def open_recording(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
 ) -> Iterator[Inspected]:
-    """What is looked at: a recording, or one that is made for the while."""
+    """The recording to show; a temporary one if the path is not a recording."""
     is_query = split_query(target)[0].suffix == ".py"
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
@@ -70,7 +70,7 @@ def open_recording(
 
 @contextmanager
 def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]:
-    """The query of a checkpoint, with what it has recorded, or what it has written, or what is given."""
+    """The query of a checkpoint, with its recording, its changelog or the given path."""
     # Spark's modules are loaded if they are used.
     from recension.runners.spark.checkpoint_view import CheckpointReader
     from recension.runners.spark.query_numbers import empty_manifest
@@ -119,7 +119,7 @@ def _record_run(made: Path, plan: Node, paths: dict[str, Path], size: int, *, cl
 
 
 class _FollowedChangelog:
-    """What a query on Spark has written, a micro-batch a step, each at its time; more as it comes."""
+    """What a query on Spark has written: one step per micro-batch, with its time, as it grows."""
 
     def __init__(self, made: Path, path: Path, log: MicroBatches) -> None:
         self._made, self._path, self._name, self._now = made, path, path.name, -1
@@ -147,7 +147,7 @@ class _FollowedChangelog:
 
 
 def _choose_size(plan: Node, paths: dict[str, Path]) -> int:
-    """One element a step, or more where that would be too many steps."""
+    """One element per step, or more if that would be too many steps."""
     unchecked = {node.name for node in walk(plan) if isinstance(node, Source)}
     readers = open_inputs(paths, plan, unchecked, 1 << 16)
     return ceil(max(1, sum(len(batch) for reader in readers.values() for batch in reader)) / _STEPS)
