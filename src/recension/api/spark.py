@@ -320,7 +320,7 @@ def write_version(table: StreamBase, folder: FolderLike, data: Any) -> Path | No
 
     Returns the file; or None, and writes nothing, if the rows are those of the last version in any order.
     """
-    return write_plan_version(_refreshed(table, "write_version"), folder, data)
+    return write_plan_version(_require_refresh(table, "write_version"), folder, data)
 
 
 def refresh(
@@ -343,10 +343,10 @@ def refresh(
     If a read fails, the last version stays valid; the log says so, and so does ``failure`` of the returned
     object.
     """
-    return Refresher(query, _refreshed(table, "refresh"), folder, read)
+    return Refresher(query, _require_refresh(table, "refresh"), folder, read)
 
 
-def _refreshed(table: StreamBase, call: str) -> Table:
+def _require_refresh(table: StreamBase, call: str) -> Table:
     plan = plan_of(table, call)
     if not isinstance(plan, Table) or plan.refresh is None:
         raise RecensionError(f"{call}: a table that is read again is needed: rc.table(..., refresh='10m')")

@@ -68,7 +68,7 @@ def history(
     """
     results = ResultTargets.from_options(None, output, form)
     results.check([path])
-    asked = Version.asked(version, as_of)
+    asked = Version.from_request(version, as_of)
     if plot is not None:
         refuse_plot(plot, [output, "--output"], [bitemporal, "--bitemporal"])
     if bitemporal:

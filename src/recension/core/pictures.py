@@ -90,8 +90,8 @@ def draw(
 ) -> Picture:
     """Find a place for every event."""
     column = _lane_column(history, lanes)
-    first, left_out = _first(history, most), max(0, len(history) - most)
-    ghosts = None if taken_back is None else _first(taken_back.parts, most)
+    first, left_out = _first_events(history, most), max(0, len(history) - most)
+    ghosts = None if taken_back is None else _first_events(taken_back.parts, most)
     sides = [first] if ghosts is None else [first, ghosts]
     low, high = _extent([side.vs for side in sides], [side.ve for side in sides])
     keys = [_keys(side, column) for side in sides]
@@ -122,7 +122,7 @@ def _lane_column(history: History, lanes: str | None) -> str | None:
     return next(iter(few), None)
 
 
-def _first(history: History, most: int) -> History:
+def _first_events(history: History, most: int) -> History:
     """The first events by start."""
     if len(history) <= most:
         return history

@@ -315,7 +315,7 @@ def read_history(
     Of a history table, ``version`` (so many micro-batches) or ``as_of`` (a time of the wall clock) asks for
     what was believed before.
     """
-    reader = open_stream(path, schema=schema, version=Version.asked(version, as_of))
+    reader = open_stream(path, schema=schema, version=Version.from_request(version, as_of))
     if reader.has_kinds:
         raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
     return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)

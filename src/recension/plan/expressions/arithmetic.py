@@ -76,13 +76,13 @@ def compare_values(compare: Callable[..., Value], left: Value, right: Value) -> 
         return compare(*as_floats([left, right]))
     except pa.ArrowInvalid:
         if left.type == pa.uint64() and pa.types.is_signed_integer(right.type):
-            return _beside_signed(compare, left, right)
+            return _compare_with_signed(compare, left, right)
         if right.type == pa.uint64() and pa.types.is_signed_integer(left.type):
-            return _beside_signed(lambda x, y: compare(y, x), right, left)
+            return _compare_with_signed(lambda x, y: compare(y, x), right, left)
         raise
 
 
-def _beside_signed(compare: Callable[..., Value], unsigned: Value, signed: Value) -> Value:
+def _compare_with_signed(compare: Callable[..., Value], unsigned: Value, signed: Value) -> Value:
     """Every unsigned number is above those below 0; the others are unsigned numbers too."""
     below = pc.less(signed, pa.scalar(0, signed.type))
     same = pc.if_else(below, pa.scalar(0, signed.type), signed).cast(pa.uint64())

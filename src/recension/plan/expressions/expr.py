@@ -25,7 +25,7 @@ from recension.plan.expressions.namespaces import (
     NameMethods,
     StringMethods,
     StructMethods,
-    recorded,
+    method_call,
 )
 from recension.plan.expressions.tree import Call, Column, Tree, render
 
@@ -40,7 +40,7 @@ def _binary(sign: str, output_name: str | None = None) -> Callable[[Expr, Any], 
     return record
 
 
-def _reflected(sign: str) -> Callable[[Expr, Any], Expr]:
+def _reflected_method(sign: str) -> Callable[[Expr, Any], Expr]:
     def record(self: Expr, other: Any) -> Expr:
         return Expr(Call(sign, (operand(other), self.tree)), "literal")
 
@@ -103,23 +103,23 @@ class Expr:
     __rand__ = _binary("&", "literal")
     __or__ = _binary("|")
     __ror__ = _binary("|", "literal")
-    __invert__ = recorded("not")
+    __invert__ = method_call("not")
     __add__ = _binary("+")
     __radd__ = _binary("+", "literal")
     __sub__ = _binary("-")
-    __rsub__ = _reflected("-")
+    __rsub__ = _reflected_method("-")
     __mul__ = _binary("*")
     __rmul__ = _binary("*", "literal")
     __truediv__ = _binary("/")
-    __rtruediv__ = _reflected("/")
+    __rtruediv__ = _reflected_method("/")
     __floordiv__ = _binary("//")
-    __rfloordiv__ = _reflected("//")
+    __rfloordiv__ = _reflected_method("//")
     __mod__ = _binary("%")
-    __rmod__ = _reflected("%")
+    __rmod__ = _reflected_method("%")
     __pow__ = _binary("**")
-    __rpow__ = _reflected("**")
-    __neg__ = recorded("negate")
-    __abs__ = recorded("abs")
+    __rpow__ = _reflected_method("**")
+    __neg__ = method_call("negate")
+    __abs__ = method_call("abs")
 
     def alias(self, name: str) -> Expr:
         """The same under another name, for ``select`` and ``with_columns``."""
@@ -136,32 +136,32 @@ class Expr:
         """
         return self._call("cast", dtype=data_type(dtype, "cast"))
 
-    abs = recorded("abs", "Without its sign.")
+    abs = method_call("abs", "Without its sign.")
 
     def round(self, decimals: int = 0) -> Expr:
         """Rounded to so many decimals, halves away from 0."""
         return self._call("round", decimals=decimals)
 
-    floor = recorded("floor", "The greatest whole number that is not above it.")
-    ceil = recorded("ceil", "The least whole number that is not below it.")
-    exp = recorded("exp", "The exponential function.")
+    floor = method_call("floor", "The greatest whole number that is not above it.")
+    ceil = method_call("ceil", "The least whole number that is not below it.")
+    exp = method_call("exp", "The exponential function.")
 
     def log(self, base: float = 2.718281828459045) -> Expr:
         """The logarithm to a base, by default the natural one."""
         return self._call("log", base=base)
 
-    sqrt = recorded("sqrt", "The square root.")
-    sin = recorded("sin", "The sine.")
-    cos = recorded("cos", "The cosine.")
+    sqrt = method_call("sqrt", "The square root.")
+    sin = method_call("sin", "The sine.")
+    cos = method_call("cos", "The cosine.")
 
     def clip(self, lower_bound: Any = None, upper_bound: Any = None) -> Expr:
         """No less than one bound and no more than the other; text names a column."""
         bounds = [None if x is None else or_column(x) for x in (lower_bound, upper_bound)]
         return self._call("clip", lower_bound=bounds[0], upper_bound=bounds[1])
 
-    is_null = recorded("is_null", "Is there no value?")
-    is_nan = recorded("is_nan", "Is it not a number? (NaN is a value, null is none.)")
-    is_finite = recorded("is_finite", "Is it neither infinite nor NaN?")
+    is_null = method_call("is_null", "Is there no value?")
+    is_nan = method_call("is_nan", "Is it not a number? (NaN is a value, null is none.)")
+    is_finite = method_call("is_finite", "Is it neither infinite nor NaN?")
 
     def is_in(self, other: Iterable[Any]) -> Expr:
         """Is it one of these values?"""

@@ -22,7 +22,7 @@ class _Calling(Protocol[E_co]):
     def _call(self, name: str, /, **arguments: Any) -> E_co: ...
 
 
-def recorded(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
+def method_call(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
     """A method without arguments, of an expression or of a namespace."""
 
     def record(self: _Calling[E_co]) -> E_co:
@@ -74,10 +74,10 @@ class StringMethods(Methods[E]):
 
     _space = "str"
 
-    len_chars = recorded("len_chars", "The number of characters.")
-    to_lowercase = recorded("to_lowercase", "In small letters.")
-    to_uppercase = recorded("to_uppercase", "In capitals.")
-    to_titlecase = recorded("to_titlecase", "Every word with a capital.")
+    len_chars = method_call("len_chars", "The number of characters.")
+    to_lowercase = method_call("to_lowercase", "In small letters.")
+    to_uppercase = method_call("to_uppercase", "In capitals.")
+    to_titlecase = method_call("to_titlecase", "Every word with a capital.")
 
     def contains(self, pattern: Any, *, literal: bool = False) -> E:
         """Does the pattern, a regular expression unless it is ``literal``, occur in it?"""
@@ -167,23 +167,23 @@ class DateTimeMethods(Methods[E]):
 
     _space = "dt"
 
-    date = recorded("date", "The date of a timestamp.")
-    year = recorded("year", "The year.")
-    month = recorded("month", "The month, from 1.")
-    day = recorded("day", "The day of the month, from 1.")
-    hour = recorded("hour", "The hour.")
-    minute = recorded("minute", "The minute.")
-    second = recorded("second", "The second.")
-    millisecond = recorded("millisecond", "The milliseconds of the second.")
-    microsecond = recorded("microsecond", "The microseconds of the second.")
-    nanosecond = recorded("nanosecond", "The nanoseconds of the second.")
-    ordinal_day = recorded("ordinal_day", "The day of the year, from 1.")
-    weekday = recorded("weekday", "The day of the week, from Monday = 1 to Sunday = 7.")
-    total_minutes = recorded("total_minutes", "A duration in whole minutes.")
-    total_seconds = recorded("total_seconds", "A duration in whole seconds.")
-    total_milliseconds = recorded("total_milliseconds", "A duration in whole milliseconds.")
-    total_microseconds = recorded("total_microseconds", "A duration in whole microseconds.")
-    total_nanoseconds = recorded("total_nanoseconds", "A duration in nanoseconds.")
+    date = method_call("date", "The date of a timestamp.")
+    year = method_call("year", "The year.")
+    month = method_call("month", "The month, from 1.")
+    day = method_call("day", "The day of the month, from 1.")
+    hour = method_call("hour", "The hour.")
+    minute = method_call("minute", "The minute.")
+    second = method_call("second", "The second.")
+    millisecond = method_call("millisecond", "The milliseconds of the second.")
+    microsecond = method_call("microsecond", "The microseconds of the second.")
+    nanosecond = method_call("nanosecond", "The nanoseconds of the second.")
+    ordinal_day = method_call("ordinal_day", "The day of the year, from 1.")
+    weekday = method_call("weekday", "The day of the week, from Monday = 1 to Sunday = 7.")
+    total_minutes = method_call("total_minutes", "A duration in whole minutes.")
+    total_seconds = method_call("total_seconds", "A duration in whole seconds.")
+    total_milliseconds = method_call("total_milliseconds", "A duration in whole milliseconds.")
+    total_microseconds = method_call("total_microseconds", "A duration in whole microseconds.")
+    total_nanoseconds = method_call("total_nanoseconds", "A duration in nanoseconds.")
 
     def timestamp(self, time_unit: TimeUnit = "us") -> E:
         """The time since 1970 as a whole number."""
@@ -215,7 +215,7 @@ class ListMethods(Methods[E]):
 
     _space = "list"
 
-    len = recorded("len", "The number of items.")
+    len = method_call("len", "The number of items.")
 
     def get(self, index: int) -> E:
         """The item at a place, from 0; a list that is too short is an error."""
@@ -229,11 +229,11 @@ class ListMethods(Methods[E]):
         """The items in order."""
         return self._call("sort", descending=descending, nulls_last=nulls_last)
 
-    min = recorded("min", "The least item.")
-    max = recorded("max", "The greatest item.")
-    mean = recorded("mean", "The mean of the items.")
-    median = recorded("median", "The median of the items.")
-    sum = recorded("sum", "The sum of the items; 0 of none.")
+    min = method_call("min", "The least item.")
+    max = method_call("max", "The greatest item.")
+    mean = method_call("mean", "The mean of the items.")
+    median = method_call("median", "The median of the items.")
+    sum = method_call("sum", "The sum of the items; 0 of none.")
 
 
 class StructMethods(Methods[E]):

@@ -36,7 +36,7 @@ def read_history(
     by the format's own rules.
     """
     check(spark)
-    asked = Version.asked(version, as_of)
+    asked = Version.from_request(version, as_of)
     if (lake := lake_table(spark, path)) is not None:
         return read_lake_history(spark, lake, asked)
     table = local_path(path)
