@@ -62,7 +62,7 @@ def test_whole_numbers_have_no_powers_below_zero(given: int) -> None:
     ],
 )
 def test_a_pattern_of_no_text_is_refused(write: Callable[[], Expr]) -> None:
-    with pytest.raises(SchemaError, match=r"x\.str\.\w+: '(b\*)?' is found where there is no text"):
+    with pytest.raises(SchemaError, match=r"x\.str\.\w+: '(b\*)?' matches the empty text"):
         write()
 
 

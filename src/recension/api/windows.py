@@ -164,7 +164,7 @@ def windows_of(
     unit: CalendarUnit = "month" if each.months else "week" if each.is_weeks else "day"
     if unit == "week" and whole.days % 7:
         raise TimeError(
-            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}; with tz it counts hops"
+            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}; with tz it must be one"
         )
     per = 7 if unit == "week" else 1
     return CalendarWindows(
@@ -249,8 +249,8 @@ def _name_times(
     for _, aggregate in aggregates:
         if aggregate.yields_rows and any(map(reads_times, aggregate.inputs)):
             raise SchemaError(
-                f"agg: {aggregate} yields rows, so what it goes by must be one of their columns; make it one "
-                "first, as in with_columns(lasted=rc.lifetime())"
+                f"agg: {aggregate} yields rows, so it can only order them by one of their columns; make "
+                "it a column first, as in with_columns(lasted=rc.lifetime())"
             )
     read = list(dict.fromkeys(computed for _, aggregate in aggregates for computed in aggregate.inputs))
     below, columns = name_timed(plan, read, "agg")
@@ -286,7 +286,7 @@ def _module_answer(answer: Aggregate | Module, plan: Node) -> ModuleCall | Aggre
     if isinstance(answer, FunctionOf):
         if answer.where is not None:
             raise SchemaError(
-                f"agg: {answer} cannot stand beside modules with a condition; make nulls of the other values "
+                f"agg: {answer} cannot have where= together with modules; set the other values to null "
                 "with rc.when(...).then(...)"
             )
         answer = ArrayFunction(answer.fn, answer.result, answer.argument)

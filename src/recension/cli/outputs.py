@@ -180,7 +180,7 @@ def _refuse_input(path: Path, inputs: Iterable[Path]) -> None:
         if _real(path) == _real(source):
             raise RecensionError(f"{path}: is also read: write to another file")
         if source.is_dir() and _real(path).parent == _real(source):
-            raise RecensionError(f"{path}: lies in {source}, which is read: write to another directory")
+            raise RecensionError(f"{path}: is inside {source}, which is read: write to another directory")
 
 
 def is_within(path: Path, folder: Path) -> bool:

@@ -60,7 +60,7 @@ def refuse_plot(path: Path, *others: Sequence[object]) -> None:
     """Refuse a plot that cannot be drawn, before anything is read."""
     for given, option in others:
         if given:
-            raise RecensionError(f"--plot and {option} do not go together")
+            raise RecensionError(f"--plot and {option} cannot be used together")
     if path.suffix.lower() not in _PLOTS:
         raise RecensionError(f"{path}: a plot is {', '.join(_PLOTS)}")
     if find_spec("matplotlib") is None:

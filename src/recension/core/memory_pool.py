@@ -212,7 +212,8 @@ class MemoryPool:
             file = _File(self._directory, size)
         except OSError as why:
             raise RecensionError(
-                f"state cannot go on to the spill directory {self._directory} ({size / 1e6:,.0f} MB more): "
+                f"state cannot be written to the spill directory {self._directory} ({size / 1e6:,.0f} MB "
+                "more): "
                 f"{why.strerror or why}; make room there, name another with spill=DIR, or give more memory"
             ) from None
         self._file_number += 1
@@ -270,7 +271,7 @@ def open_pool(memory: str | int | None, spill: str | os.PathLike[str] | None = N
     """The pool that a user asked for: a limit, and the directory for what is beyond."""
     if memory is None:
         if spill is not None:
-            raise RecensionError('spill says where state goes, not when: say memory="512MB" too')
+            raise RecensionError('spill= needs memory= as well, such as memory="512MB"')
         return None
     limit = require_limit(memory)
     directory = Path(tempfile.gettempdir() if spill is None else spill)

@@ -192,7 +192,8 @@ def shares_panes(node: ModuleWindow, module: Module) -> bool:
 def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _StoredColumns) -> Aggregation:
     if isinstance(aggregate, aggregates.TimeWeightedMean):
         raise RecensionError(
-            f"{aggregate} cannot stand beside modules; write it as one of them, an rc.TimeSensitiveAggregate"
+            f"{aggregate} cannot be used together with modules; write it as a module, an "
+            "rc.TimeSensitiveAggregate"
         )
     made = aggregation(aggregate, schema, _NO_AXIS)
     kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]

@@ -330,7 +330,9 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     """
     log = read_micro_batches(path, version)
     if log is None:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+        raise FormatError(
+            "not a changelog; only changelogs have the times of their micro-batches", file=str(path)
+        )
     return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
 
 

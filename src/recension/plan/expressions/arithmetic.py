@@ -177,7 +177,7 @@ def require_moved(call: Call, before: pa.Array, after: pa.Array, by: str) -> Non
     """Raise if a time that was moved has come out on the other side of the end of time."""
     compare = pc.less if not by.startswith("-") else pc.greater
     if pa.types.is_timestamp(before.type) and pc.any(compare(after, before)).as_py():
-        raise RecensionError(f"{render(call)}: the time that comes out does not fit in {after.type}")
+        raise RecensionError(f"{render(call)}: the resulting time does not fit in {after.type}")
 
 
 def _no_rows(value: Value) -> Value:

@@ -81,7 +81,7 @@ class Expr:
         )
 
     def __iter__(self) -> NoReturn:
-        raise SchemaError(f"{self} is one value of each row; there is nothing in it to go through")
+        raise SchemaError(f"{self} is one value per row and cannot be iterated over")
 
     if not TYPE_CHECKING:
 

@@ -105,7 +105,7 @@ class StringMethods(Methods[E]):
         """Arrow goes on for ever with nothing, or finds it again and again in the same place."""
         if (literal and pattern == "") or (n > 1 and not literal and _finds_nothing(pattern)):
             raise SchemaError(
-                f"{self._of}.str.{verb}: {pattern!r} is found where there is no text; name some"
+                f"{self._of}.str.{verb}: {pattern!r} matches the empty text; give a pattern that does not"
             )
 
     def slice(self, offset: int, length: int | None = None) -> E:
