@@ -51,8 +51,8 @@ def count(column: IntoExpression | None = None, *, where: IntoExpression | None 
     count() count(x) count(when(x > 3).then(True))
     """
     if column is None and where is None:
-        return made_of(specs.Count(None))
-    return made_of(specs.Count(_argument(Literal(True) if column is None else column, where)))
+        return as_expr(specs.Count(None))
+    return as_expr(specs.Count(_argument(Literal(True) if column is None else column, where)))
 
 
 def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -64,7 +64,7 @@ def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(sum(rc.col("price") * rc.col("amount")))
     sum(price * amount)
     """
-    return made_of(specs.Sum(_argument(column, where)))
+    return as_expr(specs.Sum(_argument(column, where)))
 
 
 def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -73,7 +73,7 @@ def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr
     >>> print(mean("x"))
     mean(x)
     """
-    return made_of(specs.Mean(_argument(column, where)))
+    return as_expr(specs.Mean(_argument(column, where)))
 
 
 def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -90,7 +90,7 @@ def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None =
     0    10   1.4
     10   20   5.0
     """
-    return made_of(specs.TimeWeightedMean(_argument(column, where)))
+    return as_expr(specs.TimeWeightedMean(_argument(column, where)))
 
 
 def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -99,7 +99,7 @@ def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(min("x"))
     min(x)
     """
-    return made_of(specs.Min(_argument(column, where)))
+    return as_expr(specs.Min(_argument(column, where)))
 
 
 def max(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -108,7 +108,7 @@ def max(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(max("x"))
     max(x)
     """
-    return made_of(specs.Max(_argument(column, where)))
+    return as_expr(specs.Max(_argument(column, where)))
 
 
 def arg_max(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -119,7 +119,7 @@ def arg_max(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
     >>> print(arg_max("user", by="bytes"))
     arg_max(user, by=bytes)
     """
-    return made_of(specs.ArgMax(expression(column), _argument(by, where)))
+    return as_expr(specs.ArgMax(expression(column), _argument(by, where)))
 
 
 def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -130,7 +130,7 @@ def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
     >>> print(arg_min("user", by="bytes"))
     arg_min(user, by=bytes)
     """
-    return made_of(specs.ArgMin(expression(column), _argument(by, where)))
+    return as_expr(specs.ArgMin(expression(column), _argument(by, where)))
 
 
 def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -139,7 +139,7 @@ def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> 
     >>> print(n_unique("user"))
     n_unique(user)
     """
-    return made_of(specs.NUnique(_argument(column, where)))
+    return as_expr(specs.NUnique(_argument(column, where)))
 
 
 def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -149,7 +149,7 @@ def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(any(rc.col("bytes") > 3))
     any(bytes > 3)
     """
-    return made_of(specs.AnyTrue(_argument(column, where)))
+    return as_expr(specs.AnyTrue(_argument(column, where)))
 
 
 def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -158,7 +158,7 @@ def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(all("ok"))
     all(ok)
     """
-    return made_of(specs.AllTrue(_argument(column, where)))
+    return as_expr(specs.AllTrue(_argument(column, where)))
 
 
 def stddev(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -167,7 +167,7 @@ def stddev(column: IntoExpression, *, where: IntoExpression | None = None) -> Ex
     >>> print(stddev("x"))
     stddev(x)
     """
-    return made_of(specs.StdDev(_argument(column, where)))
+    return as_expr(specs.StdDev(_argument(column, where)))
 
 
 def quantile(
@@ -185,7 +185,7 @@ def quantile(
     >>> print(quantile("x", 0.9), quantile("x", 0.9, "lower"))
     quantile(x, 0.9) quantile(x, 0.9, interpolation='lower')
     """
-    return made_of(specs.Quantile(_argument(column, where), q, interpolation))
+    return as_expr(specs.Quantile(_argument(column, where), q, interpolation))
 
 
 def median(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -203,7 +203,7 @@ def first(column: IntoExpression, *, where: IntoExpression | None = None) -> Exp
     >>> print(first("x"))
     first(x)
     """
-    return made_of(specs.First(expression(column), where=_condition(where)))
+    return as_expr(specs.First(expression(column), where=_condition(where)))
 
 
 def last(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -212,7 +212,7 @@ def last(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr
     >>> print(last("x", where="ok"))
     last(x, where=ok)
     """
-    return made_of(specs.Last(expression(column), where=_condition(where)))
+    return as_expr(specs.Last(expression(column), where=_condition(where)))
 
 
 def collect(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -221,7 +221,7 @@ def collect(column: IntoExpression, *, where: IntoExpression | None = None) -> E
     >>> print(collect("x"))
     collect(x)
     """
-    return made_of(specs.Collect(expression(column), where=_condition(where)))
+    return as_expr(specs.Collect(expression(column), where=_condition(where)))
 
 
 def top_k(
@@ -232,7 +232,7 @@ def top_k(
     >>> print(top_k(3, by="bytes"))
     top_k(3, by=bytes)
     """
-    return made_of(specs.TopK(expression(by), k, descending, where=_condition(where)))
+    return as_expr(specs.TopK(expression(by), k, descending, where=_condition(where)))
 
 
 def aggregate(
@@ -255,10 +255,10 @@ def aggregate(
     if not callable(fn):
         raise SchemaError(f"aggregate: {fn!r} is not a function")
     kind = type_of(result, "aggregate(result=...)")
-    return made_of(specs.FunctionOf(expression(column), on_arrays(fn), kind, where=_condition(where)))
+    return as_expr(specs.FunctionOf(expression(column), on_arrays(fn), kind, where=_condition(where)))
 
 
-def made_of(aggregate: specs.Aggregate) -> Expr:
+def as_expr(aggregate: specs.Aggregate) -> Expr:
     """An aggregate as an expression, without a name of its own."""
     return Expr(AggregateCall(aggregate), None)
 

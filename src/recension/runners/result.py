@@ -20,7 +20,7 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
-from recension.core.pictures import MOST, TakenBack, draw, history_html, plot
+from recension.core.pictures import MOST, RetractedParts, draw, history_html, plot
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, merge_kinds
@@ -224,15 +224,15 @@ class Result:
         >>> len(out.plot().containers)
         3
         """
-        return plot(draw(self.history(), self._taken_back(), lanes=lanes, most=most), ax)
+        return plot(draw(self.history(), self._retracted_parts(), lanes=lanes, most=most), ax)
 
-    def _taken_back(self) -> TakenBack:
-        return TakenBack.of(self.batch(), self.time_type)
+    def _retracted_parts(self) -> RetractedParts:
+        return RetractedParts.of(self.batch(), self.time_type)
 
     def _repr_html_(self) -> str:
         """For notebooks: the timeline and the first events; for a later result of a session, the changes."""
         if self.is_whole:
-            return history_html(self.history(), self._taken_back())
+            return history_html(self.history(), self._retracted_parts())
         return f"<pre>{escape(show_changes(self.batch(), 20, self.time_type))}</pre>"
 
     def show(self, rows: int = 20) -> None:
