@@ -50,7 +50,7 @@ class RetractedParts:
 
 @dataclass(frozen=True)
 class Picture:
-    """Where everything is drawn: bars by lane and row, from the first time to the last that is not endless."""
+    """Where everything is drawn: bars by lane and row, from the first time to the last finite one."""
 
     history: History
     retracted: RetractedParts | None
